@@ -1,0 +1,1 @@
+//! Configuration, registry and registration of Model General Protocol servers.

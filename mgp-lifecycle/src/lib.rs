@@ -1,0 +1,1 @@
+//! Handshake, limits, time-outs, tasks and supervision for the Model General Protocol, as tower layers.

@@ -1,0 +1,1 @@
+//! Write Model General Protocol and MCP servers.

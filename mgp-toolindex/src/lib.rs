@@ -1,0 +1,1 @@
+//! Tool search, session cache and context budget for the Model General Protocol.
