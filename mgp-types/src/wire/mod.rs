@@ -1,0 +1,15 @@
+//! The JSON-RPC layer: ids, payloads, errors (MGP §1.5, §14).
+//!
+//! Applies to: both.
+
+mod code;
+mod error;
+mod id;
+mod payload;
+mod recovery;
+
+pub use code::ErrorCode;
+pub use error::RpcError;
+pub use id::Id;
+pub use payload::Payload;
+pub use recovery::{Category, Recovery, RetryStrategy};

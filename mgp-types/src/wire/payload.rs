@@ -1,0 +1,159 @@
+//! A piece of JSON text that is passed on without being parsed (MGP §1.5).
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use bytestring::ByteString;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::RpcError;
+
+/// One valid JSON value as text, cheap to clone and decoded once, at the leaf.
+///
+/// ```
+/// use mgp_types::Payload;
+///
+/// let payload = Payload::of(&["a", "b"]).unwrap();
+/// assert_eq!(payload.as_str(), r#"["a","b"]"#);
+/// assert_eq!(payload.get::<Vec<String>>().unwrap(), ["a", "b"]);
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Payload(ByteString);
+
+impl Payload {
+    /// Encodes a value.
+    ///
+    /// # Errors
+    /// −32603 when the value cannot be written as JSON (a map with keys that are no strings).
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
+        serde_json::to_string(value)
+            .map(|text| Self(text.into()))
+            .map_err(|error| RpcError::internal("a value could not be written as JSON").because(error))
+    }
+
+    /// Takes text that is already known to be one JSON value.
+    ///
+    /// The caller vouches for it; a receiver of wrong text answers with an error of its own.
+    #[must_use]
+    pub fn from_trusted(text: impl Into<ByteString>) -> Self {
+        Self(text.into())
+    }
+
+    /// Checks that the text is one JSON value and takes it.
+    ///
+    /// # Errors
+    /// −32700 when it is not.
+    pub fn parse(text: impl Into<ByteString>) -> Result<Self, RpcError> {
+        let text = text.into();
+        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(RpcError::parse)?;
+        Ok(Self(text))
+    }
+
+    /// `null`.
+    #[must_use]
+    pub const fn null() -> Self {
+        Self(ByteString::from_static("null"))
+    }
+
+    /// `{}`.
+    #[must_use]
+    pub const fn empty_object() -> Self {
+        Self(ByteString::from_static("{}"))
+    }
+
+    /// Borrows the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Borrows the shared text, to take ranges of it.
+    #[must_use]
+    pub fn as_shared(&self) -> &ByteString {
+        &self.0
+    }
+
+    /// Decodes the value.
+    ///
+    /// # Errors
+    /// −32602 naming what did not fit.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        serde_json::from_str(&self.0).map_err(RpcError::invalid_params)
+    }
+
+    /// Whether the value is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0.trim() == "null"
+    }
+}
+
+// === impl Debug ===
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Serialize ===
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Borrowing it as a raw value re-checks the text, so wrong text fails here and never reaches the wire.
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+// === impl Deserialize ===
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(String::from(Box::<str>::from(raw)).into()))
+    }
+}
+
+// === impl From ===
+
+impl From<Box<RawValue>> for Payload {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(String::from(Box::<str>::from(raw)).into())
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Payload {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Any".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        true.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_text_as_it_came() {
+        let text = r#"{"b":1.50,"a":[ null ]}"#;
+        let payload: Payload = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&payload).unwrap(), text);
+    }
+
+    #[test]
+    fn refuses_text_that_is_no_json() {
+        assert_eq!(Payload::parse("{").unwrap_err().code(), crate::ErrorCode::PARSE_ERROR);
+        assert!(serde_json::to_string(&Payload::from_trusted("{")).is_err());
+    }
+}
