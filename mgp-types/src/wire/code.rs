@@ -31,6 +31,8 @@ impl ErrorCode {
     pub const TIMEOUT: Self = Self(3003);
     /// The tool does not exist (§14.3).
     pub const TOOL_NOT_FOUND: Self = Self(4001);
+    /// permission denied
+    pub const PERMISSION_DENIED: Self = Self(1000);
 }
 
 impl fmt::Display for ErrorCode {
