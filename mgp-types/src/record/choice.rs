@@ -100,7 +100,10 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
     impl<'de> de::DeserializeSeed<'de> for Seed {
         type Value = Option<String>;
 
-        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        fn deserialize<D: Deserializer<'de>>(
+            self,
+            deserializer: D,
+        ) -> Result<Self::Value, D::Error> {
             deserializer.deserialize_map(self)
         }
     }
@@ -143,7 +146,6 @@ pub enum OneOrMany<T> {
     /// A list.
     Many(Vec<T>),
 }
-
 
 impl<T> OneOrMany<T> {
     /// Borrows the values as a list.

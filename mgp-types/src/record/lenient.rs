@@ -74,4 +74,3 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Lenient<T> {
         T::json_schema(generator)
     }
 }
-

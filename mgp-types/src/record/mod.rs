@@ -20,9 +20,9 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use choice::{decode, peek};
 pub use choice::OneOrMany;
 pub(crate) use choice::tagged;
+pub(crate) use choice::{decode, peek};
 pub(crate) use define::record;
 pub(crate) use extras::Key;
 pub use extras::{Extras, Object};
