@@ -1,5 +1,9 @@
 //! The vocabulary.
+pub mod mcp;
+pub mod mgp;
 mod record;
+mod timestamp;
 mod wire;
-pub use record::{Extras, Lenient, Number, Object, OneOrMany, RawObject};
+pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
+pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

@@ -12,8 +12,10 @@
 ///         req name: String,
 ///         /// Optional: absent and null read as `None`, `None` is not written.
 ///         opt title: Option<String>,
-///         /// Optional list or map: absent and null read as empty, empty is not written.
-///         list side_effects: Vec<SideEffect>,
+///         /// Optional list: absent and null read as empty; empty is written only if it came.
+///         list side_effects: List<SideEffect>,
+///         /// Absent, null or a value: three things, all kept (`Maybe`).
+///         tri granted_by: Maybe<String>,
 ///         /// Absent and null read as `None`; always written, `null` when `None`.
 ///         nul expires_at as "expiresAt": Option<Timestamp>,
 ///         /// Absent and null read as the default; always written.
@@ -122,15 +124,14 @@ macro_rules! record {
             }
 
             fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                let mut schema = $crate::record::ObjectSchema::new(concat!($($doc, "\n"),*));
-                $( schema.constant($tag, $tag_value); )?
-                $( schema.member::<$ty>(
-                    generator,
-                    $crate::record::record!(@wire $field $($wire)?),
-                    $crate::record::record!(@required $mode),
-                    concat!($($field_doc, "\n"),*),
-                ); )*
-                schema.finish()
+                $crate::record::ObjectSchema::new(generator, concat!($($doc, "\n"),*))
+                    $( .constant($tag, $tag_value) )?
+                    $( .member::<$ty>(
+                        $crate::record::record!(@wire $field $($wire)?),
+                        $crate::record::record!(@required $mode),
+                        concat!($($field_doc, "\n"),*),
+                    ) )*
+                    .finish()
             }
         }
     )+};
@@ -139,8 +140,9 @@ macro_rules! record {
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reading one member: `req` and `def`-like modes differ in what null means.
+    // Reading one member: modes differ in what null means.
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
+    (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };
 
     // What a missing member becomes.
@@ -154,7 +156,10 @@ macro_rules! record {
         if let Some(value) = &$value { $map.serialize_entry($wire, value)?; }
     };
     (@write list, $map:ident, $value:expr, $wire:expr) => {
-        if !$value.is_empty() { $map.serialize_entry($wire, &$value)?; }
+        if $crate::record::Presence::is_written(&$value) { $map.serialize_entry($wire, &$value)?; }
+    };
+    (@write tri, $map:ident, $value:expr, $wire:expr) => {
+        $crate::record::record!(@write list, $map, $value, $wire);
     };
     (@write $mode:ident, $map:ident, $value:expr, $wire:expr) => {
         $map.serialize_entry($wire, &$value)?;

@@ -13,6 +13,7 @@ mod extras;
 mod lenient;
 mod number;
 mod object;
+mod presence;
 #[cfg(feature = "schema")]
 mod schema;
 mod word;
@@ -29,6 +30,8 @@ pub use extras::{Extras, Object};
 pub use lenient::Lenient;
 pub use number::Number;
 pub use object::RawObject;
+pub(crate) use presence::Presence;
+pub use presence::{List, Maybe};
 #[cfg(feature = "schema")]
 pub(crate) use schema::ObjectSchema;
 pub(crate) use word::{open_enum, string_enum};

@@ -7,33 +7,34 @@ use serde_json::{Map, Value, json};
 
 /// The schema of a record while it is built.
 #[derive(Debug)]
-pub(crate) struct ObjectSchema {
+pub(crate) struct ObjectSchema<'a> {
+    generator: &'a mut SchemaGenerator,
     description: &'static str,
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
 
-impl ObjectSchema {
+impl<'a> ObjectSchema<'a> {
     /// Starts a record.
-    pub(crate) fn new(description: &'static str) -> Self {
-        Self { description, properties: Map::new(), required: Vec::new() }
+    pub(crate) fn new(generator: &'a mut SchemaGenerator, description: &'static str) -> Self {
+        Self { generator, description, properties: Map::new(), required: Vec::new() }
     }
 
     /// Adds a member with one fixed text.
-    pub(crate) fn constant(&mut self, name: &'static str, text: &'static str) {
+    pub(crate) fn constant(mut self, name: &'static str, text: &'static str) -> Self {
         self.properties.insert(name.to_owned(), json!({ "const": text }));
         self.required.push(name.into());
+        self
     }
 
     /// Adds a member.
     pub(crate) fn member<T: JsonSchema>(
-        &mut self,
-        generator: &mut SchemaGenerator,
+        mut self,
         name: &'static str,
         required: bool,
         description: &'static str,
-    ) {
-        let mut schema = generator.subschema_for::<T>().to_value();
+    ) -> Self {
+        let mut schema = self.generator.subschema_for::<T>().to_value();
         if let Some(schema) = schema.as_object_mut() {
             schema.insert("description".to_owned(), tidy(description).into());
         } else {
@@ -43,6 +44,7 @@ impl ObjectSchema {
         if required {
             self.required.push(name.into());
         }
+        self
     }
 
     /// Finishes it; unknown members stay allowed.

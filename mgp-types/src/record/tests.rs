@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+#![expect(unreachable_pub, dead_code, reason = "the macros are written for public types")]
+
 use super::*;
 use crate::Payload;
 
@@ -13,7 +15,7 @@ record! {
         /// Renamed.
         opt input_schema as "inputSchema": Option<Payload>,
         /// A list.
-        list side_effects: Vec<Colour>,
+        list side_effects: List<Colour>,
         /// Null when none.
         nul expires_at: Option<u64>,
         /// Always written.

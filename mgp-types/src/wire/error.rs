@@ -129,6 +129,18 @@ impl RpcError {
     }
 }
 
+// === impl PartialEq ===
+
+impl PartialEq for RpcError {
+    /// Compares what crosses the wire.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.code == other.0.code
+            && self.0.message == other.0.message
+            && self.0.recovery == other.0.recovery
+            && self.0.data == other.0.data
+    }
+}
+
 // === impl Display ===
 
 impl fmt::Display for RpcError {
