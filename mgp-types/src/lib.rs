@@ -1,12 +1,27 @@
-//! The vocabulary.
+//! The vocabulary of the Model General Protocol: wire types, spec types and the one service.
+//!
+//! - [`mcp`] and [`mgp`] hold the messages, [`method`] their names and types.
+//! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
+//! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
+//!
+//! Features: `service` (default), `seal` (sealed state), `schema` (JSON Schemas of the messages).
+
 mod canonical;
+pub mod mcp;
+pub mod mgp;
+mod record;
 #[cfg(feature = "seal")]
 mod seal;
+#[cfg(feature = "service")]
 pub mod service;
+pub mod stub;
+mod timestamp;
+mod wire;
+
 pub use canonical::{Hash, canonical, canonical_hash};
+pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{NotValid, Sealer};
-mod wire;
-mod stub;
-pub use stub::*;
+pub use stub::method;
+pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

@@ -118,7 +118,8 @@ impl Link for WireLink {
 
 /// Reads what kind of answer a result is.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
-    use mgp_types::service::{Body, Era, InputRequired};
+    use mgp_types::mcp::Era;
+    use mgp_types::service::{Body, InputRequired};
     if cx.callee.era == Era::Legacy {
         return Reply::raw(result);
     }

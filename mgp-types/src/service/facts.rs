@@ -4,20 +4,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::{ExtensionSet, Payload, Revision};
-
-/// Which family of MCP revisions a party speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Era {
-    /// `initialize`, sessions, requests in both directions (2024-11-05 to 2025-11-25).
-    #[default]
-    Legacy,
-    /// Every request carries its own facts; no requests from the server (2026-07-28).
-    Modern,
-}
+use crate::mcp::{Era, Revision};
+use crate::mgp::{Extension, ExtensionSet};
+use crate::Payload;
 
 /// What one party negotiated; shared by all its calls in the legacy era, made for each in the modern one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Facts {
     /// The family of revisions.
@@ -50,7 +42,28 @@ pub struct Asks {
     pub roots: bool,
 }
 
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new(Revision::V2024_11_05)
+    }
+}
+
 impl Facts {
+    /// A party that speaks a revision and nothing else.
+    #[must_use]
+    pub fn new(revision: Revision) -> Self {
+        Self {
+            era: revision.era(),
+            revision,
+            mgp: None,
+            info: None,
+            capabilities: None,
+            claimed_server_id: None,
+            permissions_required: Vec::new(),
+            asks: Asks::default(),
+        }
+    }
+
     /// Nothing negotiated yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
@@ -60,7 +73,7 @@ impl Facts {
 
     /// Whether an MGP extension is active with this party.
     #[must_use]
-    pub fn has(&self, extension: crate::Extension) -> bool {
+    pub fn has(&self, extension: Extension) -> bool {
         self.mgp.is_some_and(|set| set.contains(extension))
     }
 

@@ -11,8 +11,9 @@ use serde::Deserializer;
 use serde_json::value::RawValue;
 
 use super::method::Method;
-use super::params::{Key, OutMeta, Params, Parts, PartsSeed, TargetKind};
+use super::params::{OutMeta, Params, Parts, PartsSeed, TargetKind};
 use super::reply::Reply;
+use crate::record::Key;
 use crate::wire::{Id, Payload, RpcError};
 
 /// A message as it came.

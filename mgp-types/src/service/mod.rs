@@ -39,7 +39,7 @@ pub use context::Context;
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
-pub use facts::{Asks, Era, Facts};
+pub use facts::{Asks, Facts};
 pub use gate::{Gate, GateLayer, gate};
 pub use key::CallKey;
 pub use message::{BadMessage, Message, write_answer, write_call};

@@ -15,6 +15,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::record::Key;
 use crate::wire::{Id, Payload, RpcError};
 
 /// What a call is aimed at.
@@ -483,28 +484,6 @@ pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload
 }
 
 // === Parsing ===
-
-/// A key, borrowed where it has no escapes.
-pub(super) struct Key<'a>(pub(super) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Cow<'de, str>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Cow::Borrowed(text))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Cow::Owned(text.to_owned()))
-            }
-        }
-        deserializer.deserialize_str(Visitor).map(Key)
-    }
-}
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
 fn span_of(text: &str, base: usize) -> Span {

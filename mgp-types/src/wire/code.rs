@@ -4,39 +4,199 @@
 
 use std::fmt;
 
+use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
+use super::Category;
+
 /// The code of an error; custom codes are allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct ErrorCode(pub i32);
 
-impl ErrorCode {
-    /// The text is no JSON (JSON-RPC).
-    pub const PARSE_ERROR: Self = Self(-32700);
-    /// JSON, but no message (JSON-RPC).
-    pub const INVALID_REQUEST: Self = Self(-32600);
-    /// Unknown method (JSON-RPC).
-    pub const METHOD_NOT_FOUND: Self = Self(-32601);
-    /// Parameters do not fit (JSON-RPC).
-    pub const INVALID_PARAMS: Self = Self(-32602);
-    /// A fault of the receiver (JSON-RPC).
-    pub const INTERNAL_ERROR: Self = Self(-32603);
-    /// The server is not in state `connected` (§14.3).
-    pub const SERVER_NOT_READY: Self = Self(2000);
-    /// A limit of the server is reached (§14.3).
-    pub const RESOURCE_EXHAUSTED: Self = Self(3001);
-    /// The operation took too long (§14.3).
-    pub const TIMEOUT: Self = Self(3003);
-    /// The tool does not exist (§14.3).
-    pub const TOOL_NOT_FOUND: Self = Self(4001);
-    /// permission denied
-    pub const PERMISSION_DENIED: Self = Self(1000);
+/// Defines the constants, the list of all codes and their names from one table.
+macro_rules! codes {
+    ($( $(#[doc = $doc:literal])* $name:ident = $code:literal; )+) => {
+        impl ErrorCode {
+            $( $(#[doc = $doc])* pub const $name: Self = Self($code); )+
+
+            /// Every code with a name: JSON-RPC, MCP, MGP §14.3 and its later additions.
+            pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name of the code, if it has one.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self {
+                    $( Self::$name => Some(stringify!($name)), )+
+                    _ => None,
+                }
+            }
+        }
+    };
 }
+
+codes! {
+    /// The text is no JSON (JSON-RPC).
+    PARSE_ERROR = -32700;
+    /// JSON, but no message (JSON-RPC).
+    INVALID_REQUEST = -32600;
+    /// Unknown method (JSON-RPC).
+    METHOD_NOT_FOUND = -32601;
+    /// Parameters do not fit (JSON-RPC).
+    INVALID_PARAMS = -32602;
+    /// A fault of the receiver (JSON-RPC).
+    INTERNAL_ERROR = -32603;
+    /// The resource does not exist (MCP up to 2025-11-25; later `INVALID_PARAMS`).
+    MCP_RESOURCE_NOT_FOUND = -32002;
+    /// The headers contradict the body (MCP 2026-07-28).
+    HEADER_MISMATCH = -32020;
+    /// The request needs a capability the client did not declare (MCP 2026-07-28).
+    MISSING_CLIENT_CAPABILITY = -32021;
+    /// The server does not speak this revision (MCP 2026-07-28).
+    UNSUPPORTED_VERSION = -32022;
+    /// The user must visit a URL first (MCP 2025-11-25).
+    URL_ELICITATION_REQUIRED = -32042;
+    /// The caller lacks a permission (§14.3).
+    PERMISSION_DENIED = 1000;
+    /// The agent may not use this tool (§14.3).
+    ACCESS_DENIED = 1001;
+    /// Credentials are needed (§14.3).
+    AUTH_REQUIRED = 1002;
+    /// The credentials have expired (§14.3).
+    AUTH_EXPIRED = 1003;
+    /// A validator of the kernel blocked the request (§14.3).
+    VALIDATION_BLOCKED = 1010;
+    /// The code safety framework rejected the code (§14.3).
+    CODE_SAFETY_VIOLATION = 1011;
+    /// The server is not in state `connected` (§14.3).
+    SERVER_NOT_READY = 2000;
+    /// The server is shutting down and takes no new requests (§14.3).
+    SERVER_DRAINING = 2001;
+    /// The server is restarting (§14.3).
+    SERVER_RESTARTING = 2002;
+    /// Too many requests (§14.3).
+    RATE_LIMITED = 3000;
+    /// A limit of the server is reached (§14.3).
+    RESOURCE_EXHAUSTED = 3001;
+    /// A usage quota is used up (§14.3).
+    QUOTA_EXCEEDED = 3002;
+    /// The operation took too long (§14.3).
+    TIMEOUT = 3003;
+    /// The arguments fail the tool's schema (§14.3).
+    INVALID_TOOL_ARGS = 4000;
+    /// The tool does not exist (§14.3).
+    TOOL_NOT_FOUND = 4001;
+    /// The tool exists but is disabled (§14.3).
+    TOOL_DISABLED = 4002;
+    /// The name is reserved, or several servers have it (added after the seed).
+    TOOL_NAME_CONFLICT = 4003;
+    /// The server, subscription or entry does not exist (added after the seed).
+    RESOURCE_NOT_FOUND = 4004;
+    /// Registration is not possible here (added after the seed).
+    DISCOVERY_UNAVAILABLE = 4100;
+    /// A server with this id exists (added after the seed).
+    SERVER_ALREADY_REGISTERED = 4101;
+    /// The server comes from the configuration and stays (added after the seed).
+    CANNOT_DEREGISTER_CONFIG = 4102;
+    /// An external service answered with an error (§14.3).
+    UPSTREAM_ERROR = 5000;
+    /// An external service took too long (§14.3).
+    UPSTREAM_TIMEOUT = 5001;
+    /// An external service cannot be reached (§14.3).
+    UPSTREAM_UNAVAILABLE = 5002;
+}
+
+impl ErrorCode {
+    /// The category of an MGP code, from its range (§14.2); none for codes of JSON-RPC and MCP.
+    ///
+    /// 4100 to 4199 is the range later revisions gave to discovery; it counts as validation.
+    #[must_use]
+    pub fn category(self) -> Option<Category> {
+        match self.0 {
+            1000..=1099 => Some(Category::Security),
+            2000..=2099 => Some(Category::Lifecycle),
+            3000..=3099 => Some(Category::Resource),
+            4000..=4199 => Some(Category::Validation),
+            5000..=5099 => Some(Category::External),
+            _ => None,
+        }
+    }
+
+    /// Whether the code is one of the nineteen of §14.3.
+    #[must_use]
+    pub fn is_seed(self) -> bool {
+        matches!(self.0, 1000..=5099 if self.name().is_some())
+            && !matches!(self.0, 4003 | 4004 | 4100..=4102)
+    }
+}
+
+// === impl Display ===
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+// === impl Deserialize ===
+
+impl<'de> Deserialize<'de> for ErrorCode {
+    /// Codes outside 32 bits are cut to the nearest one: the message matters more than the figure.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = ErrorCode;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an error code")
+            }
+
+            fn visit_i64<E>(self, code: i64) -> Result<ErrorCode, E> {
+                let code = code.clamp(i32::MIN.into(), i32::MAX.into());
+                Ok(ErrorCode(i32::try_from(code).unwrap_or(i32::MAX)))
+            }
+
+            fn visit_u64<E>(self, code: u64) -> Result<ErrorCode, E> {
+                Ok(ErrorCode(i32::try_from(code).unwrap_or(i32::MAX)))
+            }
+
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "`as` saturates, which is the rule"
+            )]
+            fn visit_f64<E>(self, code: f64) -> Result<ErrorCode, E> {
+                Ok(ErrorCode(code as i32))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_has_nineteen_codes() {
+        assert_eq!(ErrorCode::KNOWN.iter().filter(|code| code.is_seed()).count(), 19);
+        assert_eq!(ErrorCode(1000).name(), Some("PERMISSION_DENIED"));
+        assert_eq!(ErrorCode(1099).category(), Some(Category::Security));
+        assert_eq!(ErrorCode(1100).category(), None);
+    }
+
+    #[test]
+    fn codes_outside_32_bits_are_cut() {
+        for (text, code) in [
+            ("99999999999", i32::MAX),
+            ("-99999999999", i32::MIN),
+            ("1e40", i32::MAX),
+            ("-32700", -32700),
+            ("3000.0", 3000),
+        ] {
+            assert_eq!(serde_json::from_str::<ErrorCode>(text).unwrap().0, code, "{text}");
+        }
     }
 }

@@ -6,7 +6,12 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{ErrorCode, Payload, Recovery};
+use crate::record::Extras;
 
 /// A refusal or failure: code, message, recovery hints, further data; one word wide.
 ///
@@ -124,6 +129,18 @@ impl RpcError {
     }
 }
 
+// === impl PartialEq ===
+
+impl PartialEq for RpcError {
+    /// Compares what crosses the wire.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.code == other.0.code
+            && self.0.message == other.0.message
+            && self.0.recovery == other.0.recovery
+            && self.0.data == other.0.data
+    }
+}
+
 // === impl Display ===
 
 impl fmt::Display for RpcError {
@@ -151,5 +168,150 @@ impl fmt::Debug for RpcError {
 impl StdError for RpcError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+// === impl Serialize ===
+
+impl Serialize for RpcError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("code", &self.0.code)?;
+        map.serialize_entry("message", &self.0.message)?;
+        match (&self.0.data, &self.0.recovery) {
+            (None, None) => {}
+            (Some(data), None) => map.serialize_entry("data", data)?,
+            (data, Some(recovery)) => {
+                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?
+            }
+        }
+        map.end()
+    }
+}
+
+/// `error.data` with the recovery hints among its members.
+struct Data<'a> {
+    data: Option<&'a Payload>,
+    recovery: &'a Recovery,
+}
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
+            None => Extras::new(),
+            Some(Ok(members)) => members,
+            // Data that is no object has no room for hints.
+            Some(Err(_)) => return self.data.serialize(serializer),
+        };
+        let mut map = serializer.serialize_map(None)?;
+        members
+            .iter()
+            .filter(|(name, _)| *name != MGP)
+            .try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.serialize_entry(MGP, self.recovery)?;
+        map.end()
+    }
+}
+
+/// The member of `error.data` that holds the recovery hints.
+const MGP: &str = "_mgp";
+
+// === impl Deserialize ===
+
+impl<'de> Deserialize<'de> for RpcError {
+    /// Reads what can be read: an error that is itself malformed is still an error.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut members = Extras::deserialize(deserializer)?;
+        let code = members.decode("code").map_err(D::Error::custom)?;
+        let message = members.decode("message").ok().flatten().unwrap_or_default();
+        let (data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
+        Ok(Self(Box::new(Inner {
+            code: code.ok_or_else(|| D::Error::missing_field("code"))?,
+            message,
+            recovery,
+            data,
+            source: None,
+        })))
+    }
+}
+
+/// Takes the recovery hints out of `error.data`; hints that cannot be read stay where they are.
+fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
+    let Some(data) = data else { return (None, None) };
+    let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {
+        return (Some(data), None);
+    };
+    let Ok(Some(recovery)) = members.decode::<Recovery>(MGP) else { return (Some(data), None) };
+    members.remove(MGP);
+    let rest = if members.is_empty() { None } else { Payload::of(&members).ok() };
+    (rest, Some(recovery))
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for RpcError {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RpcError".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let recovery = generator.subschema_for::<Recovery>();
+        schemars::json_schema!({
+            "description": "The error object of JSON-RPC; recovery hints are `data._mgp` (MGP §14.4).",
+            "type": "object",
+            "properties": {
+                "code": { "type": "integer" },
+                "message": { "type": "string" },
+                "data": { "properties": { "_mgp": recovery } },
+            },
+            "required": ["code", "message"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) -> RpcError {
+        let error: RpcError = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&error).unwrap(), expected);
+        error
+    }
+
+    #[test]
+    fn hints_are_a_member_of_data() {
+        let text = r#"{"code":3000,"message":"slow down","data":{"shop":1,"_mgp":{"retryable":true,"x":2}}}"#;
+        let error = check(text, text);
+        assert!(error.as_recovery().unwrap().is_retryable());
+        assert_eq!(error.as_data().unwrap().as_str(), r#"{"shop":1}"#);
+        let text = r#"{"code":1,"message":"m","data":{"_mgp":{}}}"#;
+        assert!(check(text, text).as_data().is_none());
+    }
+
+    #[test]
+    fn data_that_is_no_object_stays_whole() {
+        for text in [
+            r#"{"code":1,"message":"m","data":"text"}"#,
+            r#"{"code":1,"message":"m","data":[1]}"#,
+            r#"{"code":1,"message":"m","data":{"_mgp":7}}"#,
+            r#"{"code":1,"message":"m","data":{"_mgp":{"retryable":"yes"}}}"#,
+        ] {
+            check(text, text);
+        }
+        let error = RpcError::new(ErrorCode::TIMEOUT, "m").data(Payload::of("text").unwrap());
+        assert!(serde_json::to_string(&error).unwrap().ends_with(r#""data":"text"}"#));
+    }
+
+    #[test]
+    fn what_is_malformed_is_still_an_error() {
+        check(r#"{"code":99999999999}"#, r#"{"code":2147483647,"message":""}"#);
+        check(r#"{"code":-1,"message":7,"data":null,"_mgp":{}}"#, r#"{"code":-1,"message":""}"#);
+        assert!(serde_json::from_str::<RpcError>(r#"{"message":"m"}"#).is_err());
+    }
+
+    #[test]
+    fn an_error_is_one_word() {
+        assert_eq!(size_of::<RpcError>(), size_of::<usize>());
     }
 }

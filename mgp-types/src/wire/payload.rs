@@ -29,9 +29,9 @@ impl Payload {
     /// # Errors
     /// −32603 when the value cannot be written as JSON (a map with keys that are no strings).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
-        serde_json::to_string(value)
-            .map(|text| Self(text.into()))
-            .map_err(|error| RpcError::internal("a value could not be written as JSON").because(error))
+        serde_json::to_string(value).map(|text| Self(text.into())).map_err(|error| {
+            RpcError::internal("a value could not be written as JSON").because(error)
+        })
     }
 
     /// Takes text that is already known to be one JSON value.
@@ -113,7 +113,8 @@ impl Serialize for Payload {
 
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(String::from(Box::<str>::from(raw)).into()))
+        Box::<RawValue>::deserialize(deserializer)
+            .map(|raw| Self(String::from(Box::<str>::from(raw)).into()))
     }
 }
 

@@ -1,0 +1,118 @@
+//! What each side says it can do (MCP capabilities, MGP §2.2, §2.3).
+//!
+//! Applies to: both.
+
+use super::key;
+use crate::mgp::MgpCapability;
+use crate::record::{Lenient, Object, decode, record};
+
+record! {
+    /// A capability with change notifications.
+    pub struct ListChanged {
+        /// Whether changes of the list are announced.
+        opt list_changed as "listChanged": Option<bool>,
+    }
+
+    /// What a server offers about resources.
+    pub struct ResourcesCapability {
+        /// Whether single resources can be watched.
+        opt subscribe: Option<bool>,
+        /// Whether changes of the list are announced.
+        opt list_changed as "listChanged": Option<bool>,
+    }
+
+    /// What a client offers about sampling.
+    pub struct SamplingCapability {
+        /// `includeContext` is understood.
+        opt context: Option<Object>,
+        /// `tools` and `toolChoice` are understood.
+        opt tools: Option<Object>,
+    }
+
+    /// What a client offers about elicitation; neither member means forms.
+    pub struct ElicitationCapability {
+        /// Forms.
+        opt form: Option<Object>,
+        /// URLs to visit.
+        opt url: Option<Object>,
+    }
+
+    /// Tasks in the core protocol (2025-11-25).
+    pub struct TasksCapability {
+        /// `tasks/list` is served.
+        opt list: Option<Object>,
+        /// `tasks/cancel` is served.
+        opt cancel: Option<Object>,
+        /// Which requests may become tasks.
+        opt requests: Option<Object>,
+    }
+
+    /// What a client can do.
+    pub struct ClientCapabilities {
+        /// Things outside the standard.
+        opt experimental: Option<Object>,
+        /// Roots.
+        opt roots: Option<ListChanged>,
+        /// Sampling.
+        opt sampling: Option<SamplingCapability>,
+        /// Elicitation.
+        opt elicitation: Option<ElicitationCapability>,
+        /// Tasks (2025-11-25).
+        opt tasks: Option<TasksCapability>,
+        /// Extensions by identifier (2026-07-28).
+        opt extensions: Option<Object>,
+        /// MGP (§2.2).
+        opt mgp: Option<Lenient<MgpCapability>>,
+    }
+
+    /// What a server can do.
+    pub struct ServerCapabilities {
+        /// Things outside the standard.
+        opt experimental: Option<Object>,
+        /// Log messages.
+        opt logging: Option<Object>,
+        /// Completions.
+        opt completions: Option<Object>,
+        /// Prompts.
+        opt prompts: Option<ListChanged>,
+        /// Resources.
+        opt resources: Option<ResourcesCapability>,
+        /// Tools.
+        opt tools: Option<ListChanged>,
+        /// Tasks (2025-11-25).
+        opt tasks: Option<TasksCapability>,
+        /// Extensions by identifier (2026-07-28).
+        opt extensions: Option<Object>,
+        /// MGP (§2.3).
+        opt mgp: Option<Lenient<MgpCapability>>,
+    }
+}
+
+impl ClientCapabilities {
+    /// What the client offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    #[must_use]
+    pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
+        self.mgp
+            .clone()
+            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
+            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+    }
+}
+
+impl ServerCapabilities {
+    /// What the server offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    #[must_use]
+    pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
+        self.mgp
+            .clone()
+            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
+            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+    }
+}
+
+fn member<T: serde::de::DeserializeOwned>(
+    object: Option<&Object>,
+    name: &str,
+) -> Option<Lenient<T>> {
+    object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
+}

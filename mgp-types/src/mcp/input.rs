@@ -1,0 +1,98 @@
+//! Asking the caller in the modern era: results that need input (MCP multi round-trip).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{CreateMessageParams, CreateTaskResult, ElicitParams, EmptyParams, Meta, ResultType};
+use crate::Payload;
+use crate::record::{Object, decode, peek, record, tagged};
+
+/// What a server asks, by a key of its own.
+pub type InputRequests = BTreeMap<String, InputRequest>;
+
+/// What the client answers, by the same keys.
+pub type InputResponses = Object;
+
+record! {
+    /// Ask the person.
+    pub struct InputElicitation tagged "method" = "elicitation/create" {
+        /// What to ask.
+        req params: ElicitParams,
+    }
+
+    /// Ask the model.
+    pub struct InputSampling tagged "method" = "sampling/createMessage" {
+        /// What to ask.
+        req params: CreateMessageParams,
+    }
+
+    /// Ask for the roots.
+    pub struct InputRoots tagged "method" = "roots/list" {
+        /// Nothing to say.
+        opt params: Option<EmptyParams>,
+    }
+
+    /// A result that is not final: the caller supplies something and asks again.
+    pub struct InputRequiredResult tagged "resultType" = "input_required" {
+        /// What the server asks.
+        opt input_requests as "inputRequests": Option<InputRequests>,
+        /// What the server wants back as it is.
+        opt request_state as "requestState": Option<String>,
+        /// Beside the message.
+        opt meta as "_meta": Option<Meta>,
+    }
+}
+
+tagged! {
+    /// One thing a server asks.
+    pub enum InputRequest by "method" {
+        /// Ask the person.
+        "elicitation/create" => Elicitation(InputElicitation),
+        /// Ask the model.
+        "sampling/createMessage" => Sampling(InputSampling),
+        /// Ask for the roots.
+        "roots/list" => Roots(InputRoots),
+    }
+}
+
+/// What a request ends in: its result, a question, or a task.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The final result; also what a missing `resultType` means.
+    Complete(T),
+    /// A question.
+    InputRequired(InputRequiredResult),
+    /// A task (tasks extension).
+    Task(CreateTaskResult),
+    /// A kind of result this version does not know.
+    Other(Payload),
+}
+
+impl<T: Serialize> Serialize for Outcome<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Complete(result) => result.serialize(serializer),
+            Self::InputRequired(result) => result.serialize(serializer),
+            Self::Task(result) => result.serialize(serializer),
+            Self::Other(result) => result.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Outcome<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Payload::deserialize(deserializer)?;
+        let kind = peek::<D::Error>(&raw, "resultType")?;
+        match kind.as_deref().map(ResultType::from) {
+            None | Some(ResultType::Complete) => decode(&raw).map(Self::Complete),
+            Some(ResultType::InputRequired) => decode(&raw).map(Self::InputRequired),
+            Some(ResultType::Task) => decode(&raw).map(Self::Task),
+            Some(ResultType::Other(_)) => Ok(Self::Other(raw)),
+        }
+    }
+}

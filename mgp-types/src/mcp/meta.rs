@@ -1,0 +1,132 @@
+//! `_meta`: what travels beside a message, and the names MCP and MGP use in it.
+//!
+//! Applies to: both.
+
+use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Extras;
+use crate::{Id, RpcError};
+
+use super::{ClientCapabilities, Implementation, LogLevel, Revision};
+
+/// Names inside `_meta`.
+pub mod key {
+    /// The revision of a request (2026-07-28).
+    pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    /// Who asks (2026-07-28).
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    /// What the asking side can do (2026-07-28).
+    pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// Who answers (2026-07-28).
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    /// The log level wanted for a request (2026-07-28).
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// The subscription a notification belongs to (2026-07-28).
+    pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+    /// The task a message belongs to (2025-11-25).
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+    /// A text to show the model at once while a task runs (2025-11-25).
+    pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
+    /// The identifier of the tasks extension (2026-07-28).
+    pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    /// The token that asks for progress.
+    pub const PROGRESS_TOKEN: &str = "progressToken";
+    /// The trace of a request (OpenTelemetry).
+    pub const TRACEPARENT: &str = "traceparent";
+    /// Further trace state (OpenTelemetry).
+    pub const TRACESTATE: &str = "tracestate";
+    /// Baggage (OpenTelemetry).
+    pub const BAGGAGE: &str = "baggage";
+    /// MGP: in `capabilities.extensions` and in `_meta`.
+    pub const MGP: &str = "dev.cloto/mgp";
+    /// MGP grants in a spelling that is read, and written only to a peer that uses it.
+    pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
+    /// MGP in an older spelling, read only.
+    pub const MGP_SHORT: &str = "mgp";
+}
+
+/// The object `_meta`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Meta(pub Extras);
+
+impl Meta {
+    /// Makes an empty object.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Extras::new())
+    }
+
+    /// The token that asks for progress.
+    ///
+    /// # Errors
+    /// −32602 when it is neither an integer nor a string.
+    pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
+        self.decode(key::PROGRESS_TOKEN)
+    }
+
+    /// The revision of the request.
+    ///
+    /// # Errors
+    /// −32602 when it is no string.
+    pub fn protocol_version(&self) -> Result<Option<Revision>, RpcError> {
+        self.decode(key::PROTOCOL_VERSION)
+    }
+
+    /// What the asking side can do.
+    ///
+    /// # Errors
+    /// −32602 when it does not fit.
+    pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
+        self.decode(key::CLIENT_CAPABILITIES)
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// −32602 when it does not fit.
+    pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
+        self.decode(key::CLIENT_INFO)
+    }
+
+    /// Who answers.
+    ///
+    /// # Errors
+    /// −32602 when it does not fit.
+    pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
+        self.decode(key::SERVER_INFO)
+    }
+
+    /// The log level wanted for this request.
+    ///
+    /// # Errors
+    /// −32602 when it is no level.
+    pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
+        self.decode(key::LOG_LEVEL)
+    }
+
+    /// The subscription this message belongs to.
+    ///
+    /// # Errors
+    /// −32602 when it is neither an integer nor a string.
+    pub fn subscription_id(&self) -> Result<Option<Id>, RpcError> {
+        self.decode(key::SUBSCRIPTION_ID)
+    }
+}
+
+impl Deref for Meta {
+    type Target = Extras;
+
+    fn deref(&self) -> &Extras {
+        &self.0
+    }
+}
+
+impl DerefMut for Meta {
+    fn deref_mut(&mut self) -> &mut Extras {
+        &mut self.0
+    }
+}

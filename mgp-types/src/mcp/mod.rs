@@ -1,0 +1,75 @@
+//! The messages of MCP, revisions 2024-11-05 to 2026-07-28; unknown members are kept (MGP §1.1).
+//!
+//! Applies to: both.
+
+mod capability;
+mod completion;
+mod content;
+mod elicitation;
+mod handshake;
+mod input;
+mod logging;
+mod meta;
+mod page;
+mod progress;
+mod prompt;
+mod resource;
+mod revision;
+mod roots;
+mod sampling;
+mod subscription;
+mod task;
+mod tool;
+
+pub use capability::{
+    ClientCapabilities, ElicitationCapability, ListChanged, ResourcesCapability,
+    SamplingCapability, ServerCapabilities, TasksCapability,
+};
+pub use completion::{
+    CompleteArgument, CompleteContext, CompleteParams, CompleteReference, CompleteResult,
+    Completion, PromptReference, ResourceReference,
+};
+pub use content::{
+    Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, ResourceLink,
+    Role, TextContent, ToolResultContent, ToolUseContent,
+};
+pub use elicitation::{
+    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitationCompleteParams,
+    UrlElicitationRequiredData,
+};
+pub use handshake::{
+    DiscoverParams, DiscoverResult, EmptyParams, EmptyResult, Implementation, InitializeParams,
+    InitializeResult, MissingCapabilityData, UnsupportedVersionData,
+};
+pub use input::{
+    InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputResponses, InputRoots,
+    InputSampling, Outcome,
+};
+pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
+pub use meta::{Meta, key};
+pub use page::{CacheScope, ListParams, ResultType};
+pub use progress::{CancelledParams, ProgressParams};
+pub use prompt::{
+    GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
+};
+pub use resource::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult,
+    Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
+};
+pub use revision::{Era, Revision};
+pub use roots::{ListRootsResult, Root};
+pub use sampling::{
+    CreateMessageParams, CreateMessageResult, ModelHint, ModelPreferences, SamplingMessage,
+    ToolChoice,
+};
+pub use subscription::{
+    ListenParams, ListenResult, SubscriptionFilter, SubscriptionsAcknowledgedParams,
+};
+pub use task::{
+    CancelTaskResult, CreateTaskResult, LegacyCreateTaskResult, ListTasksResult, Task,
+    TaskAugmentation, TaskParams, TaskStatus, UpdateTaskParams,
+};
+pub use tool::{
+    CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations,
+    ToolExecution,
+};

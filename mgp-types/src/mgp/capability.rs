@@ -1,0 +1,118 @@
+//! The `mgp` object of the handshake (MGP §2.2, §2.3, §2.4).
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use bytestring::ByteString;
+use serde::{Deserialize, Serialize};
+
+use super::{ExtensionSet, Permission, TrustLevel};
+use crate::record::{List, record};
+
+/// A version of MGP as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MgpVersion(ByteString);
+
+impl MgpVersion {
+    /// What we offer: §16 needs it.
+    pub const DEFAULT: Self = Self(ByteString::from_static("0.3.0"));
+
+    /// Borrows the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The major version; none if the text does not begin with a number.
+    #[must_use]
+    pub fn major(&self) -> Option<u64> {
+        self.0.split('.').next()?.parse().ok()
+    }
+
+    /// Whether both sides can talk: the major versions match (§2.4).
+    #[must_use]
+    pub fn is_compatible(&self, other: &Self) -> bool {
+        self.major().is_some() && self.major() == other.major()
+    }
+}
+
+impl Default for MgpVersion {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl From<&str> for MgpVersion {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for MgpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for MgpVersion {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "MgpVersion".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
+}
+
+record! {
+    /// What a side offers of MGP; the last three members are the server's.
+    pub struct MgpCapability {
+        /// The version it speaks.
+        req version: MgpVersion,
+        /// The extensions it offers; unknown ones are kept.
+        req extensions: Vec<String>,
+        /// The permissions the server needs, as it wrote them.
+        list permissions_required: List<Permission>,
+        /// The id the server claims; shown, never a key.
+        opt server_id: Option<String>,
+        /// The trust the server claims; it never raises what is configured.
+        opt trust_level: Option<TrustLevel>,
+    }
+
+    /// An object with member `mgp`: how a capability is declared (§12.2, §16.2).
+    pub struct MgpDeclaration {
+        /// What is offered.
+        req mgp: MgpCapability,
+    }
+}
+
+impl MgpCapability {
+    /// The extensions this version knows.
+    #[must_use]
+    pub fn extension_set(&self) -> ExtensionSet {
+        ExtensionSet::from_names(&self.extensions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(a: &str, b: &str, expected: bool) {
+        assert_eq!(MgpVersion::from(a).is_compatible(&b.into()), expected, "{a} {b}");
+    }
+
+    #[test]
+    fn major_versions_must_match() {
+        check("0.1.0", "0.3.0", true);
+        check("0.1", "0.8.0-draft", true);
+        check("1.0.0", "0.3.0", false);
+        check("1.2.0", "1.0.0", true);
+        check("x", "x", false);
+        check("", "0.1.0", false);
+    }
+}

@@ -1,0 +1,257 @@
+//! The extensions of MGP as words and as a set (MGP §2.2, §2.4).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::ops::{BitAnd, BitOr};
+
+use crate::record::string_enum;
+
+string_enum! {
+    /// An extension: the nine of §2.2, then the parts and additions of later revisions.
+    pub enum Extension {
+        /// Permission declarations and tool security metadata (§3, §4).
+        Security = "security",
+        /// Access of agents to tools (§5).
+        AccessControl = "access_control",
+        /// Audit events (§6).
+        Audit = "audit",
+        /// Code safety (§7).
+        CodeSafety = "code_safety",
+        /// Health, shutdown, states (§11).
+        Lifecycle = "lifecycle",
+        /// Chunks, progress, cancellation (§12).
+        Streaming = "streaming",
+        /// Events and callbacks (§13).
+        Bidirectional = "bidirectional",
+        /// Advertisement and registration of servers (§15).
+        Discovery = "discovery",
+        /// Search for tools (§16).
+        ToolDiscovery = "tool_discovery",
+        /// Later: the permission half of `security`.
+        Permissions = "permissions",
+        /// Later: the metadata half of `security`.
+        ToolSecurity = "tool_security",
+        /// Later: the event half of `bidirectional`.
+        Events = "events",
+        /// Later: the callback half of `bidirectional`.
+        Callbacks = "callbacks",
+        /// Later: the progress part of `streaming`.
+        Progress = "progress",
+        /// Later: structured errors (§14), always on here.
+        ErrorHandling = "error_handling",
+        /// Later: calls on behalf of another agent.
+        Delegation = "delegation",
+    }
+}
+
+impl Extension {
+    /// The nine of §2.2.
+    pub const STANDARD: &'static [Self] = &[
+        Self::Security,
+        Self::AccessControl,
+        Self::Audit,
+        Self::CodeSafety,
+        Self::Lifecycle,
+        Self::Streaming,
+        Self::Bidirectional,
+        Self::Discovery,
+        Self::ToolDiscovery,
+    ];
+
+    /// The parts an extension stands for, as bits; a whole is the union of its parts.
+    const fn bits(self) -> u16 {
+        match self {
+            Self::Permissions => 1,
+            Self::ToolSecurity => 1 << 1,
+            Self::Security => 0b11,
+            Self::AccessControl => 1 << 2,
+            Self::Audit => 1 << 3,
+            Self::CodeSafety => 1 << 4,
+            Self::Lifecycle => 1 << 5,
+            Self::Progress => 1 << 6,
+            // Chunks and cancellation are bit 7; §12 knows no streaming without progress.
+            Self::Streaming => 0b11 << 6,
+            Self::Events => 1 << 8,
+            Self::Callbacks => 1 << 9,
+            Self::Bidirectional => 0b11 << 8,
+            Self::Discovery => 1 << 10,
+            Self::ToolDiscovery => 1 << 11,
+            Self::ErrorHandling => 1 << 12,
+            Self::Delegation => 1 << 13,
+        }
+    }
+}
+
+/// A set of extensions; wholes and their parts are understood as one.
+///
+/// ```
+/// use mgp_types::mgp::{Extension, ExtensionSet};
+///
+/// let ours: ExtensionSet = [Extension::Security, Extension::Audit].into_iter().collect();
+/// let theirs = ExtensionSet::from_names(["permissions", "audit", "observability"]);
+/// let active = ours & theirs;
+/// assert!(active.contains(Extension::Permissions) && !active.contains(Extension::Security));
+/// assert_eq!(active.to_string(), "audit, permissions");
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ExtensionSet(u16);
+
+impl ExtensionSet {
+    /// No extension.
+    pub const EMPTY: Self = Self(0);
+
+    /// The nine of §2.2.
+    pub const STANDARD: Self = {
+        let mut set = Self::EMPTY;
+        let mut index = 0;
+        while index < Extension::STANDARD.len() {
+            set = set.with(Extension::STANDARD[index]);
+            index += 1;
+        }
+        set
+    };
+
+    /// Reads names; unknown ones are passed over.
+    #[must_use]
+    pub fn from_names<I: IntoIterator<Item: AsRef<str>>>(names: I) -> Self {
+        names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect()
+    }
+
+    /// The set and one more.
+    #[must_use]
+    pub const fn with(self, extension: Extension) -> Self {
+        Self(self.0 | extension.bits())
+    }
+
+    /// The set without one.
+    #[must_use]
+    pub const fn without(self, extension: Extension) -> Self {
+        Self(self.0 & !extension.bits())
+    }
+
+    /// Whether the whole extension is in the set.
+    #[must_use]
+    pub const fn contains(self, extension: Extension) -> bool {
+        self.0 & extension.bits() == extension.bits()
+    }
+
+    /// What is in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether nothing is in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Walks the set in the fewest words, those of §2.2 first.
+    pub fn iter(self) -> impl Iterator<Item = Extension> {
+        let mut rest = self.0;
+        Extension::ALL.iter().copied().filter(move |extension| {
+            let bits = extension.bits();
+            let found = self.contains(*extension) && rest & bits != 0;
+            if found {
+                rest &= !bits;
+            }
+            found
+        })
+    }
+
+    /// Names the set in the words a peer used: its own word where it is whole, else the parts of it.
+    #[must_use]
+    pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
+        let mut rest = self.0;
+        let mut names = Vec::new();
+        for extension in offered.iter().filter_map(|name| Extension::from_word(name.as_ref())) {
+            if self.contains(extension) && !names.contains(&extension.as_str()) {
+                names.push(extension.as_str());
+                rest &= !extension.bits();
+            }
+        }
+        let asked = Self::from_names(offered);
+        names.extend(Self(rest & asked.0).iter().map(Extension::as_str));
+        names
+    }
+}
+
+impl BitAnd for ExtensionSet {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        self.intersection(other)
+    }
+}
+
+impl BitOr for ExtensionSet {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl FromIterator<Extension> for ExtensionSet {
+    fn from_iter<I: IntoIterator<Item = Extension>>(extensions: I) -> Self {
+        extensions.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+impl fmt::Display for ExtensionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, extension) in self.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{extension}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ExtensionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(ours: &[&str], theirs: &[&str], active: &str, reported: &[&str]) {
+        let set = ExtensionSet::from_names(ours) & ExtensionSet::from_names(theirs);
+        assert_eq!(set.to_string(), active);
+        assert_eq!(set.names_for(theirs), reported);
+    }
+
+    #[test]
+    fn intersection_speaks_the_words_of_the_peer() {
+        check(
+            &["security", "audit"],
+            &["audit", "security"],
+            "security, audit",
+            &["audit", "security"],
+        );
+        check(
+            &["security"],
+            &["permissions", "tool_security"],
+            "security",
+            &["permissions", "tool_security"],
+        );
+        check(&["permissions"], &["security"], "permissions", &["permissions"]);
+        check(&["bidirectional"], &["events"], "events", &["events"]);
+        check(&["streaming"], &["streaming", "progress"], "streaming", &["streaming", "progress"]);
+        check(&["audit"], &["observability", "audit", "audit"], "audit", &["audit"]);
+        check(&["audit"], &["lifecycle"], "", &[]);
+    }
+
+    #[test]
+    fn there_are_nine_standard_extensions() {
+        assert_eq!(ExtensionSet::STANDARD.iter().count(), 9);
+        assert!(ExtensionSet::STANDARD.iter().eq(Extension::STANDARD.iter().copied()));
+        assert!(ExtensionSet::STANDARD.without(Extension::Events).contains(Extension::Callbacks));
+    }
+}

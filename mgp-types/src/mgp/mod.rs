@@ -1,0 +1,59 @@
+//! The messages of MGP, one module a section; unknown members are kept (MGP §2 to §16).
+//!
+//! Applies to: both.
+
+mod access;
+mod audit;
+mod call;
+mod capability;
+mod code_safety;
+mod discovery;
+mod event;
+mod extension;
+mod lifecycle;
+mod permission;
+mod security;
+mod stream;
+mod tool_discovery;
+
+pub use access::{
+    AccessEntry, AccessGrantParams, AccessGrantResult, AccessPermission, AccessQueryParams,
+    AccessQueryResult, AccessRevokeParams, AccessRevokeResult, AccessSource, DefaultPolicy,
+    EntryType,
+};
+pub use audit::{
+    Actor, AuditEvent, AuditReplayParams, AuditReplayResult, AuditResult, EventType, Target,
+};
+pub use call::{CallExtension, NotificationExtension, ResultExtension};
+pub use capability::{MgpCapability, MgpDeclaration, MgpVersion};
+pub use code_safety::{CodeHints, CodeRejection, CodeSafety, CodeSafetyLevel, RejectionStatus};
+pub use discovery::{
+    DeregisterParams, DeregisterResult, DiscoveryFilter, DiscoveryListParams, DiscoveryListResult,
+    RegisterParams, RegisterResult, RegistrationStatus, ServerConfig, ServerEntry, ServerMgpConfig,
+    ServerSummary, Transport,
+};
+pub use event::{
+    CallbackRequestParams, CallbackRespondParams, CallbackRespondResult, CallbackStatus,
+    CallbackType, ChannelPattern, EventFilter, EventParams, EventsReplayParams, EventsReplayResult,
+    Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams, UnsubscribeResult,
+};
+pub use extension::{Extension, ExtensionSet};
+pub use lifecycle::{
+    HealthStatus, LifecycleParams, PingParams, PingResult, RestartConfig, RestartPolicy,
+    ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusParams, StatusResult,
+};
+pub use permission::{
+    ApprovalPolicy, Grant, GrantDecision, Permission, PermissionAck, PermissionDecision,
+    PermissionRequestParams, PermissionRequestResult, PermissionScope, ScopedGrant,
+};
+pub use security::{RiskLevel, SideEffect, ToolDeclaration, ToolSecurity, TrustLevel, Validator};
+pub use stream::{
+    CancelParams, CancelResult, ChunkParams, GapParams, GapUnrecoverableParams, PaceParams,
+    PartialContent, PartialResult, StreamProgressParams,
+};
+pub use tool_discovery::{
+    ContextBudget, ContextBudgetConfig, ContextLevel, DiscoverToolsFilter, DiscoverToolsParams,
+    DiscoverToolsResult, EvictParams, EvictResult, FoundTool, IndexEntry, RequestReason,
+    RequestStatus, RequestToolsParams, RequestToolsResult, SearchStrategy, SessionParams,
+    SessionResult, ToolRequirements, UnavailableTool,
+};

@@ -1,0 +1,330 @@
+//! Permissions: their names, their risk, how they are asked for and granted (MGP §3).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::RiskLevel;
+use crate::record::{List, Object, decode, open_enum, record, string_enum};
+use crate::{Payload, Timestamp};
+
+open_enum! {
+    /// A permission: the eleven of §3.2, or a custom one in reverse-domain notation.
+    pub enum Permission {
+        /// Read files.
+        FilesystemRead = "filesystem.read",
+        /// Write, create, delete files.
+        FilesystemWrite = "filesystem.write",
+        /// Make requests to the network.
+        NetworkOutbound = "network.outbound",
+        /// Listen on a port.
+        NetworkListen = "network.listen",
+        /// Run shell commands.
+        ShellExecute = "shell.execute",
+        /// Run code.
+        CodeExecution = "code_execution",
+        /// Read memory stores.
+        MemoryRead = "memory.read",
+        /// Write memory stores.
+        MemoryWrite = "memory.write",
+        /// Read facts of the system.
+        SystemInfo = "system.info",
+        /// Use cameras.
+        Camera = "camera",
+        /// Notify the user.
+        Notification = "notification",
+    }
+
+    /// How the client decides about permissions (§3.3).
+    pub enum ApprovalPolicy {
+        /// Ask the operator.
+        Interactive = "interactive",
+        /// Approve everything.
+        AutoApprove = "auto_approve",
+        /// Approve only what was decided before.
+        DenyAll = "deny_all",
+        /// Approve exactly what the configuration lists.
+        ConfigOnly = "config_only",
+    }
+}
+
+string_enum! {
+    /// A decision about a permission (§3.6).
+    pub enum GrantDecision {
+        /// Granted.
+        Approved = "approved",
+        /// Not granted.
+        Denied = "denied",
+        /// Not decided yet.
+        Deferred = "deferred",
+    }
+}
+
+impl PartialOrd for Permission {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Permission {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Permission {
+    /// The risk of the permission (§3.2); a custom one is dangerous.
+    #[must_use]
+    pub fn risk(&self) -> RiskLevel {
+        match self {
+            Self::MemoryRead | Self::SystemInfo | Self::Notification => RiskLevel::Safe,
+            Self::FilesystemRead | Self::NetworkOutbound | Self::MemoryWrite => RiskLevel::Moderate,
+            Self::FilesystemWrite
+            | Self::NetworkListen
+            | Self::ShellExecute
+            | Self::CodeExecution
+            | Self::Camera
+            | Self::Other(_) => RiskLevel::Dangerous,
+        }
+    }
+
+    /// The permissions a short name stands for; any other name stands for itself.
+    #[must_use]
+    pub fn expand(&self) -> Vec<Self> {
+        match self.as_str() {
+            "shell" => vec![Self::ShellExecute],
+            "network" => vec![Self::NetworkOutbound],
+            "filesystem" => vec![Self::FilesystemRead, Self::FilesystemWrite],
+            "memory" => vec![Self::MemoryRead, Self::MemoryWrite],
+            "code" => vec![Self::CodeExecution],
+            _ => vec![self.clone()],
+        }
+    }
+
+    /// Rewrites names to the standard ones, in order, each once.
+    #[must_use]
+    pub fn canonical<'a, I: IntoIterator<Item = &'a Self>>(permissions: I) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for permission in permissions.into_iter().flat_map(Self::expand) {
+            if !all.contains(&permission) {
+                all.push(permission);
+            }
+        }
+        all
+    }
+
+    /// Whether the name means something: standard, a short name, or reverse-domain.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        };
+        match self {
+            Self::Other(name) => {
+                self.expand()[0] != *self || name.contains('.') && name.split('.').all(is_label)
+            }
+            _ => true,
+        }
+    }
+}
+
+record! {
+    /// Limits of a grant, later revisions; what is denied wins.
+    pub struct PermissionScope {
+        /// Paths that are open.
+        list paths: List<String>,
+        /// Paths that are closed.
+        list deny_paths: List<String>,
+        /// Commands that may run.
+        list commands: List<String>,
+        /// Commands that may not.
+        list deny_commands: List<String>,
+        /// Whether `sudo` may be used.
+        opt allow_sudo: Option<bool>,
+        /// Hosts that may be reached.
+        list hosts: List<String>,
+        /// Hosts that may not.
+        list deny_hosts: List<String>,
+        /// Ports that may be used.
+        list ports: List<u16>,
+        /// Languages that may run.
+        list languages: List<String>,
+        /// How long code may run.
+        opt max_execution_time_ms: Option<u64>,
+    }
+
+    /// A decision with limits, later revisions.
+    pub struct ScopedGrant {
+        /// The decision.
+        req decision: GrantDecision,
+        /// The limits.
+        opt scope: Option<PermissionScope>,
+    }
+
+    /// Parameters of `mgp/permission/request`, later `mgp/permission/await` (§3.5).
+    pub struct PermissionRequestParams {
+        /// Names the request.
+        req request_id: String,
+        /// What is asked for.
+        req permissions: Vec<Permission>,
+        /// How it is decided.
+        opt policy: Option<ApprovalPolicy>,
+        /// The same for people.
+        opt message: Option<String>,
+    }
+
+    /// Result of `mgp/permission/request`: an acknowledgement or, from a client, the decision.
+    pub struct PermissionRequestResult {
+        /// Names the request.
+        opt request_id: Option<String>,
+        /// `waiting`, from a server.
+        opt status: Option<String>,
+        /// The decision by permission.
+        opt grants: Option<BTreeMap<Permission, Grant>>,
+        /// Who decided.
+        opt approved_by: Option<String>,
+        /// When it ends.
+        opt expires_at: Option<Timestamp>,
+    }
+
+    /// The decision: parameters of `mgp/permission/response`, later `mgp/permission/grant` (§3.6).
+    pub struct PermissionDecision {
+        /// Names the request.
+        req request_id: String,
+        /// The decision by permission.
+        req grants: BTreeMap<Permission, Grant>,
+        /// Who decided.
+        opt approved_by: Option<String>,
+        /// When it ends.
+        opt expires_at: Option<Timestamp>,
+    }
+
+    /// Result of `mgp/permission/response`.
+    pub struct PermissionAck {
+        /// Names the request.
+        req request_id: String,
+        /// Always true.
+        req acknowledged: bool,
+        /// The permissions the server now works with.
+        list active: List<Permission>,
+        /// More about it.
+        opt details: Option<Object>,
+    }
+}
+
+/// A decision about one permission: a word or, in later revisions, an object with limits.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Grant {
+    /// A word.
+    Plain(GrantDecision),
+    /// An object.
+    Scoped(ScopedGrant),
+}
+
+impl Grant {
+    /// The decision.
+    #[must_use]
+    pub fn decision(&self) -> GrantDecision {
+        match self {
+            Self::Plain(decision) => *decision,
+            Self::Scoped(grant) => grant.decision,
+        }
+    }
+
+    /// The limits, if there are any.
+    #[must_use]
+    pub fn scope(&self) -> Option<&PermissionScope> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Scoped(grant) => grant.scope.as_ref(),
+        }
+    }
+}
+
+impl From<GrantDecision> for Grant {
+    fn from(decision: GrantDecision) -> Self {
+        Self::Plain(decision)
+    }
+}
+
+impl Serialize for Grant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Plain(decision) => decision.serialize(serializer),
+            Self::Scoped(grant) => grant.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Grant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Payload::deserialize(deserializer)?;
+        if raw.as_str().trim_start().starts_with('{') {
+            decode(&raw).map(Self::Scoped)
+        } else {
+            decode(&raw).map(Self::Plain)
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Grant {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Grant".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [
+                generator.subschema_for::<GrantDecision>(),
+                generator.subschema_for::<ScopedGrant>(),
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_become_standard_ones() {
+        let names: Vec<Permission> =
+            ["shell", "network", "filesystem", "filesystem.read", "com.example.x"]
+                .map(Into::into)
+                .into();
+        let canonical = Permission::canonical(&names);
+        let canonical: Vec<_> = canonical.iter().map(Permission::as_str).collect();
+        assert_eq!(
+            canonical,
+            [
+                "shell.execute",
+                "network.outbound",
+                "filesystem.read",
+                "filesystem.write",
+                "com.example.x"
+            ]
+        );
+    }
+
+    #[test]
+    fn custom_names_need_a_domain() {
+        for (name, valid) in [
+            ("com.example.x", true),
+            ("foo", false),
+            ("shell", true),
+            ("a..b", false),
+            (".a", false),
+            ("camera", true),
+            ("a b.c", false),
+        ] {
+            assert_eq!(Permission::from(name).is_valid(), valid, "{name}");
+        }
+        assert_eq!(Permission::KNOWN.len(), 11);
+        assert_eq!(Permission::from("com.example.x").risk(), RiskLevel::Dangerous);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a tool does to the world, and how far a server is trusted (MGP §4, §2.3).
+//!
+//! Applies to: both.
+
+use std::cmp::Ordering;
+
+use super::{CodeSafety, Permission};
+use crate::record::{List, RawObject, open_enum, record};
+
+open_enum! {
+    /// How dangerous something is, safest first; an unknown word is worse than dangerous.
+    pub enum RiskLevel {
+        /// No side effects.
+        Safe = "safe",
+        /// Limited side effects.
+        Moderate = "moderate",
+        /// Effects on the system, irreversible.
+        Dangerous = "dangerous",
+    }
+
+    /// What a tool touches (§4.3).
+    pub enum SideEffect {
+        /// Files.
+        Filesystem = "filesystem",
+        /// The network.
+        Network = "network",
+        /// Processes.
+        Process = "process",
+        /// Databases.
+        Database = "database",
+        /// Notifications.
+        Notification = "notification",
+    }
+
+    /// The check the kernel makes before a call (§4.5); an unknown one blocks.
+    pub enum Validator {
+        /// Blocks shell patterns, metacharacters, recursive delete.
+        Sandbox = "sandbox",
+        /// Blocks writes.
+        Readonly = "readonly",
+        /// Blocks localhost, private addresses, metadata endpoints.
+        NetworkRestricted = "network_restricted",
+        /// Applies §7 to code.
+        CodeSafety = "code_safety",
+        /// Checks nothing.
+        None = "none",
+    }
+
+    /// How far a server is trusted: the words of §2.3, then those of later revisions.
+    pub enum TrustLevel {
+        /// Most.
+        Trusted = "trusted",
+        /// Normally.
+        Standard = "standard",
+        /// Least.
+        Sandboxed = "sandboxed",
+        /// Later word for `trusted`.
+        Core = "core",
+        /// Later, between `sandboxed` and `standard`.
+        Experimental = "experimental",
+        /// Later word for `sandboxed`.
+        Untrusted = "untrusted",
+    }
+}
+
+impl RiskLevel {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Safe => 0,
+            Self::Moderate => 1,
+            Self::Dangerous => 2,
+            Self::Other(_) => 3,
+        }
+    }
+}
+
+impl PartialOrd for RiskLevel {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RiskLevel {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| self.as_str().cmp(other.as_str()))
+    }
+}
+
+impl TrustLevel {
+    /// The order of trust: 0 is least; an unknown word counts as least.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Sandboxed | Self::Untrusted | Self::Other(_) => 0,
+            Self::Experimental => 1,
+            Self::Standard => 2,
+            Self::Trusted | Self::Core => 3,
+        }
+    }
+
+    /// The word of §2.3 for this level.
+    #[must_use]
+    pub fn seed(&self) -> Self {
+        match self.rank() {
+            3 => Self::Trusted,
+            2 => Self::Standard,
+            _ => Self::Sandboxed,
+        }
+    }
+
+    /// The word of later revisions for this level.
+    #[must_use]
+    pub fn later(&self) -> Self {
+        match self.rank() {
+            3 => Self::Core,
+            2 => Self::Standard,
+            1 => Self::Experimental,
+            _ => Self::Untrusted,
+        }
+    }
+}
+
+record! {
+    /// What a tool does to the world, as its server declares it (§4.3).
+    pub struct ToolSecurity {
+        /// How dangerous it is.
+        req risk_level: RiskLevel,
+        /// The permissions a call needs, as the server wrote them.
+        list permissions_required: List<Permission>,
+        /// What it touches.
+        list side_effects: List<SideEffect>,
+        /// The check to make before a call.
+        opt validator: Option<Validator>,
+        /// Whether it can be undone.
+        opt reversible: Option<bool>,
+        /// Whether the user is to be asked.
+        opt confirmation_required: Option<bool>,
+        /// Rules for code arguments (§7.3).
+        opt code_safety: Option<CodeSafety>,
+        /// How dangerous the kernel finds it (later revisions).
+        opt effective_risk_level: Option<RiskLevel>,
+    }
+
+    /// A tool with its security metadata and nothing else: how §7.3 declares one.
+    pub struct ToolDeclaration {
+        /// Name for programs.
+        req name: String,
+        /// What it does.
+        opt description: Option<String>,
+        /// JSON Schema of the arguments.
+        opt input_schema as "inputSchema": Option<RawObject>,
+        /// What it does to the world.
+        req security: ToolSecurity,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn risk_and_trust_are_ordered() {
+        assert!(
+            RiskLevel::Safe < RiskLevel::Moderate && RiskLevel::Moderate < RiskLevel::Dangerous
+        );
+        assert!(RiskLevel::Dangerous < RiskLevel::from("harmless"));
+        assert!(TrustLevel::from("core").rank() == TrustLevel::Trusted.rank());
+        assert!(TrustLevel::from("experimental").rank() < TrustLevel::Standard.rank());
+        assert_eq!(TrustLevel::from("untrusted").seed(), TrustLevel::Sandboxed);
+        assert_eq!(TrustLevel::from("root").rank(), 0);
+    }
+}

@@ -1,0 +1,202 @@
+//! Choices of records told apart by one member (MCP content blocks, references, modes).
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Key;
+use crate::Payload;
+
+/// Defines a choice of records, told apart by the text of one member.
+///
+/// ```text
+/// tagged! {
+///     /// A content block.
+///     pub enum ContentBlock by "type" {
+///         /// Text.
+///         "text" => Text(TextContent),
+///     }
+/// }
+/// ```
+///
+/// The value is read once as raw text, the tag is looked up in it, then the record decodes it.
+/// What has an unknown tag is kept whole in `Other`.
+macro_rules! tagged {
+    ($(
+        $(#[doc = $doc:literal])*
+        $vis:vis enum $name:ident by $tag:literal $(else $absent:literal)? {
+            $( $(#[doc = $case_doc:literal])* $text:literal => $case:ident($ty:ty) ),* $(,)?
+        }
+    )+) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        $vis enum $name {
+            $( $(#[doc = $case_doc])* $case($ty), )*
+            /// One this version does not know, as it came.
+            Other($crate::Payload),
+        }
+
+        $(
+            impl From<$ty> for $name {
+                fn from(value: $ty) -> Self {
+                    Self::$case(value)
+                }
+            }
+        )*
+
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
+                match self {
+                    $( Self::$case(value) => value.serialize(serializer), )*
+                    Self::Other(value) => value.serialize(serializer),
+                }
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                let raw = $crate::Payload::deserialize(deserializer)?;
+                let tag = $crate::record::peek::<D::Error>(&raw, $tag)?;
+                $( let tag = tag.or_else(|| Some($absent.to_owned())); )?
+                match tag.as_deref() {
+                    $( Some($text) => $crate::record::decode(&raw).map(Self::$case), )*
+                    Some(_) => Ok(Self::Other(raw)),
+                    None => Err(::serde::de::Error::missing_field($tag)),
+                }
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl ::schemars::JsonSchema for $name {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!({
+                    "description": concat!($($doc, "\n"),*).trim(),
+                    "anyOf": [$( generator.subschema_for::<$ty>(), )* { "type": "object" }],
+                })
+            }
+        }
+    )+};
+}
+
+pub(crate) use tagged;
+
+/// Finds the text of one member of an object; a value that is no object is an error.
+pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Option<String>, E> {
+    struct Seed(&'static str);
+
+    impl<'de> de::DeserializeSeed<'de> for Seed {
+        type Value = Option<String>;
+
+        fn deserialize<D: Deserializer<'de>>(
+            self,
+            deserializer: D,
+        ) -> Result<Self::Value, D::Error> {
+            deserializer.deserialize_map(self)
+        }
+    }
+
+    impl<'de> de::Visitor<'de> for Seed {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object with member `{}`", self.0)
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(key) = map.next_key::<Key<'_>>()? {
+                if key.0 == self.0 {
+                    found = map.next_value()?;
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(raw.as_str());
+    de::DeserializeSeed::deserialize(Seed(tag), &mut deserializer).map_err(E::custom)
+}
+
+/// Decodes raw text inside another decoder.
+pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
+    serde_json::from_str(raw.as_str()).map_err(E::custom)
+}
+
+/// One value or a list of them, written as it came.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum OneOrMany<T> {
+    /// One value, without a list around it.
+    One(T),
+    /// A list.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// Borrows the values as a list.
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for OneOrMany<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::Many(values)
+    }
+}
+
+impl<T: Serialize> Serialize for OneOrMany<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::One(value) => value.serialize(serializer),
+            Self::Many(values) => values.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Payload::deserialize(deserializer)?;
+        if raw.as_str().trim_start().starts_with('[') {
+            decode(&raw).map(Self::Many)
+        } else {
+            decode(&raw).map(Self::One)
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for OneOrMany<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("OneOrMany_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<Vec<T>>()],
+        })
+    }
+}

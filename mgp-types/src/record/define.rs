@@ -1,0 +1,208 @@
+//! The `record!` macro: a struct on the wire that keeps unknown members (MGP §1.1).
+//!
+//! Applies to: both.
+
+/// Defines wire structs.
+///
+/// ```text
+/// record! {
+///     /// A tool as a server lists it.
+///     pub struct Tool tagged "type" = "tool" {      // `tagged` is optional: one constant member
+///         /// Required: missing is an error.
+///         req name: String,
+///         /// Optional: absent and null read as `None`, `None` is not written.
+///         opt title: Option<String>,
+///         /// Optional list: absent and null read as empty; empty is written only if it came.
+///         list side_effects: List<SideEffect>,
+///         /// Absent, null or a value: three things, all kept (`Maybe`).
+///         tri granted_by: Maybe<String>,
+///         /// Absent and null read as `None`; always written, `null` when `None`.
+///         nul expires_at as "expiresAt": Option<Timestamp>,
+///         /// Absent and null read as the default; always written.
+///         def done: bool,
+///     }
+/// }
+/// ```
+///
+/// The struct gets public fields, `extra: Extras` for every other member, `new` with one argument for
+/// each `req` member, `Default` if there is none, `Serialize` (declared members first, then the others
+/// in the order they came), `Deserialize` (the last of repeated members wins) and, with feature
+/// `schema`, `JsonSchema`.
+macro_rules! record {
+    ($(
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident $(tagged $tag:literal = $tag_value:literal)? {
+            $(
+                $(#[doc = $field_doc:literal])*
+                $mode:ident $field:ident $(as $wire:literal)?: $ty:ty
+            ),* $(,)?
+        }
+    )+) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        $vis struct $name {
+            $( $(#[doc = $field_doc])* pub $field: $ty, )*
+            /// Members this version does not know, in the order they came.
+            pub extra: $crate::record::Extras,
+        }
+
+        $crate::record::record!(@new $name [] [] $($mode $field: $ty,)*);
+
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
+                use ::serde::ser::SerializeMap as _;
+
+                let mut map = serializer.serialize_map(None)?;
+                $( map.serialize_entry($tag, $tag_value)?; )?
+                $( $crate::record::record!(
+                    @write $mode, map, self.$field, $crate::record::record!(@wire $field $($wire)?)
+                ); )*
+                self.extra.write(&mut map)?;
+                map.end()
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                struct Visitor;
+
+                impl<'de> ::serde::de::Visitor<'de> for Visitor {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str(concat!("an object (", stringify!($name), ")"))
+                    }
+
+                    fn visit_map<A: ::serde::de::MapAccess<'de>>(
+                        self,
+                        mut map: A,
+                    ) -> ::std::result::Result<$name, A::Error> {
+                        $( let mut tag: Option<String> = None;
+                           const TAG: &str = $tag; )?
+                        $( let mut $field: Option<$ty> = None; )*
+                        let mut extra = $crate::record::Extras::new();
+                        while let Some(key) = map.next_key::<$crate::record::Key<'_>>()? {
+                            match &*key.0 {
+                                $( $tag => tag = Some(map.next_value()?), )?
+                                $( $crate::record::record!(@wire $field $($wire)?) => {
+                                    $field = $crate::record::record!(@read $mode, map, $ty);
+                                } )*
+                                _ => extra.push_read(key.0.into_owned(), map.next_value()?),
+                            }
+                        }
+                        $(
+                            let tag = tag.ok_or_else(|| ::serde::de::Error::missing_field(TAG))?;
+                            if tag != $tag_value {
+                                return Err(::serde::de::Error::custom(format_args!(
+                                    "{}: expected `{}`, found `{tag}`", TAG, $tag_value
+                                )));
+                            }
+                        )?
+                        Ok($name {
+                            $( $field: $crate::record::record!(
+                                @take $mode, $field, $crate::record::record!(@wire $field $($wire)?)
+                            ), )*
+                            extra: extra.settle(),
+                        })
+                    }
+                }
+
+                deserializer.deserialize_map(Visitor)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl ::schemars::JsonSchema for $name {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                $crate::record::ObjectSchema::new(generator, concat!($($doc, "\n"),*))
+                    $( .constant($tag, $tag_value) )?
+                    $( .member::<$ty>(
+                        $crate::record::record!(@wire $field $($wire)?),
+                        $crate::record::record!(@required $mode),
+                        concat!($($field_doc, "\n"),*),
+                    ) )*
+                    .finish()
+            }
+        }
+    )+};
+
+    // The name on the wire: the one given, else the field's.
+    (@wire $field:ident) => { stringify!($field) };
+    (@wire $field:ident $wire:literal) => { $wire };
+
+    // Reading one member: modes differ in what null means.
+    (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
+    (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
+    (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };
+
+    // What a missing member becomes.
+    (@take req, $slot:ident, $wire:expr) => {
+        $slot.ok_or_else(|| ::serde::de::Error::missing_field($wire))?
+    };
+    (@take $mode:ident, $slot:ident, $wire:expr) => { $slot.unwrap_or_default() };
+
+    // What is written.
+    (@write opt, $map:ident, $value:expr, $wire:expr) => {
+        if let Some(value) = &$value { $map.serialize_entry($wire, value)?; }
+    };
+    (@write list, $map:ident, $value:expr, $wire:expr) => {
+        if $crate::record::Presence::is_written(&$value) { $map.serialize_entry($wire, &$value)?; }
+    };
+    (@write tri, $map:ident, $value:expr, $wire:expr) => {
+        $crate::record::record!(@write list, $map, $value, $wire);
+    };
+    (@write $mode:ident, $map:ident, $value:expr, $wire:expr) => {
+        $map.serialize_entry($wire, &$value)?;
+    };
+
+    (@required req) => { true };
+    (@required $mode:ident) => { false };
+
+    // The constructor: walks the members and collects an argument for each required one.
+    (@new $name:ident [] [$($init:ident)*]) => {
+        impl $name {
+            /// Makes an empty record.
+            #[must_use]
+            pub fn new() -> Self {
+                Self::default()
+            }
+        }
+
+        impl ::std::default::Default for $name {
+            fn default() -> Self {
+                Self { $( $init: ::std::default::Default::default(), )* extra: Default::default() }
+            }
+        }
+    };
+    (@new $name:ident [$($arg:ident: $ty:ty,)+] [$($init:ident)*]) => {
+        impl $name {
+            /// Makes a record from its required members.
+            #[must_use]
+            pub fn new($($arg: impl Into<$ty>),+) -> Self {
+                Self {
+                    $( $arg: $arg.into(), )+
+                    $( $init: ::std::default::Default::default(), )*
+                    extra: Default::default(),
+                }
+            }
+        }
+    };
+    (@new $name:ident [$($args:tt)*] [$($init:ident)*] req $field:ident: $ty:ty, $($rest:tt)*) => {
+        $crate::record::record!(@new $name [$($args)* $field: $ty,] [$($init)*] $($rest)*);
+    };
+    (@new $name:ident [$($args:tt)*] [$($init:ident)*] $mode:ident $field:ident: $ty:ty, $($rest:tt)*) => {
+        $crate::record::record!(@new $name [$($args)*] [$($init)* $field] $($rest)*);
+    };
+}
+
+pub(crate) use record;

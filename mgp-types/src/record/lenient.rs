@@ -1,0 +1,76 @@
+//! A member that may be malformed without spoiling the message around it (MGP §2.4, §4.1).
+//!
+//! Applies to: inbound.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Payload;
+
+/// A value, or the text of what should have been one.
+///
+/// A malformed `mgp` object means plain MCP, a malformed `security` means dangerous; neither may cost
+/// the handshake or the list of tools it came in.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Lenient<T> {
+    /// It fitted.
+    Valid(T),
+    /// It did not fit, and is kept as it came.
+    Malformed(Payload),
+}
+
+impl<T> Lenient<T> {
+    /// Borrows the value if it fitted.
+    #[must_use]
+    pub fn valid(&self) -> Option<&T> {
+        match self {
+            Self::Valid(value) => Some(value),
+            Self::Malformed(_) => None,
+        }
+    }
+}
+
+impl<T> From<T> for Lenient<T> {
+    fn from(value: T) -> Self {
+        Self::Valid(value)
+    }
+}
+
+impl<T: Serialize> Serialize for Lenient<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Valid(value) => value.serialize(serializer),
+            Self::Malformed(raw) => raw.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Lenient<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Payload::deserialize(deserializer)?;
+        Ok(match serde_json::from_str(raw.as_str()) {
+            Ok(value) => Self::Valid(value),
+            Err(_) => Self::Malformed(raw),
+        })
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Lenient<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        T::json_schema(generator)
+    }
+}

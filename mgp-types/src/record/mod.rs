@@ -1,0 +1,37 @@
+//! Wire structs and enums that keep what they do not know (MGP §1.1, §10.2).
+//!
+//! Applies to: both.
+//!
+//! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` a set of words
+//! that others may extend, `tagged!` a choice of records told apart by one member.
+//! None of them uses serde's `flatten`, `untagged` or internal tagging: those buffer the whole value and
+//! refuse raw JSON, and a [`Payload`](crate::Payload) must be able to sit anywhere.
+
+mod choice;
+mod define;
+mod extras;
+mod lenient;
+mod number;
+mod object;
+mod presence;
+#[cfg(feature = "schema")]
+mod schema;
+mod word;
+
+#[cfg(test)]
+mod tests;
+
+pub use choice::OneOrMany;
+pub(crate) use choice::tagged;
+pub(crate) use choice::{decode, peek};
+pub(crate) use define::record;
+pub(crate) use extras::Key;
+pub use extras::{Extras, Object};
+pub use lenient::Lenient;
+pub use number::Number;
+pub use object::RawObject;
+pub(crate) use presence::Presence;
+pub use presence::{List, Maybe};
+#[cfg(feature = "schema")]
+pub(crate) use schema::ObjectSchema;
+pub(crate) use word::{open_enum, string_enum};

@@ -1,0 +1,97 @@
+//! One JSON object as text: arguments and schemas, passed on without being taken apart (MGP §1.5).
+//!
+//! Applies to: both.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{Payload, RpcError};
+
+/// A [`Payload`] that is an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct RawObject(Payload);
+
+impl RawObject {
+    /// `{}`.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Payload::empty_object())
+    }
+
+    /// Encodes a value that is an object.
+    ///
+    /// # Errors
+    /// −32602 when it is something else, −32603 when it cannot be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
+        Payload::of(value)?.try_into()
+    }
+
+    /// Borrows the payload.
+    #[must_use]
+    pub fn as_payload(&self) -> &Payload {
+        &self.0
+    }
+
+    /// Decodes the object.
+    ///
+    /// # Errors
+    /// −32602 naming what did not fit.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        self.0.get()
+    }
+}
+
+impl Default for RawObject {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl TryFrom<Payload> for RawObject {
+    type Error = RpcError;
+
+    fn try_from(payload: Payload) -> Result<Self, RpcError> {
+        if is_object(&payload) {
+            Ok(Self(payload))
+        } else {
+            Err(RpcError::invalid_params("expected an object"))
+        }
+    }
+}
+
+impl From<RawObject> for Payload {
+    fn from(object: RawObject) -> Self {
+        object.0
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let payload = Payload::deserialize(deserializer)?;
+        if is_object(&payload) {
+            Ok(Self(payload))
+        } else {
+            Err(D::Error::custom("expected an object"))
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for RawObject {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Object".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object" })
+    }
+}
+
+fn is_object(payload: &Payload) -> bool {
+    payload.as_str().trim_start().starts_with('{')
+}

@@ -1,0 +1,132 @@
+//! Points in time as RFC 3339 text (MGP §6.3, §11.3).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytestring::ByteString;
+use serde::{Deserialize, Serialize};
+
+/// A point in time; the text of a peer goes on as it came.
+///
+/// ```
+/// use mgp_types::Timestamp;
+///
+/// let noon = Timestamp::from("2026-03-01T12:00:00+09:00");
+/// let utc = Timestamp::from("2026-03-01T03:00:00Z");
+/// assert_eq!(noon.to_system_time(), utc.to_system_time());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(ByteString);
+
+impl Timestamp {
+    /// Now, in UTC with milliseconds.
+    #[must_use]
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+
+    /// Borrows the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the text; none if it is no RFC 3339 time.
+    #[must_use]
+    pub fn to_system_time(&self) -> Option<SystemTime> {
+        let text = self.0.trim();
+        let (date, time) = text.split_at_checked(10)?;
+        let time = time.strip_prefix(['T', 't', ' '])?;
+        let (time, offset) = match time.find(['Z', 'z', '+', '-']) {
+            Some(at) => time.split_at(at),
+            None => return None,
+        };
+        let utc = humantime::parse_rfc3339(&format!("{date}T{time}Z")).ok()?;
+        let Some((hours, minutes)) = offset.get(1..)?.split_once(':') else {
+            return matches!(offset, "Z" | "z").then_some(utc);
+        };
+        let minutes = hours.parse::<u64>().ok()?.checked_mul(60)?
+            + minutes.parse::<u8>().ok().map(u64::from)?;
+        let shift = Duration::from_secs(minutes.checked_mul(60)?);
+        if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
+    }
+
+    /// Whether the time lies before another; none if this text is no time.
+    #[must_use]
+    pub fn is_before(&self, other: SystemTime) -> Option<bool> {
+        self.to_system_time().map(|time| time < other)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        Self(humantime::format_rfc3339_millis(time).to_string().into())
+    }
+}
+
+impl From<&str> for Timestamp {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Timestamp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, seconds: Option<f64>) {
+        let time = Timestamp::from(text).to_system_time();
+        let time =
+            time.map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64());
+        assert_eq!(time, seconds, "{text}");
+    }
+
+    #[test]
+    fn reads_rfc_3339() {
+        check("1970-01-02T00:00:00Z", Some(86_400.0));
+        check("1970-01-02t00:00:00.5z", Some(86_400.5));
+        check("1970-01-02T00:00:00.000000+00:00", Some(86_400.0));
+        check("1970-01-02T01:30:00+01:30", Some(86_400.0));
+        check("1970-01-01T23:00:00-01:00", Some(86_400.0));
+        for text in [
+            "",
+            "now",
+            "1970-01-02",
+            "1970-01-02T00:00:00",
+            "1970-01-02T00:00:00+1",
+            "1970-13-02T00:00:00Z",
+            "1970-01-02T00:00:00+99999999999999999999:00",
+            "é970-01-02T00:00:00Z",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn now_has_milliseconds_and_a_z() {
+        let now = Timestamp::now();
+        assert_eq!(now.as_str().len(), "2026-03-01T12:00:00.000Z".len());
+        assert!(now.to_system_time().is_some());
+    }
+}
