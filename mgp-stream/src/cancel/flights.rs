@@ -20,12 +20,12 @@ type Table = HashMap<(ScopeId, Id), Same>;
 /// The calls under one id: one is the rule, but some hosts send the same id on every request.
 #[derive(Debug)]
 enum Same {
-    One(CallKey, CancelSignal),
-    Many(Vec<(CallKey, CancelSignal)>),
+    One(CallKey, Arc<CancelSignal>),
+    Many(Vec<(CallKey, Arc<CancelSignal>)>),
 }
 
 impl Flights {
-    pub(super) fn enter(&self, scope: ScopeId, id: Id, key: CallKey, signal: CancelSignal) -> Flight {
+    pub(super) fn enter(&self, scope: ScopeId, id: Id, key: CallKey, signal: Arc<CancelSignal>) -> Flight {
         let place = (scope, id);
         match self.table().entry(place.clone()) {
             Entry::Vacant(vacant) => {
@@ -45,11 +45,11 @@ impl Flights {
     }
 
     /// The call with an id, if exactly one has it: of several nobody can say which is meant.
-    pub(super) fn only(&self, scope: ScopeId, id: &Id) -> Option<CancelSignal> {
+    pub(super) fn only(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
         match self.table().get(&(scope, id.clone()))? {
-            Same::One(_, signal) => Some(signal.clone()),
+            Same::One(_, signal) => Some(Arc::clone(signal)),
             Same::Many(calls) => match calls.as_slice() {
-                [(_, signal)] => Some(signal.clone()),
+                [(_, signal)] => Some(Arc::clone(signal)),
                 _ => None,
             },
         }

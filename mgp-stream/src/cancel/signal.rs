@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
 use bytestring::ByteString;
@@ -17,8 +17,8 @@ const PARTIAL_MAX: usize = 1 << 20;
 ///
 /// By default a cancelled call is dropped where it waits.
 /// A handler that calls [`CancelSignal::listen`] is signalled instead and ends by itself.
-#[derive(Clone, Default)]
-pub struct CancelSignal(Arc<Mutex<State>>);
+#[derive(Default)]
+pub struct CancelSignal(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -85,7 +85,7 @@ impl CancelSignal {
     }
 
     /// Notes a chunk that went out.
-    pub(super) fn sent(&self, content: &Payload) {
+    pub(crate) fn sent(&self, content: &Payload) {
         let mut state = self.state();
         state.chunks += 1;
         state.partial_bytes += content.as_str().len();
