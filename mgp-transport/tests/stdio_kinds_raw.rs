@@ -3,6 +3,7 @@
 //! MGP §2, stdio transport. *Applies to: inbound.*
 
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
