@@ -14,9 +14,13 @@ use std::thread;
 use std::time::Duration;
 
 use mgp_transport::ChildCommand;
+use tokio::io::AsyncReadExt;
 
 /// The answer to every line while stderr is flooded.
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+/// The longest anything here lives, should a test go wrong.
+const LIFE: Duration = Duration::from_mins(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mode = std::env::args().nth(1).unwrap_or_default();
@@ -29,7 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Writes so many bytes to stderr, answers pings meanwhile, says "done" after.
         "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
         // Never reads stdin.
-        "never-read" => sleep(),
+        "never-read" => {
+            sleep();
+            Ok(())
+        }
         // Starts a `sleep` in its own group, says its number, then copies.
         "fork" => fork(),
         // Exits with a code.
@@ -49,10 +56,8 @@ fn echo() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn sleep() -> ! {
-    loop {
-        thread::sleep(Duration::from_hours(1));
-    }
+fn sleep() {
+    thread::sleep(LIFE);
 }
 
 #[cfg(unix)]
@@ -61,15 +66,20 @@ async fn hang() -> Result<(), Box<dyn Error>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut ignored = signal(SignalKind::terminate())?;
     println!("ready");
-    loop {
-        ignored.recv().await;
-        eprintln!("SIGTERM ignored");
-    }
+    let forever = async {
+        loop {
+            ignored.recv().await;
+            eprintln!("SIGTERM ignored");
+        }
+    };
+    let _ = tokio::time::timeout(LIFE, forever).await;
+    Ok(())
 }
 
 #[cfg(not(unix))]
 fn hang() -> Result<(), Box<dyn Error>> {
-    sleep()
+    sleep();
+    Ok(())
 }
 
 fn flood(bytes: usize) -> Result<(), Box<dyn Error>> {
@@ -95,7 +105,8 @@ fn flood(bytes: usize) -> Result<(), Box<dyn Error>> {
 }
 
 fn fork() -> Result<(), Box<dyn Error>> {
-    let grandchild = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn()?;
+    let grandchild =
+        Command::new("sleep").arg(LIFE.as_secs().to_string()).stdin(Stdio::null()).spawn()?;
     println!("{}", grandchild.id());
     echo()
 }
@@ -127,7 +138,10 @@ fn descriptors() -> io::Result<Vec<u32>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn parent() -> Result<(), Box<dyn Error>> {
-    let child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
+    let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
+    let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
+    // Before it is ready, a closed pipe would end it instead of our death.
+    reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await
 }
