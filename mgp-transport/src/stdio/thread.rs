@@ -225,3 +225,100 @@ fn write_behind(mut target: impl Write, shared: &Shared) {
     state.closed = true;
     state.wake();
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Blocks until it is let go, then fails or counts.
+    struct Gate {
+        open: std::sync::mpsc::Receiver<io::Result<()>>,
+        written: Arc<Mutex<usize>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            self.open.recv().unwrap_or(Ok(()))?;
+            *self.written.lock().unwrap() += buf.len();
+            Ok(buf.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    async fn write(writer: &mut ThreadWriter, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| writer.poll_write(cx, bytes)).await
+    }
+
+    #[tokio::test]
+    async fn a_stuck_target_bounds_what_waits() {
+        let (open, gate) = std::sync::mpsc::channel();
+        let written = Arc::new(Mutex::new(0));
+        let target = Gate { open: gate, written: Arc::clone(&written) };
+        let mut writer = ThreadWriter::start(target).unwrap();
+        let block = vec![b'x'; CHUNK];
+        let mut accepted = 0;
+        // Much more than fits, if nothing held it back.
+        let filling = async {
+            for _ in 0..64 {
+                accepted += write(&mut writer, &block).await.unwrap();
+            }
+        };
+        let patience = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(patience, filling).await.is_err());
+        assert!((BUFFER..=2 * BUFFER).contains(&accepted), "{accepted}");
+        drop(open);
+        poll_fn(|cx| writer.poll_flush(cx)).await.unwrap();
+        assert_eq!(*written.lock().unwrap(), accepted);
+        poll_fn(|cx| writer.poll_shutdown(cx)).await.unwrap();
+        assert!(write(&mut writer, b"more").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_failed_write_is_told_and_stays() {
+        let (open, gate) = std::sync::mpsc::channel();
+        open.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        let target = Gate { open: gate, written: Arc::default() };
+        let mut writer = ThreadWriter::start(target).unwrap();
+        write(&mut writer, b"x").await.unwrap();
+        let full = io::ErrorKind::StorageFull;
+        assert_eq!(poll_fn(|cx| writer.poll_flush(cx)).await.unwrap_err().kind(), full);
+        assert_eq!(write(&mut writer, b"x").await.unwrap_err().kind(), full);
+        assert_eq!(poll_fn(|cx| writer.poll_shutdown(cx)).await.unwrap_err().kind(), full);
+    }
+
+    #[tokio::test]
+    async fn the_reader_hands_on_bytes_errors_and_the_end() {
+        struct Source(Vec<io::Result<&'static [u8]>>);
+        impl Read for Source {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                let bytes = self.0.pop().unwrap_or(Ok(b""))?;
+                buf[..bytes.len()].copy_from_slice(bytes);
+                Ok(bytes.len())
+            }
+        }
+        let interrupted = || Err(io::ErrorKind::Interrupted.into());
+        let broken = Err(io::ErrorKind::ConnectionReset.into());
+        let source = Source(vec![broken, Ok(b"cd"), interrupted(), Ok(b"ab")]);
+        let mut reader = ThreadReader::start(source).unwrap();
+        let mut read = Vec::new();
+        loop {
+            let mut space = [0; 1];
+            let mut buf = ReadBuf::new(&mut space);
+            match poll_fn(|cx| reader.poll_read(cx, &mut buf)).await {
+                Ok(()) => read.extend_from_slice(buf.filled()),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+                    break;
+                }
+            }
+        }
+        assert_eq!(read, b"abcd");
+        let mut buf = ReadBuf::new(&mut []);
+        poll_fn(|cx| reader.poll_read(cx, &mut buf)).await.unwrap();
+    }
+}
