@@ -64,6 +64,7 @@ fn same(a: &OsStr, b: &OsStr) -> bool {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     #[track_caller]
     fn check(name: &str, expected: bool) {
         assert_eq!(listed(OsStr::new(name)), expected, "{name}");

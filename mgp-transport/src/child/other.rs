@@ -37,9 +37,9 @@ pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Start
         process.kill();
         return Err(ChildError::Pipes(io::ErrorKind::BrokenPipe.into()));
     };
-    let watched = Arc::clone(&process);
-    let watcher = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || watched.watch());
-    if let Err(error) = watcher {
+    let theirs = Arc::clone(&process);
+    let thread = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || theirs.watch());
+    if let Err(error) = thread {
         process.kill();
         return Err(ChildError::Spawner(error));
     }

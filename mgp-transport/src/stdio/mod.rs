@@ -252,7 +252,9 @@ impl AsyncWrite for StdioWriter {
         match &mut self.output {
             Output::Thread(thread) => thread.poll_flush(cx),
             // The kernel has every byte that was accepted.
-            _ => Poll::Ready(Ok(())),
+            #[cfg(unix)]
+            Output::Pipe(_) | Output::Socket(_) => Poll::Ready(Ok(())),
+            Output::Closed => Poll::Ready(Ok(())),
         }
     }
 
@@ -261,8 +263,10 @@ impl AsyncWrite for StdioWriter {
             // Stdin may be the same socket, so closing alone would not end the stream.
             #[cfg(unix)]
             Output::Socket(socket) => Pin::new(socket).poll_shutdown(cx),
+            #[cfg(unix)]
+            Output::Pipe(_) => Poll::Ready(Ok(())),
             Output::Thread(thread) => thread.poll_shutdown(cx),
-            _ => Poll::Ready(Ok(())),
+            Output::Closed => Poll::Ready(Ok(())),
         };
         if done.is_ready() {
             self.close();
