@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::ProgressParams;
-use mgp_types::method::{CallbackRequest, Event, LogMessage, Progress, StreamChunk, StreamProgress};
+use mgp_types::method::{CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
     BoxFuture, Call, Context, Gone, Item, ItemKind, Kind, Method, MgpService, Outlet, Params, Progress as Step, Reply,
@@ -152,7 +152,7 @@ impl Sink for Back {
             Item::Chunk(content) => Box::pin(self.chunk(content)),
             Item::Progress(step) => Box::pin(self.progress(step)),
             Item::Log(params) => Box::pin(self.tell(LogMessage::METHOD, Ok(params))),
-            Item::Event(params) => Box::pin(self.tell(Event::METHOD, Ok(params))),
+            Item::Event(params) => Box::pin(self.tell(EventNotification::METHOD, Ok(params))),
             Item::Callback(params) => Box::pin(self.tell(CallbackRequest::METHOD, Ok(params))),
             // A kind of item this layer does not know has no form on the wire.
             _ => Box::pin(std::future::ready(Ok(()))),

@@ -100,7 +100,7 @@ fn read_chunk(params: &Params) -> Result<(Id, Item), RpcError> {
 fn read_stream_progress(params: &Params) -> Result<(Id, Item), RpcError> {
     let read: StreamProgressParams = params.get()?;
     let step = Step {
-        progress: read.progress.as_f64(),
+        progress: read.progress.to_f64(),
         total: Some(1.0),
         message: read.message,
         estimated_remaining_ms: read.estimated_remaining_ms,
@@ -111,8 +111,8 @@ fn read_stream_progress(params: &Params) -> Result<(Id, Item), RpcError> {
 fn read_progress(params: &Params) -> Result<(Id, Item), RpcError> {
     let read: ProgressParams = params.get()?;
     let step = Step {
-        progress: read.progress.as_f64(),
-        total: read.total.map(|total| total.as_f64()),
+        progress: read.progress.to_f64(),
+        total: read.total.map(|total| total.to_f64()),
         message: read.message,
         estimated_remaining_ms: None,
     };

@@ -9,12 +9,12 @@
 mod canonical;
 pub mod mcp;
 pub mod mgp;
+pub mod method;
 mod record;
 #[cfg(feature = "seal")]
 mod seal;
 #[cfg(feature = "service")]
 pub mod service;
-pub mod stub;
 mod timestamp;
 mod wire;
 
@@ -22,6 +22,6 @@ pub use canonical::{Hash, canonical, canonical_hash};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{NotValid, Sealer};
-pub use stub::method;
+
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

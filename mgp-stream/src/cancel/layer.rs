@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use bytestring::ByteString;
 use mgp_types::mcp::CancelledParams;
 use mgp_types::method::{Cancelled, StreamCancel};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, ResultExtension};
@@ -86,7 +85,7 @@ impl<S> Cancel<S> {
     /// `mgp/stream/cancel`: never an error once the params are right, and the same however often it is sent.
     fn with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let reason = reason.map(ByteString::from);
+        let reason = reason;
         let Some(signal) = self.flights.only(scope, &request_id) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
@@ -171,12 +170,12 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 }
 
 /// The answer of a call that was cancelled with its partial result (checklist C25).
-fn cut_short(partial: Partial, reason: Option<ByteString>) -> Result<Reply, RpcError> {
+fn cut_short(partial: Partial, reason: Option<String>) -> Result<Reply, RpcError> {
     let mut mgp = ResultExtension::new();
     mgp.streamed = Some(partial.chunks > 0);
     mgp.chunks_sent = Some(partial.chunks);
     mgp.cancelled = Some(true);
-    mgp.cancel_reason = reason.map(String::from);
+    mgp.cancel_reason = reason;
     let mut reply = Reply::of(&Content { content: &partial.content })?;
     if let Some(body) = reply.as_body_mut() {
         body.insert("_mgp", Payload::of(&mgp)?);

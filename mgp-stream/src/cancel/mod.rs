@@ -6,5 +6,5 @@ mod flights;
 mod layer;
 mod signal;
 
-pub use layer::{Cancel, CancelLayer, ResponseFuture};
+pub use layer::{Cancel, CancelLayer};
 pub use signal::CancelSignal;

@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
-use bytestring::ByteString;
 use mgp_types::Payload;
 
 /// How many bytes of chunks are kept for the partial result of a cancelled call.
@@ -37,7 +36,7 @@ pub(super) enum Cancellation {
     /// `notifications/cancelled`: the call stays unanswered.
     Silently,
     /// `mgp/stream/cancel`: the call is answered with what it had.
-    WithPartial { reason: Option<ByteString> },
+    WithPartial { reason: Option<String> },
 }
 
 /// What a cancelled call had sent.

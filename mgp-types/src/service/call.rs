@@ -4,7 +4,7 @@
 
 use super::params::{OutMeta, Target};
 use super::{CallKey, Context, Method, Params};
-use crate::method::{Notification, Request};
+use crate::method::{Kind, Notification, Request};
 use crate::wire::{Payload, RpcError};
 
 /// One call; a word wide, so that layers pass it on for nothing.
@@ -19,15 +19,6 @@ struct Inner {
     hop: OutMeta,
     related: Option<CallKey>,
     cx: Context,
-}
-
-/// Whether a call is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// It is.
-    Request,
-    /// It is not.
-    Notification,
 }
 
 /// What gates look at in a `tools/call`.

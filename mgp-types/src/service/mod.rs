@@ -34,7 +34,8 @@ use std::pin::Pin;
 
 pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
 pub use at_call::{AtCall, AtCallService};
-pub use call::{Call, Kind, ToolCall};
+pub use crate::method::Kind;
+pub use call::{Call, ToolCall};
 pub use context::Context;
 pub use deadline::Deadline;
 pub use either::Either;
