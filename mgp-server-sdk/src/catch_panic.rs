@@ -1,0 +1,105 @@
+//! A panic below becomes a well-formed answer; the connection lives.
+//!
+//! Applies to: inbound.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::RpcError;
+use mgp_types::service::{Call, MgpService, Reply};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Turns panics into −32603.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CatchPanicLayer(());
+
+impl CatchPanicLayer {
+    /// The layer.
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl<S> Layer<S> for CatchPanicLayer {
+    type Service = CatchPanic<S>;
+
+    fn layer(&self, inner: S) -> CatchPanic<S> {
+        CatchPanic { inner }
+    }
+}
+
+/// Service of [`CatchPanicLayer`].
+#[derive(Clone)]
+pub struct CatchPanic<S> {
+    inner: S,
+}
+
+impl<S> fmt::Debug for CatchPanic<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CatchPanic")
+    }
+}
+
+impl<S: MgpService> Service<Call> for CatchPanic<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        // A stack that panicked half-way may be in any state; it is not used again for this call.
+        match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
+            Ok(future) => ResponseFuture { future: Some(future), failed: None },
+            Err(panic) => ResponseFuture { future: None, failed: Some(panicked(&*panic)) },
+        }
+    }
+}
+
+/// The answer of a handler that panicked; what it said goes to the log, not to the peer.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> RpcError {
+    let what = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    tracing::error!(panic = what, "a handler panicked");
+    RpcError::internal("the handler panicked")
+}
+
+pin_project! {
+    /// Response future of [`CatchPanic`].
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        future: Option<F>,
+        failed: Option<RpcError>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            let error = this.failed.take().unwrap_or_else(|| RpcError::internal("the handler panicked"));
+            return Poll::Ready(Err(error));
+        };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(task))) {
+            Ok(poll) => poll,
+            Err(panic) => {
+                this.future.set(None);
+                Poll::Ready(Err(panicked(&*panic)))
+            }
+        }
+    }
+}

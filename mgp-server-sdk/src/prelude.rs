@@ -1,0 +1,10 @@
+//! What a server needs in scope.
+//!
+//! Applies to: inbound.
+
+pub use crate::{Args, Json, ServeError, Server, Tool, ToolError};
+pub use mgp_types::mcp::CallToolResult;
+pub use mgp_types::service::{Context, Item, Outlet, Progress};
+pub use mgp_types::{ErrorCode, RpcError};
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};

@@ -1,0 +1,183 @@
+//! The server: builder, stack, run.
+//!
+//! Applies to: inbound.
+
+use std::time::Duration;
+
+use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, ServerOffer, TimeoutLayer};
+use mgp_stream::CancelLayer;
+use mgp_transport::{Closed, Connection, Limits, take_stdio};
+use mgp_types::mcp::{Implementation, ListChanged};
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::{MgpService, Router, Stack};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_layer::Layer;
+
+use crate::error::ServeError;
+use crate::stack::{Parts, inbound};
+use crate::tool::{Tool, Tools};
+
+/// A server, put together and then served.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+///
+/// let server = Server::new("clock", "1.0")
+///     .instructions("Tells the time.")
+///     .tool(Tool::new("now", "The time", || async { "noon" }));
+/// assert_eq!(server.tools().len(), 1);
+/// ```
+#[derive(Debug)]
+#[must_use = "a server does nothing until it is served"]
+pub struct Server {
+    offer: ServerOffer,
+    tools: Tools,
+    endpoints: Router,
+    limit: LimitConfig,
+    timeout: Duration,
+    wire: Limits,
+    layers: Vec<Wrap>,
+}
+
+/// A layer somebody put around the server's stack.
+struct Wrap(Box<dyn FnOnce(Stack) -> Stack + Send>);
+
+impl std::fmt::Debug for Wrap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Layer")
+    }
+}
+
+/// What of MGP this crate serves; nothing else is offered.
+const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::Streaming);
+
+impl Server {
+    /// A server without tools; it offers all of MGP that is served.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        let mut offer = ServerOffer::new(Implementation::new(name, version));
+        offer.mgp = Some(MgpOffer::new(SERVED));
+        Self {
+            offer,
+            tools: Tools::default(),
+            endpoints: Router::new(),
+            limit: LimitConfig::default(),
+            timeout: Duration::from_secs(30),
+            wire: Limits::default(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Gives the model advice on how to use the server.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.offer.instructions = Some(text.into());
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(self, tool: Tool) -> Self {
+        self.tools.add(tool);
+        self
+    }
+
+    /// Answers further methods.
+    pub fn endpoints(mut self, router: Router) -> Self {
+        self.endpoints = self.endpoints.merge(router);
+        self
+    }
+
+    /// Puts a layer around the whole server; the last one put is the outermost.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + 'static,
+        L::Service: MgpService,
+    {
+        self.layers.push(Wrap(Box::new(move |stack| Stack::new(layer.layer(stack)))));
+        self
+    }
+
+    /// Changes what is offered in the handshake: revisions, capabilities, MGP.
+    pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
+        change(&mut self.offer);
+        self
+    }
+
+    /// Speaks plain MCP only.
+    pub fn without_mgp(mut self) -> Self {
+        self.offer.mgp = None;
+        self
+    }
+
+    /// Bounds how many tool calls run and wait.
+    pub fn limit(mut self, limit: LimitConfig) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Bounds how long a tool call may take. 30 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Bounds what a connection may hold.
+    pub fn wire_limits(mut self, limits: Limits) -> Self {
+        self.wire = limits;
+        self
+    }
+
+    /// The tools, to change them while the server runs.
+    #[must_use]
+    pub fn tools(&self) -> Tools {
+        self.tools.clone()
+    }
+
+    /// The finished stack, shared by all connections.
+    #[must_use]
+    pub fn into_stack(mut self) -> Stack {
+        if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
+            self.offer.capabilities.tools = Some(ListChanged::new());
+        }
+        let stack = inbound(Parts {
+            offer: self.offer,
+            tools: self.tools,
+            limit: LimitLayer::new(self.limit),
+            timeout: TimeoutLayer::new(self.timeout),
+            cancel: CancelLayer::default(),
+            endpoints: self.endpoints,
+        });
+        self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack))
+    }
+
+    /// Serves one peer over a pair of byte streams until it leaves.
+    ///
+    /// # Errors
+    /// Why the connection failed; a peer that leaves is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection and its calls.
+    pub async fn serve<R, W>(self, reader: R, writer: W) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let limits = self.wire.clone();
+        match Connection::new(reader, writer, self.into_stack()).limits(limits).run().await {
+            Closed::Eof | Closed::Local => Ok(()),
+            closed => Err(ServeError::Connection(closed)),
+        }
+    }
+
+    /// Serves the process that started this one, over stdin and stdout.
+    ///
+    /// Standard output is pointed at standard error first, so that a stray `println!` cannot corrupt the wire.
+    ///
+    /// # Errors
+    /// As [`Server::serve`], or when stdin and stdout cannot be used.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection and its calls.
+    pub async fn serve_stdio(self) -> Result<(), ServeError> {
+        let (reader, writer) = take_stdio()?;
+        self.serve(reader, writer).await
+    }
+}

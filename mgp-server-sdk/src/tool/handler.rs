@@ -1,0 +1,59 @@
+//! Functions that can be tools.
+//!
+//! Applies to: inbound.
+
+use mgp_types::service::{BoxFuture, Reply};
+use mgp_types::{RawObject, RpcError};
+
+use super::extract::{FromCall, ToolRequest};
+use super::result::IntoToolResult;
+
+/// An async function of up to six extractors; `M` tells the arities apart and is inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool function",
+    note = "a tool is an async function whose arguments implement `FromCall` and whose result implements `IntoToolResult`"
+)]
+pub trait Handler<M>: Send + Sync + 'static {
+    /// Calls it.
+    fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>>;
+
+    /// The schema of the arguments it reads.
+    fn input_schema() -> RawObject;
+}
+
+macro_rules! handler {
+    ($($argument:ident $value:ident),*) => {
+        impl<F, Fut, R, $($argument,)*> Handler<(Fut, R, $($argument,)*)> for F
+        where
+            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = R> + Send + 'static,
+            R: IntoToolResult,
+            $($argument: FromCall + 'static,)*
+        {
+            fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> {
+                $(
+                    let $value = match $argument::from_call(&request) {
+                        Ok(value) => value,
+                        Err(error) => return Box::pin(std::future::ready(Err(error))),
+                    };
+                )*
+                drop(request);
+                let running = self($($value),*);
+                Box::pin(async move { running.await.into_tool_result() })
+            }
+
+            fn input_schema() -> RawObject {
+                let schemas: [Option<RawObject>; _] = [$($argument::input_schema(),)*];
+                schemas.into_iter().flatten().next().unwrap_or_else(super::any_object)
+            }
+        }
+    };
+}
+
+handler!();
+handler!(A a);
+handler!(A a, B b);
+handler!(A a, B b, C c);
+handler!(A a, B b, C c, D d);
+handler!(A a, B b, C c, D d, E e);
+handler!(A a, B b, C c, D d, E e, G g);

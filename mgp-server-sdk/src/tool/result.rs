@@ -1,0 +1,114 @@
+//! What a tool function may return.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+
+use mgp_types::mcp::CallToolResult;
+use mgp_types::service::Reply;
+use mgp_types::{Payload, RpcError};
+use serde::Serialize;
+
+/// Something a tool function may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool function",
+    note = "return text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these"
+)]
+pub trait IntoToolResult: Send + 'static {
+    /// Turns it into a reply.
+    ///
+    /// # Errors
+    /// What the caller gets instead.
+    fn into_tool_result(self) -> Result<Reply, RpcError>;
+}
+
+/// A result as data: the text is its JSON, the structured content the value itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+/// A failure of the tool that the model should read (`isError`); an [`RpcError`] is a failure of the call instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolError(pub String);
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// One text block, written without building the result first: the most common answer of all.
+fn text_reply(text: &str) -> Result<Reply, RpcError> {
+    let mut out = Vec::with_capacity(text.len() + text.len() / 16 + 64);
+    out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+    serde_json::to_writer(&mut out, text)
+        .map_err(|error| RpcError::internal("a text could not be written").because(error))?;
+    out.extend_from_slice(br#"}],"isError":false}"#);
+    let text = String::from_utf8(out).map_err(|error| RpcError::internal("a text is no UTF-8").because(error))?;
+    Ok(Reply::raw(Payload::from_trusted(text)))
+}
+
+impl IntoToolResult for String {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        text_reply(&self)
+    }
+}
+
+impl IntoToolResult for &'static str {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        text_reply(self)
+    }
+}
+
+impl IntoToolResult for () {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        Reply::of(&CallToolResult::new(Vec::new()))
+    }
+}
+
+impl IntoToolResult for CallToolResult {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        Reply::of(&self)
+    }
+}
+
+impl IntoToolResult for Reply {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        Ok(self)
+    }
+}
+
+impl<T: Serialize + Send + 'static> IntoToolResult for Json<T> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        let value = Payload::of(&self.0)?;
+        let mut result = CallToolResult::text(value.as_str());
+        result.structured_content = Some(value);
+        Reply::of(&result)
+    }
+}
+
+impl IntoToolResult for ToolError {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        Reply::of(&CallToolResult::error(self.0))
+    }
+}
+
+impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        match self {
+            Ok(value) => value.into_tool_result(),
+            Err(error) => error.into_tool_result(),
+        }
+    }
+}
+
+impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        self.and_then(IntoToolResult::into_tool_result)
+    }
+}
