@@ -16,8 +16,8 @@ use mgp_types::service::{
     BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::batch::Batch;
 use super::lane::Lane;
@@ -81,6 +81,11 @@ where
 
     pub(super) async fn run(mut self) -> Closed {
         let closed = poll_fn(|task| self.turn(task)).await;
+        if !matches!(closed, Closed::Io(_) | Closed::Stalled(_)) {
+            // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
+            let linger = self.connection.limits.linger;
+            let _ = timeout(linger, self.connection.writer.shutdown()).await;
+        }
         tracing::debug!(reason = %closed, "connection ended");
         closed
     }
