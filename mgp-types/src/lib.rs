@@ -1,5 +1,6 @@
 //! The vocabulary.
 pub mod mcp;
+pub mod method;
 pub mod mgp;
 mod record;
 mod timestamp;

@@ -137,6 +137,38 @@ pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result
     serde_json::from_str(raw.as_str()).map_err(E::custom)
 }
 
+/// The constant member of a record while it is read.
+#[derive(Debug)]
+pub(crate) struct Tag {
+    expected: &'static str,
+    found: Option<String>,
+}
+
+impl Tag {
+    /// Starts without a value.
+    pub(crate) const fn new(expected: &'static str) -> Self {
+        Self { expected, found: None }
+    }
+
+    /// Reads the member.
+    pub(crate) fn read<'de, A: de::MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        self.found = Some(map.next_value()?);
+        Ok(())
+    }
+
+    /// Checks that it was there and right.
+    pub(crate) fn check<E: de::Error>(&self, name: &'static str) -> Result<(), E> {
+        match self.found.as_deref() {
+            None => Err(E::missing_field(name)),
+            Some(found) if found == self.expected => Ok(()),
+            Some(found) => Err(E::custom(format_args!(
+                "{name}: expected `{}`, found `{found}`",
+                self.expected
+            ))),
+        }
+    }
+}
+
 /// One value or a list of them, written as it came.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -83,6 +83,7 @@ impl Extras {
     }
 
     /// Walks the members in order.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Payload)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -182,7 +182,7 @@ impl Serialize for RpcError {
             (None, None) => {}
             (Some(data), None) => map.serialize_entry("data", data)?,
             (data, Some(recovery)) => {
-                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?
+                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?;
             }
         }
         map.end()

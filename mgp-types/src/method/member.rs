@@ -1,0 +1,83 @@
+//! Members that MGP adds to messages of MCP, and what must be negotiated for each.
+//!
+//! Applies to: both.
+
+use crate::mgp::Extension;
+
+/// A member that only goes to a peer that negotiated for it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct MemberInfo {
+    /// Where it stands, as a path in the message.
+    pub path: &'static str,
+    /// The method of the message; empty for all.
+    pub method: &'static str,
+    /// The section of MGP.
+    pub section: &'static str,
+    /// The extension; none means any MGP at all.
+    pub extension: Option<Extension>,
+    /// Whether it is only read, never written.
+    pub read_only: bool,
+}
+
+macro_rules! members {
+    ($( $path:literal in $method:literal, $section:literal, $extension:expr $(, $read:ident)?; )+) => {
+        /// All of them.
+        pub static MEMBERS: &[MemberInfo] = &[$(
+            MemberInfo {
+                path: $path,
+                method: $method,
+                section: $section,
+                extension: $extension,
+                read_only: members!(@read $($read)?),
+            },
+        )+];
+    };
+    (@read) => { false };
+    (@read read) => { true };
+}
+
+members! {
+    "params.capabilities.mgp" in "initialize", "2.2", None;
+    "params.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.2", None;
+    "params.capabilities.experimental.mgp" in "initialize", "2.2", None, read;
+    "result.capabilities.mgp" in "initialize", "2.3", None;
+    "result.capabilities.extensions[\"dev.cloto/mgp\"]" in "initialize", "2.3", None;
+    "result.capabilities.experimental.mgp" in "initialize", "2.3", None, read;
+    "result.capabilities.extensions[\"dev.cloto/mgp\"]" in "server/discover", "2.3", None;
+    "params._meta[\"io.modelcontextprotocol/clientCapabilities\"].extensions[\"dev.cloto/mgp\"]" in "", "2.2", None;
+    "params._meta[\"dev.cloto/mgp\"]" in "", "2.2", None;
+    "params._meta[\"dev.cloto/mgp\"].grants" in "", "3.6", Some(Extension::Permissions);
+    "params._meta[\"dev.cloto/mgp/grants\"]" in "", "3.6", Some(Extension::Permissions), read;
+    "result.tools[].security" in "tools/list", "4.2", Some(Extension::ToolSecurity);
+    "result.tools[]._meta[\"dev.cloto/mgp\"].security" in "tools/list", "4.2", Some(Extension::ToolSecurity);
+    "params.trace_id" in "", "6.5", None;
+    "params._mgp.trace_id" in "", "6.5", None, read;
+    "params._meta.trace_id" in "", "6.5", None, read;
+    "params._mgp.stream" in "tools/call", "12.3", Some(Extension::Streaming);
+    "params.stream" in "tools/call", "12.3", Some(Extension::Streaming), read;
+    "params._meta.mgp.stream" in "tools/call", "12.3", Some(Extension::Streaming), read;
+    "params._mgp.server_id" in "tools/call", "16.5", Some(Extension::ToolDiscovery);
+    "params._mgp.delegation" in "tools/call", "5.6", Some(Extension::Delegation), read;
+    "result._mgp" in "tools/call", "12.5", Some(Extension::Streaming);
+    "params._mgp.seq" in "notifications/mgp.audit", "6.3", Some(Extension::Audit);
+    "params._mgp.seq" in "notifications/mgp.event", "13.3", Some(Extension::Events);
+    "params._mgp.attempt" in "notifications/mgp.callback.request", "13.4", Some(Extension::Callbacks);
+    "error.data._mgp" in "", "14.4", None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_belong_to_known_methods() {
+        for member in MEMBERS {
+            assert!(
+                member.method.is_empty() || crate::method::lookup(member.method).is_some(),
+                "{}",
+                member.path
+            );
+        }
+    }
+}

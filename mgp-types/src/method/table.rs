@@ -1,0 +1,343 @@
+//! The table of methods and its marker types (MCP all revisions, MGP §3 to §16).
+//!
+//! Applies to: both.
+
+use super::{Direction, Kind, MethodInfo, Notification, Request};
+use crate::RawObject;
+use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
+use crate::mgp::{self, Extension};
+
+/// Defines the markers, the table and its names from one list of rows.
+macro_rules! methods {
+    ($(
+        $(#[doc = $doc:literal])*
+        $kind:ident $marker:ident = $name:literal ($params:ty) $(-> $result:ty)?,
+        $direction:ident, $section:literal,
+        $($extension:ident)? [$first:ident to $last:ident] $($seed:literal)?;
+    )+) => {
+        $(
+            $(#[doc = $doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+            pub struct $marker;
+
+            methods!(@impl $kind $marker $name $params $(, $result)?);
+        )+
+
+        static TABLE: &[MethodInfo] = &[$(
+            MethodInfo {
+                name: $name,
+                marker: stringify!($marker),
+                kind: Kind::$kind,
+                direction: Direction::$direction,
+                section: $section,
+                extension: methods!(@extension $($extension)?),
+                first: Revision::$first,
+                last: Revision::$last,
+                seed: methods!(@seed $($seed)?),
+                params: stringify!($params),
+                result: methods!(@result $($result)?),
+            },
+        )+];
+
+        const NAMES: &[&str] = &[$($name),+];
+    };
+
+    (@impl Request $marker:ident $name:literal $params:ty, $result:ty) => {
+        impl Request for $marker {
+            const METHOD: &'static str = $name;
+            type Params = $params;
+            type Result = $result;
+        }
+    };
+    (@impl Notification $marker:ident $name:literal $params:ty) => {
+        impl Notification for $marker {
+            const METHOD: &'static str = $name;
+            type Params = $params;
+        }
+    };
+
+    (@extension) => { None };
+    (@extension $extension:ident) => { Some(Extension::$extension) };
+    (@seed) => { false };
+    (@seed $seed:literal) => { true };
+    (@result) => { None };
+    (@result $result:ty) => { Some(stringify!($result)) };
+}
+
+methods! {
+    /// Begins a legacy connection.
+    Request Initialize = "initialize" (mcp::InitializeParams) -> mcp::InitializeResult,
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Asks for a sign of life (legacy).
+    Request Ping = "ping" (EmptyParams) -> EmptyResult,
+        Both, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Asks what a modern server is.
+    Request ServerDiscover = "server/discover" (mcp::DiscoverParams) -> mcp::DiscoverResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Lists the tools.
+    Request ToolsList = "tools/list" (mcp::ListParams) -> mcp::ListToolsResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Calls a tool.
+    Request ToolsCall = "tools/call" (mcp::CallToolParams) -> mcp::CallToolResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Lists the resources.
+    Request ResourcesList = "resources/list" (mcp::ListParams) -> mcp::ListResourcesResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Lists the resource templates.
+    Request ResourcesTemplatesList = "resources/templates/list" (mcp::ListParams) -> mcp::ListResourceTemplatesResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Reads a resource.
+    Request ResourcesRead = "resources/read" (mcp::ReadResourceParams) -> mcp::ReadResourceResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Watches a resource (legacy).
+    Request ResourcesSubscribe = "resources/subscribe" (mcp::SubscribeParams) -> EmptyResult,
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Stops watching a resource (legacy).
+    Request ResourcesUnsubscribe = "resources/unsubscribe" (mcp::SubscribeParams) -> EmptyResult,
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Lists the prompts.
+    Request PromptsList = "prompts/list" (mcp::ListParams) -> mcp::ListPromptsResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Fills in a prompt.
+    Request PromptsGet = "prompts/get" (mcp::GetPromptParams) -> mcp::GetPromptResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Completes an argument.
+    Request CompletionComplete = "completion/complete" (mcp::CompleteParams) -> mcp::CompleteResult,
+        ToServer, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Sets the log level (legacy).
+    Request LoggingSetLevel = "logging/setLevel" (mcp::SetLevelParams) -> EmptyResult,
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Opens the stream of notifications (modern).
+    Request SubscriptionsListen = "subscriptions/listen" (mcp::ListenParams) -> mcp::ListenResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Asks the client's model (legacy; modern servers put it into a result).
+    Request SamplingCreateMessage = "sampling/createMessage" (mcp::CreateMessageParams) -> mcp::CreateMessageResult,
+        ToClient, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Asks for the roots (legacy; modern servers put it into a result).
+    Request RootsList = "roots/list" (EmptyParams) -> mcp::ListRootsResult,
+        ToClient, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Asks the person (legacy; modern servers put it into a result).
+    Request ElicitationCreate = "elicitation/create" (mcp::ElicitParams) -> mcp::ElicitResult,
+        ToClient, "MCP", [V2025_06_18 to V2025_11_25];
+    /// Asks for a task.
+    Request TasksGet = "tasks/get" (mcp::TaskParams) -> mcp::Task,
+        Both, "MCP", [V2025_11_25 to V2026_07_28];
+    /// Asks for the result of a task (2025-11-25).
+    Request TasksResult = "tasks/result" (mcp::TaskParams) -> RawObject,
+        Both, "MCP", [V2025_11_25 to V2025_11_25];
+    /// Lists the tasks (2025-11-25).
+    Request TasksList = "tasks/list" (mcp::ListParams) -> mcp::ListTasksResult,
+        Both, "MCP", [V2025_11_25 to V2025_11_25];
+    /// Cancels a task.
+    Request TasksCancel = "tasks/cancel" (mcp::TaskParams) -> mcp::CancelTaskResult,
+        Both, "MCP", [V2025_11_25 to V2026_07_28];
+    /// Gives a task what it waits for (tasks extension).
+    Request TasksUpdate = "tasks/update" (mcp::UpdateTaskParams) -> EmptyResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Ends the handshake (legacy).
+    Notification Initialized = "notifications/initialized" (EmptyParams),
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Gives up a request.
+    Notification Cancelled = "notifications/cancelled" (mcp::CancelledParams),
+        Both, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells how far a request is.
+    Notification Progress = "notifications/progress" (mcp::ProgressParams),
+        Both, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Logs.
+    Notification LogMessage = "notifications/message" (mcp::LogMessageParams),
+        ToClient, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells that a resource changed.
+    Notification ResourcesUpdated = "notifications/resources/updated" (mcp::ResourceUpdatedParams),
+        ToClient, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells that the list of resources changed.
+    Notification ResourcesListChanged = "notifications/resources/list_changed" (EmptyParams),
+        ToClient, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells that the list of tools changed.
+    Notification ToolsListChanged = "notifications/tools/list_changed" (EmptyParams),
+        ToClient, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells that the list of prompts changed.
+    Notification PromptsListChanged = "notifications/prompts/list_changed" (EmptyParams),
+        ToClient, "MCP", [V2024_11_05 to V2026_07_28];
+    /// Tells that the roots changed (legacy).
+    Notification RootsListChanged = "notifications/roots/list_changed" (EmptyParams),
+        ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Tells that a page was visited (2025-11-25).
+    Notification ElicitationComplete = "notifications/elicitation/complete" (mcp::ElicitationCompleteParams),
+        ToClient, "MCP", [V2025_11_25 to V2025_11_25];
+    /// Tells the state of a task (2025-11-25).
+    Notification TasksStatus = "notifications/tasks/status" (mcp::Task),
+        Both, "MCP", [V2025_11_25 to V2025_11_25];
+    /// Tells the state of a task (tasks extension).
+    Notification TasksNotification = "notifications/tasks" (mcp::Task),
+        ToClient, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Tells what a stream of notifications will carry (modern).
+    Notification SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged" (mcp::SubscriptionsAcknowledgedParams),
+        ToClient, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Tells a server that permissions are being decided; from a server, asks for them.
+    Request PermissionRequest = "mgp/permission/request" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
+        Both, "3.5", Permissions [V2024_11_05 to V2026_07_28] "seed";
+    /// Delivers the decision about permissions.
+    Request PermissionResponse = "mgp/permission/response" (mgp::PermissionDecision) -> mgp::PermissionAck,
+        ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28] "seed";
+    /// Later spelling of `mgp/permission/request`.
+    Request PermissionAwait = "mgp/permission/await" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
+        ToServer, "3.5", Permissions [V2024_11_05 to V2026_07_28];
+    /// Later spelling of `mgp/permission/response`.
+    Request PermissionGrant = "mgp/permission/grant" (mgp::PermissionDecision) -> mgp::PermissionAck,
+        ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28];
+    /// Asks whether an agent may use a tool.
+    Request AccessQuery = "mgp/access/query" (mgp::AccessQueryParams) -> mgp::AccessQueryResult,
+        ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
+    /// Grants or denies access.
+    Request AccessGrant = "mgp/access/grant" (mgp::AccessGrantParams) -> mgp::AccessGrantResult,
+        ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
+    /// Takes access back.
+    Request AccessRevoke = "mgp/access/revoke" (mgp::AccessRevokeParams) -> mgp::AccessRevokeResult,
+        ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks for a sign of life.
+    Request HealthPing = "mgp/health/ping" (mgp::PingParams) -> mgp::PingResult,
+        Both, "11.3", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks how a server is.
+    Request HealthStatusGet = "mgp/health/status" (mgp::StatusParams) -> mgp::StatusResult,
+        ToServer, "11.3", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks a server to stop.
+    Request LifecycleShutdown = "mgp/lifecycle/shutdown" (mgp::ShutdownParams) -> mgp::ShutdownResult,
+        ToServer, "11.4", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
+    /// Cancels a call and asks for what there is.
+    Request StreamCancel = "mgp/stream/cancel" (mgp::CancelParams) -> mgp::CancelResult,
+        ToServer, "12.7", Streaming [V2024_11_05 to V2026_07_28] "seed";
+    /// Subscribes to events.
+    Request EventsSubscribe = "mgp/events/subscribe" (mgp::SubscribeEventsParams) -> mgp::SubscribeEventsResult,
+        ToServer, "13.2", Events [V2024_11_05 to V2026_07_28] "seed";
+    /// Ends a subscription.
+    Request EventsUnsubscribe = "mgp/events/unsubscribe" (mgp::UnsubscribeParams) -> mgp::UnsubscribeResult,
+        ToServer, "13.2", Events [V2024_11_05 to V2026_07_28] "seed";
+    /// Answers a callback.
+    Request CallbackRespond = "mgp/callback/respond" (mgp::CallbackRespondParams) -> mgp::CallbackRespondResult,
+        ToServer, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
+    /// Lists the servers.
+    Request DiscoveryList = "mgp/discovery/list" (mgp::DiscoveryListParams) -> mgp::DiscoveryListResult,
+        ToServer, "15.2", Discovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Registers a server.
+    Request DiscoveryRegister = "mgp/discovery/register" (mgp::RegisterParams) -> mgp::RegisterResult,
+        ToServer, "15.4", Discovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Removes a registered server.
+    Request DiscoveryDeregister = "mgp/discovery/deregister" (mgp::DeregisterParams) -> mgp::DeregisterResult,
+        ToServer, "15.5", Discovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Finds tools.
+    Request ToolsDiscover = "mgp/tools/discover" (mgp::DiscoverToolsParams) -> mgp::DiscoverToolsResult,
+        ToServer, "16.5", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks for tools in the middle of a task.
+    Request ToolsRequest = "mgp/tools/request" (mgp::RequestToolsParams) -> mgp::RequestToolsResult,
+        ToServer, "16.6", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Lists the tools of the session.
+    Request ToolsSession = "mgp/tools/session" (mgp::SessionParams) -> mgp::SessionResult,
+        ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Drops tools from the session.
+    Request ToolsSessionEvict = "mgp/tools/session/evict" (mgp::EvictParams) -> mgp::EvictResult,
+        ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Tells what happened.
+    Notification AuditNotification = "notifications/mgp.audit" (mgp::AuditEvent),
+        Both, "6.3", Audit [V2024_11_05 to V2026_07_28] "seed";
+    /// Tells that a server changed its state.
+    Notification LifecycleNotification = "notifications/mgp.lifecycle" (mgp::LifecycleParams),
+        ToClient, "11.4", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
+    /// Carries a piece of a result.
+    Notification StreamChunk = "notifications/mgp.stream.chunk" (mgp::ChunkParams),
+        ToClient, "12.4", Streaming [V2024_11_05 to V2026_07_28] "seed";
+    /// Tells how far a call is.
+    Notification StreamProgress = "notifications/mgp.stream.progress" (mgp::StreamProgressParams),
+        ToClient, "12.6", Progress [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks for fewer chunks (later revisions).
+    Notification StreamPace = "notifications/mgp.stream.pace" (mgp::PaceParams),
+        ToServer, "12.8", Streaming [V2024_11_05 to V2026_07_28];
+    /// Asks for chunks that did not come (later revisions).
+    Notification StreamGap = "notifications/mgp.stream.gap" (mgp::GapParams),
+        ToServer, "12.9", Streaming [V2024_11_05 to V2026_07_28];
+    /// Tells that a chunk is lost (one implementation).
+    Notification StreamGapUnrecoverable = "notifications/mgp.stream.gap_unrecoverable" (mgp::GapUnrecoverableParams),
+        ToClient, "12.9", Streaming [V2024_11_05 to V2026_07_28];
+    /// Carries an event.
+    Notification EventNotification = "notifications/mgp.event" (mgp::EventParams),
+        Both, "13.3", Events [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks a person.
+    Notification CallbackRequest = "notifications/mgp.callback.request" (mgp::CallbackRequestParams),
+        ToClient, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
+}
+
+/// Walks the table.
+pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
+    TABLE.iter()
+}
+
+/// Finds a method by its name.
+#[must_use]
+pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
+    let at = ORDER.binary_search_by(|&row| NAMES[row].cmp(name)).ok()?;
+    TABLE.get(ORDER[at])
+}
+
+/// The rows in the order of their names, sorted by the compiler.
+static ORDER: [usize; NAMES.len()] = sorted();
+
+const fn sorted() -> [usize; NAMES.len()] {
+    let mut order = [0; NAMES.len()];
+    let mut row = 0;
+    while row < NAMES.len() {
+        let mut at = row;
+        while at > 0 && is_less(NAMES[row], NAMES[order[at - 1]]) {
+            order[at] = order[at - 1];
+            at -= 1;
+        }
+        order[at] = row;
+        row += 1;
+    }
+    order
+}
+
+const fn is_less(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut at = 0;
+    while at < left.len() && at < right.len() {
+        if left[at] != right[at] {
+            return left[at] < right[at];
+        }
+        at += 1;
+    }
+    left.len() < right.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_found() {
+        for info in methods() {
+            assert_eq!(lookup(info.name).map(|found| found.name), Some(info.name));
+            let is_notification = info.name.starts_with("notifications/");
+            assert_eq!(info.kind == Kind::Notification, is_notification, "{}", info.name);
+            let is_mgp =
+                info.name.starts_with("mgp/") || info.name.starts_with("notifications/mgp.");
+            assert_eq!(info.is_mgp(), is_mgp, "{}", info.name);
+        }
+        for name in ["", "tools", "tools/call/", "zzz", "mgp/tools/sessions"] {
+            assert!(lookup(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_seed_has_nineteen_methods_and_six_notifications() {
+        let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
+        assert_eq!((seed(Kind::Request), seed(Kind::Notification)), (19, 6));
+    }
+
+    #[test]
+    fn eras() {
+        use crate::mcp::Era::{Legacy, Modern};
+        let eras = |name| lookup(name).map(|info| (info.is_in_era(Legacy), info.is_in_era(Modern)));
+        assert_eq!(eras("initialize"), Some((true, false)));
+        assert_eq!(eras("server/discover"), Some((false, true)));
+        assert_eq!(eras("mgp/health/ping"), Some((true, true)));
+    }
+}

@@ -1,0 +1,81 @@
+//! Methods of MGP that are also called as tools, in three spellings (MGP §16.5, later revisions).
+//!
+//! Applies to: inbound.
+
+/// A tool of the kernel and the method it stands for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct KernelTool {
+    /// The name with dots.
+    pub name: &'static str,
+    /// The method; none if there is only the tool.
+    pub method: Option<&'static str>,
+}
+
+macro_rules! tools {
+    ($( $name:literal $(= $method:literal)?; )+) => {
+        /// All of them.
+        pub static KERNEL_TOOLS: &[KernelTool] = &[$(
+            KernelTool { name: $name, method: tools!(@method $($method)?) },
+        )+];
+    };
+    (@method) => { None };
+    (@method $method:literal) => { Some($method) };
+}
+
+tools! {
+    "mgp.access.query" = "mgp/access/query";
+    "mgp.access.grant" = "mgp/access/grant";
+    "mgp.access.revoke" = "mgp/access/revoke";
+    "mgp.audit.replay";
+    "mgp.health.ping" = "mgp/health/ping";
+    "mgp.health.status" = "mgp/health/status";
+    "mgp.lifecycle.shutdown" = "mgp/lifecycle/shutdown";
+    "mgp.stream.cancel" = "mgp/stream/cancel";
+    "mgp.stream.pace" = "notifications/mgp.stream.pace";
+    "mgp.events.subscribe" = "mgp/events/subscribe";
+    "mgp.events.unsubscribe" = "mgp/events/unsubscribe";
+    "mgp.events.replay";
+    "mgp.events.pending_callbacks";
+    "mgp.callback.respond" = "mgp/callback/respond";
+    "mgp.discovery.list" = "mgp/discovery/list";
+    "mgp.discovery.register" = "mgp/discovery/register";
+    "mgp.discovery.deregister" = "mgp/discovery/deregister";
+    "mgp.tools.discover" = "mgp/tools/discover";
+    "mgp.tools.request" = "mgp/tools/request";
+    "mgp.tools.session" = "mgp/tools/session";
+    "mgp.tools.session.evict" = "mgp/tools/session/evict";
+}
+
+/// Finds the kernel tool a name means: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
+#[must_use]
+pub fn method_of_tool(name: &str) -> Option<&'static KernelTool> {
+    let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
+    name.starts_with("mgp").then_some(())?;
+    KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
+}
+
+/// The spelling that model providers accept: underscores only.
+#[must_use]
+pub fn tool_spelling(name: &str) -> String {
+    name.replace(['/', '.'], "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_spellings_mean_one_tool() {
+        for name in
+            ["mgp/tools/session/evict", "mgp.tools.session.evict", "mgp_tools_session_evict"]
+        {
+            assert_eq!(method_of_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
+        }
+        assert!(method_of_tool("tools_session").is_none());
+        assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");
+        for tool in KERNEL_TOOLS {
+            assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
+        }
+    }
+}
