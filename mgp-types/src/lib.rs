@@ -3,6 +3,8 @@ pub mod mcp;
 pub mod method;
 pub mod mgp;
 mod record;
+#[cfg(feature = "schema")]
+pub mod spec;
 mod timestamp;
 mod wire;
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
