@@ -4,6 +4,8 @@ pub mod method;
 pub mod mgp;
 mod record;
 #[cfg(feature = "schema")]
+pub mod schema;
+#[cfg(feature = "schema")]
 pub mod spec;
 mod timestamp;
 mod wire;

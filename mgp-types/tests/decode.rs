@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use mgp_types::mcp::{ContentBlock, Outcome, ReadResourceResult, Tool};
 use mgp_types::mgp::{
     AuditEvent, CallbackRequestParams, Grant, PermissionDecision, RequestToolsResult,
@@ -58,7 +60,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
+        any::<i32>().prop_map(|number| Value::from(f64::from(number) / 8.0)),
         word().prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 48, 8, |inner| {

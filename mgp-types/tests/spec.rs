@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::path::PathBuf;
 
 use mgp_types::spec::check_example;

@@ -13,8 +13,8 @@ pub(crate) struct Shape {
     pub(crate) name: &'static str,
     /// Decodes a text and encodes it again.
     pub(crate) again: fn(&str) -> serde_json::Result<String>,
-    /// Its schema.
-    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Its schema, with the types it refers to.
+    pub(crate) schema: fn() -> Schema,
 }
 
 impl Shape {
@@ -22,15 +22,13 @@ impl Shape {
     pub(crate) const fn of<T: Serialize + DeserializeOwned + JsonSchema>(
         path: &'static str,
     ) -> Self {
-        Self { name: last(path), again: again::<T>, schema: SchemaGenerator::subschema_for::<T> }
+        Self { name: last(path), again: again::<T>, schema: schema::<T> }
     }
 
     /// The names of its members.
     pub(crate) fn members(&self) -> Vec<String> {
-        let mut generator = SchemaGenerator::default();
-        (self.schema)(&mut generator);
-        let definitions = generator.take_definitions(true);
-        let schema = definitions.get(self.name).and_then(|schema| schema.get("properties"));
+        let schema = (self.schema)();
+        let schema = schema.get("properties");
         let properties = schema.and_then(serde_json::Value::as_object);
         properties.map(|members| members.keys().cloned().collect()).unwrap_or_default()
     }
@@ -44,6 +42,10 @@ pub(crate) struct Shapes {
     pub(crate) params: Shape,
     /// Its result.
     pub(crate) result: Option<Shape>,
+}
+
+fn schema<T: JsonSchema>() -> Schema {
+    SchemaGenerator::default().into_root_schema_for::<T>()
 }
 
 fn again<T: Serialize + DeserializeOwned>(text: &str) -> serde_json::Result<String> {
