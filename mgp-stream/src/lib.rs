@@ -1,1 +1,16 @@
-//! Chunks, progress, cancellation and events for the Model General Protocol, as tower layers.
+//! Chunks, progress and cancellation for the Model General Protocol, as tower layers (MGP §12).
+//!
+//! - [`CancelLayer`] and [`EmitLayer`] stand on the inbound stack of a server.
+//! - [`CollectLayer`] stands on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
+//!
+//! Applies to: both.
+
+mod cancel;
+mod collect;
+mod emit;
+mod route;
+
+pub use cancel::{Cancel, CancelLayer, CancelSignal};
+pub use collect::{Collect, CollectLayer};
+pub use emit::{Emit, EmitLayer};
+pub use route::{Route, RouteLayer};

@@ -1,1 +1,14 @@
-//! Bytes to calls.
+//! Bytes to calls for the Model General Protocol: framing, the connection driver, stdio and children (MGP §1.4).
+//!
+//! Applies to: both.
+
+mod child;
+mod connection;
+mod duplex;
+mod frame;
+mod stdio;
+
+pub use child::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, StderrCap};
+pub use connection::{Closed, Connection, Limits, Monitor};
+pub use duplex::{End, duplex};
+pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

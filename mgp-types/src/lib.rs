@@ -1,7 +1,16 @@
-//! The vocabulary.
+//! The vocabulary of the Model General Protocol: wire types, spec types and the one service.
+//!
+//! - [`mcp`] and [`mgp`] hold the messages, [`method`] their names and types.
+//! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
+//! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
+//!
+//! Features: `service` (default), `seal` (sealed state), `schema` (JSON Schemas of the messages).
+
+mod canonical;
 pub mod mcp;
 pub mod method;
 pub mod mgp;
+pub mod method;
 mod record;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -9,6 +18,11 @@ pub mod schema;
 pub mod spec;
 mod timestamp;
 mod wire;
+
+pub use canonical::{Hash, canonical, canonical_hash};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
+#[cfg(feature = "seal")]
+pub use seal::{NotValid, Sealer};
+
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

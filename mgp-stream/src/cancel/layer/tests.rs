@@ -1,0 +1,101 @@
+//! Cancelling by id.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_types::service::{Stack, mock};
+
+use super::*;
+
+/// A client of a tool that hangs, and a flag that says the tool was dropped.
+fn hanging() -> (CancelLayer, mock::Client, Arc<AtomicBool>) {
+    struct Flag(Arc<AtomicBool>);
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let dropped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&dropped);
+    let layer = CancelLayer::default();
+    let tool = Stack::from_fn(move |_| {
+        let flag = Flag(Arc::clone(&flag));
+        async move {
+            let _flag = flag;
+            pending().await
+        }
+    });
+    let client = mock::client(Stack::new(layer.layer(tool)));
+    (layer, client, dropped)
+}
+
+const CALL: &str = r#"{"name":"a"}"#;
+
+#[tokio::test]
+async fn a_cancellation_right_behind_its_request_finds_it() {
+    let (layer, mut client, dropped) = hanging();
+    let call = client.call("tools/call", CALL);
+    client.notify("notifications/cancelled", r#"{"requestId":1}"#).await.unwrap();
+    assert!(matches!(call.await, Ok(Reply::None)));
+    assert!(dropped.load(Ordering::SeqCst));
+    assert_eq!(layer.running(), 0);
+}
+
+#[tokio::test]
+async fn another_scope_cannot_cancel_and_neither_can_a_guess() {
+    let (layer, mut client, _) = hanging();
+    let mine = client.call("tools/call", CALL);
+    let scope = client.cx.scope.clone();
+    client.cx.scope = mgp_types::service::Scope::new(mgp_types::service::ScopeKind::Connection);
+    client.notify("notifications/cancelled", r#"{"requestId":1}"#).await.unwrap();
+    client.cx.scope = scope;
+    client.notify("notifications/cancelled", r#"{"requestId":"1"}"#).await.unwrap();
+    assert_eq!(layer.running(), 1);
+    drop(mine);
+    assert_eq!(layer.running(), 0);
+}
+
+#[tokio::test]
+async fn two_calls_under_one_id_are_both_left_alone() {
+    let (layer, client, _) = hanging();
+    let same = |stack: &Cancel<Stack>| {
+        let mut cx = client.cx.clone();
+        cx.key = mgp_types::service::CallKey::next();
+        cx.wire_id = Some(1.into());
+        let params = Params::split("tools/call", CALL.into()).unwrap();
+        stack.clone().call(Call::request(mgp_types::service::Method::of("tools/call"), params, cx))
+    };
+    let stack = layer.layer(Stack::from_fn(|_| pending()));
+    let (one, two) = (same(&stack), same(&stack));
+    assert!(layer.0.only(client.cx.scope.id(), &1.into()).is_none());
+    drop(one);
+    assert!(layer.0.only(client.cx.scope.id(), &1.into()).is_some());
+    drop(two);
+    assert_eq!(layer.running(), 0);
+}
+
+#[tokio::test]
+async fn a_listening_handler_is_signalled_not_dropped() {
+    let layer = CancelLayer::default();
+    let tool = Stack::from_fn(|call: Call| async move {
+        let signal = call.cx().extensions.get_shared::<CancelSignal>().unwrap();
+        signal.listen().await;
+        Reply::of("cleaned up")
+    });
+    let mut client = mock::client(Stack::new(layer.layer(tool)));
+    let mut call = client.call("tools/call", CALL);
+    assert!(futures_poll(&mut call).await.is_none());
+    client.notify("notifications/cancelled", r#"{"requestId":1}"#).await.unwrap();
+    assert!(matches!(call.await, Ok(Reply::None)));
+}
+
+/// Polls once.
+async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|task| {
+        Poll::Ready(match Pin::new(&mut *future).poll(task) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}

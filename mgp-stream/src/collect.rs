@@ -1,0 +1,67 @@
+//! Asks for chunks where the caller of an outbound call takes them (MGP §12.3).
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::mgp::{CallExtension, Extension};
+use mgp_types::service::{Call, ItemKind, MgpService, Reply};
+use mgp_types::{Payload, RpcError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Sets `_mgp.stream` on a tool call whose outlet takes chunks, if the callee negotiated streaming.
+///
+/// The chunks come back through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CollectLayer(());
+
+impl CollectLayer {
+    /// The layer.
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl<S> Layer<S> for CollectLayer {
+    type Service = Collect<S>;
+
+    fn layer(&self, inner: S) -> Collect<S> {
+        Collect { inner }
+    }
+}
+
+/// Service of [`CollectLayer`].
+#[derive(Clone)]
+pub struct Collect<S> {
+    inner: S,
+}
+
+impl<S> fmt::Debug for Collect<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collect")
+    }
+}
+
+impl<S: MgpService> Service<Call> for Collect<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let cx = call.cx();
+        if call.tool().is_some() && cx.callee.has(Extension::Streaming) && cx.outlet.wants(ItemKind::Chunk) {
+            let mut mgp = CallExtension::new();
+            mgp.stream = Some(true);
+            // Writing this record cannot fail; without it the call merely does not stream.
+            call.hop_mut().mgp = Payload::of(&mgp).ok();
+        }
+        self.inner.call(call)
+    }
+}

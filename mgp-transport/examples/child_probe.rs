@@ -1,0 +1,95 @@
+//! Watches what a child with bad manners costs its parent, as one line of JSON.
+//!
+//! `child_probe stderr_flood [BYTES]`: the child floods stderr (100 MiB) and is pinged meanwhile.
+//! `child_probe reply_twice`: needs the connection driver, see [`reply_twice`].
+//! The wire corpus check runs it for its rows about MGP §11.
+//!
+//! *Applies to: outbound.*
+
+#![expect(clippy::print_stdout, reason = "the result is a line on stdout")]
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mgp_transport::{Child, ChildCommand, ChildReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::time::timeout;
+
+/// The most our memory may grow by, whatever the child writes.
+const GROWTH: u64 = 32 << 20;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_default();
+    let bytes = args.next().and_then(|bytes| bytes.parse().ok()).unwrap_or(100 << 20);
+    let result = match kind.as_str() {
+        "stderr_flood" => timeout(Duration::from_mins(2), stderr_flood(bytes))
+            .await
+            .unwrap_or_else(|_| Err("the child hangs".into())),
+        "reply_twice" => reply_twice(),
+        _ => Err("unknown kind".into()),
+    };
+    match result {
+        Ok(growth) => {
+            println!(r#"{{"ok":{},"rss_growth":{growth}}}"#, growth < GROWTH);
+            if growth < GROWTH { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(why) => {
+            println!("{}", serde_json::json!({ "ok": false, "why": why.to_string() }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The seam for the connection driver: a server that answers one id twice must cost one counted
+/// drop and nothing else. Connect over [`Child::take_io`], call twice, return the growth.
+fn reply_twice() -> Result<u64, Box<dyn Error>> {
+    Err("needs the driver".into())
+}
+
+/// Returns by how much our memory grew.
+async fn stderr_flood(bytes: u64) -> Result<u64, Box<dyn Error>> {
+    let zoo = std::env::current_exe()?.with_file_name("child_zoo");
+    let before = memory("VmRSS:")?;
+    let mut child = ChildCommand::new(zoo)
+        .args(["flood-stderr", &bytes.to_string()])
+        .close_grace(Duration::from_secs(10))
+        .spawn()?;
+    converse(&mut child).await?;
+    let report = child.shutdown().await;
+    if !report.is_success() {
+        return Err(report.to_string().into());
+    }
+    Ok(memory("VmHWM:")?.saturating_sub(before))
+}
+
+async fn converse(child: &mut Child) -> Result<(), Box<dyn Error>> {
+    let (reader, mut writer) = child.take_io().ok_or("the pipes are taken")?;
+    let mut lines = BufReader::new(reader).lines();
+    writer.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await?;
+    let (mut answered, mut flooded) = (false, false);
+    while !(answered && flooded) {
+        let line = next(&mut lines).await?;
+        if line == "done" {
+            flooded = true;
+        } else {
+            let reply: serde_json::Value = serde_json::from_str(&line)?;
+            answered = reply["id"] == 1 && reply["result"].is_object();
+        }
+    }
+    Ok(())
+}
+
+async fn next(lines: &mut Lines<BufReader<ChildReader>>) -> Result<String, Box<dyn Error>> {
+    Ok(lines.next_line().await?.ok_or("the child closed its stdout")?)
+}
+
+/// Returns a figure about our memory in bytes; 0 where `/proc` does not tell.
+fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}

@@ -1,0 +1,194 @@
+//! Children with bad manners, and parents of them, for the tests of child processes.
+//!
+//! `child_zoo MODE [ARGUMENT]`: see [`main`]. What each mode stands for is MGP §11's business:
+//! servers that crash, hang, flood, fork or stop reading.
+//!
+//! *Applies to: outbound.*
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a child talks on its descriptors")]
+
+use std::error::Error;
+use std::io::{self, BufRead, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use mgp_transport::ChildCommand;
+use tokio::io::AsyncReadExt;
+
+/// The answer to every line while stderr is flooded.
+const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+/// The longest anything here lives, should a test go wrong.
+const LIFE: Duration = Duration::from_mins(1);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mode = std::env::args().nth(1).unwrap_or_default();
+    let argument = std::env::args().nth(2);
+    match mode.as_str() {
+        // Copies stdin to stdout.
+        "echo" => echo(),
+        // Ignores the end of stdin and SIGTERM.
+        "hang" => hang(),
+        // Writes so many bytes to stderr, answers pings meanwhile, says "done" after.
+        "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
+        // Never reads stdin.
+        "never-read" => {
+            sleep();
+            Ok(())
+        }
+        // Starts a `sleep` in its own group, says its number, then copies.
+        "fork" => fork(),
+        // Exits with a code.
+        "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
+        // Says what it inherited.
+        "env" => inherited(),
+        // Starts `hang` as its child, says its number, waits to be killed.
+        "parent" => parent(),
+        // Starts and drops so many children, says what is left.
+        "storm" => storm(argument.ok_or("how many children?")?.parse()?),
+        _ => Err("unknown mode".into()),
+    }
+}
+
+fn echo() -> Result<(), Box<dyn Error>> {
+    io::copy(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+    Ok(())
+}
+
+fn sleep() {
+    thread::sleep(LIFE);
+}
+
+#[cfg(unix)]
+#[tokio::main(flavor = "current_thread")]
+async fn hang() -> Result<(), Box<dyn Error>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut ignored = signal(SignalKind::terminate())?;
+    println!("ready");
+    let forever = async {
+        loop {
+            ignored.recv().await;
+            eprintln!("SIGTERM ignored");
+        }
+    };
+    let _ = tokio::time::timeout(LIFE, forever).await;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn hang() -> Result<(), Box<dyn Error>> {
+    sleep();
+    Ok(())
+}
+
+fn flood(bytes: usize) -> Result<(), Box<dyn Error>> {
+    let flooding = thread::spawn(move || {
+        let line = [[b'!'; 99].as_slice(), b"\n"].concat();
+        let block = line.repeat(100);
+        let mut stderr = io::stderr().lock();
+        let mut left = bytes;
+        while left > 0 {
+            let now = left.min(block.len());
+            stderr.write_all(&block[..now])?;
+            left -= now;
+        }
+        println!("done");
+        io::Result::Ok(())
+    });
+    for line in io::stdin().lock().lines() {
+        line?;
+        println!("{PONG}");
+    }
+    flooding.join().map_err(|_| "the flood panicked")??;
+    Ok(())
+}
+
+fn fork() -> Result<(), Box<dyn Error>> {
+    let grandchild =
+        Command::new("sleep").arg(LIFE.as_secs().to_string()).stdin(Stdio::null()).spawn()?;
+    println!("{}", grandchild.id());
+    echo()
+}
+
+fn inherited() -> Result<(), Box<dyn Error>> {
+    for (name, value) in std::env::vars_os() {
+        println!("{}={}", name.display(), value.display());
+    }
+    println!("cwd={}", std::env::current_dir()?.display());
+    for number in descriptors()? {
+        println!("fd={number}");
+    }
+    Ok(())
+}
+
+/// Lists our descriptors, without the one that lists them.
+fn descriptors() -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let target = std::fs::read_link(entry.path())?;
+        if !target.starts_with("/proc") {
+            numbers.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn parent() -> Result<(), Box<dyn Error>> {
+    let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
+    let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
+    // Before it is ready, a closed pipe would end it instead of our death.
+    reader.read_exact(&mut [0; 6]).await?;
+    println!("{}", child.pid());
+    std::future::pending().await
+}
+
+fn storm(children: usize) -> Result<(), Box<dyn Error>> {
+    let zoo = ChildCommand::new(std::env::current_exe()?).arg("echo");
+    let mut before = None;
+    for round in 0..=children {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let child = runtime.block_on(async { zoo.spawn() })?;
+        // The runtime is gone before every second child is dropped.
+        if round % 2 == 0 {
+            drop(runtime);
+            drop(child);
+        } else {
+            drop(child);
+            drop(runtime);
+        }
+        if round == 0 {
+            settle();
+            before = Some(descriptors()?.len());
+        }
+    }
+    settle();
+    let before = before.unwrap_or_default();
+    println!("children={} descriptors={before}->{}", our_children()?, descriptors()?.len());
+    Ok(())
+}
+
+/// Waits, a while at most, until no child of ours is left.
+fn settle() {
+    for _ in 0..250 {
+        if our_children().is_ok_and(|children| children == 0) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Counts our children, zombies included.
+fn our_children() -> io::Result<usize> {
+    let us = std::process::id().to_string();
+    let mut children = 0;
+    for entry in std::fs::read_dir("/proc")? {
+        let stat = std::fs::read_to_string(entry?.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        children += usize::from(parent == Some(us.as_str()));
+    }
+    Ok(children)
+}

@@ -1,0 +1,39 @@
+//! Copies stdin to stdout in upper case, for the tests of the stdio channel.
+//!
+//! The wire is MGP §2's stdio transport, without the JSON. Says on stderr what it found, prints
+//! one stray line that must not reach the wire, and ends with its input, or on the line `quit`
+//! without dropping its reader.
+//!
+//! *Applies to: inbound.*
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "stray prints are what is tested")]
+
+use mgp_transport::{StdioError, take_stdio};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (reader, mut writer) = take_stdio()?;
+    eprintln!("stdin={:?} stdout={:?}", reader.kind(), writer.kind());
+    println!("stray");
+    if !matches!(take_stdio(), Err(StdioError::AlreadyTaken)) {
+        return Err("stdin and stdout were taken twice".into());
+    }
+
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line).await? == 0 {
+            break;
+        }
+        line.make_ascii_uppercase();
+        writer.write_all(&line).await?;
+        writer.flush().await?;
+        if line == b"QUIT\n" {
+            return Ok(());
+        }
+    }
+    writer.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! What to start, and how.
+//!
+//! MGP §11. *Applies to: outbound.*
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::runtime::Handle;
+use tracing::instrument::WithSubscriber;
+
+use super::handle::Graces;
+use super::stderr::drain;
+use super::{Child, ChildError, StderrCap, environment, imp};
+
+/// Describes a child process; [`spawn`](Self::spawn) starts one, as often as it is called.
+///
+/// The child's environment holds these of our variables: `HOME`, `LANG`, `LC_*`, `LOGNAME`,
+/// `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER` (on Windows `SystemRoot`, `PATH`, `PATHEXT`,
+/// `TEMP`, the profile folders and the like), those that [`inherit_env`](Self::inherit_env)
+/// names, and what [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not on the list: it leads to the
+/// sockets of the user's session.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), mgp_transport::ChildError> {
+/// use mgp_transport::ChildCommand;
+///
+/// let mut child = ChildCommand::new("uvx")
+///     .args(["mcp-server-git", "--repository", "."])
+///     .env("GIT_PAGER", "cat")
+///     .server("git")
+///     .spawn()?;
+/// let (reader, writer) = child.take_io().expect("taken once");
+/// # drop((reader, writer));
+/// // … speak …
+/// let report = child.shutdown().await;
+/// # let _ = report;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ChildCommand {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    inherit: Vec<OsString>,
+    cwd: Option<PathBuf>,
+    server: Option<String>,
+    stderr: StderrCap,
+    graces: Graces,
+}
+
+impl ChildCommand {
+    /// Names the program: a path, or a name to be found in the child's `PATH`.
+    ///
+    /// A relative path together with [`cwd`](Self::cwd) means different files on different
+    /// systems; make it absolute.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            inherit: Vec::new(),
+            cwd: None,
+            server: None,
+            stderr: StderrCap::default(),
+            graces: Graces::default(),
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the child, over an inherited one of that name.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets variables of the child.
+    pub fn envs<K: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.env.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Lets the child inherit our variables of these names, if they are set.
+    pub fn inherit_env<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.inherit.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the child's working directory; ours without it.
+    pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(directory.into());
+        self
+    }
+
+    /// Names the server in log events; the program's file name without it.
+    pub fn server(mut self, id: impl Into<String>) -> Self {
+        self.server = Some(id.into());
+        self
+    }
+
+    /// Caps what of the child's stderr is logged.
+    pub fn stderr_cap(mut self, cap: StderrCap) -> Self {
+        self.stderr = cap;
+        self
+    }
+
+    /// Sets how long a shutdown waits between closing stdin and SIGTERM; 3 s without it.
+    pub fn close_grace(mut self, grace: Duration) -> Self {
+        self.graces.close = grace;
+        self
+    }
+
+    /// Sets how long a shutdown waits between SIGTERM and SIGKILL; 3 s without it.
+    ///
+    /// Processes that an ended child leaves in its group get the same time.
+    pub fn term_grace(mut self, grace: Duration) -> Self {
+        self.graces.term = grace;
+        self
+    }
+
+    /// Starts the child.
+    ///
+    /// Blocks for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes
+    /// belong to the current runtime; the child itself belongs to none. The subscriber that is
+    /// current here receives what the child writes to stderr.
+    ///
+    /// # Errors
+    ///
+    /// [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if there is no
+    /// such program or directory, [`ChildError::Spawner`] and [`ChildError::Pipes`] if threads or
+    /// descriptors have run out.
+    ///
+    /// # Panics
+    ///
+    /// If the runtime has no I/O driver (`enable_io`). Shutting down and capping stderr need its
+    /// timer (`enable_time`) as well.
+    pub fn spawn(&self) -> Result<Child, ChildError> {
+        let runtime = Handle::try_current().map_err(|_| ChildError::NoRuntime)?;
+        let started = imp::start(self.build(), self.graces.term)?;
+        let pipes = (|| {
+            Ok((
+                ChildStdin::from_std(started.stdin)?,
+                ChildStdout::from_std(started.stdout)?,
+                ChildStderr::from_std(started.stderr)?,
+            ))
+        })();
+        let (stdin, stdout, stderr) = match pipes {
+            Ok(pipes) => pipes,
+            Err(error) => {
+                started.process.kill();
+                return Err(ChildError::Pipes(error));
+            }
+        };
+        let server = self.server_name();
+        let pid = started.process.pid();
+        let draining = drain(stderr, self.stderr.clone(), server.clone(), pid);
+        // A subscriber that is installed later must not be hidden by the empty one of today.
+        if tracing::dispatcher::has_been_set() {
+            runtime.spawn(draining.with_current_subscriber());
+        } else {
+            runtime.spawn(draining);
+        }
+        Ok(Child::new(started.process, stdin, stdout, server, self.graces))
+    }
+
+    fn build(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .env_clear()
+            .envs(environment::inherited(&self.inherit))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(directory) = &self.cwd {
+            command.current_dir(directory);
+        }
+        command
+    }
+
+    fn server_name(&self) -> String {
+        self.server.clone().unwrap_or_else(|| {
+            let path = std::path::Path::new(&self.program);
+            path.file_name().unwrap_or(OsStr::new("?")).to_string_lossy().into_owned()
+        })
+    }
+}
+
+impl fmt::Debug for ChildCommand {
+    /// Shows no argument and no value: both carry secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("ChildCommand")
+            .field("program", &self.program)
+            .field("args", &self.args.len())
+            .field("env", &names)
+            .field("inherit", &self.inherit)
+            .field("cwd", &self.cwd)
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Servers as child processes: started clean, drained always, ended with their group.
+//!
+//! MGP §11 (lifecycle) starts and stops servers; this module does it to processes. What it
+//! promises:
+//!
+//! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
+//! - **Environment.** Empty, but for an allow-list (see [`ChildCommand`]) and what the caller adds.
+//! - **Descriptors.** The child has 0, 1 and 2, three pipes. On Linux all others are marked
+//!   close-on-exec between fork and exec, also those that other libraries forgot; elsewhere only
+//!   those that the standard library opened are.
+//! - **Stderr** is read without pause and goes to `tracing` (target `mgp::child`) up to a
+//!   [`StderrCap`]; beyond it lines are counted and dropped, so a flood costs neither the child's
+//!   progress nor our memory.
+//! - **Shutdown** escalates: close stdin, wait, SIGTERM to the group, wait, SIGKILL to the group.
+//! - **Dropping** a [`Child`] kills the group at once. One thread of this process (`mgp-spawner`)
+//!   starts and reaps all children, so no zombie stays even when the runtime is gone.
+//! - **Our own death**, SIGKILL included, kills the child on Linux (`PR_SET_PDEATHSIG`). The signal
+//!   is tied to the thread that forked, which is why that thread lives as long as the process.
+//!
+//! What it cannot promise: a process that left the group (`setsid`, `setpgid`, double fork into a
+//! daemon) is neither signalled nor awaited, and our sudden death reaches direct children only,
+//! not grandchildren. Set-uid programs drop the parent death signal. A caller who needs more puts
+//! a keeper between itself and the server.
+//!
+//! When a child ends on its own and leaves processes in its group, these get SIGTERM, then the
+//! grace time, then SIGKILL. Until they are gone the child counts as running and stays unreaped,
+//! so that its number cannot be given to a stranger while we still signal it.
+//!
+//! On other Unix systems there is no parent death signal, and left-over processes get SIGKILL at
+//! once. On Windows there are no groups: the child alone is ended, without a SIGTERM stage.
+//!
+//! *Applies to: outbound.*
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::sync::Arc;
+
+pub use self::command::ChildCommand;
+pub use self::handle::Child;
+pub use self::pipes::{ChildReader, ChildWriter};
+pub use self::stderr::StderrCap;
+
+mod command;
+mod environment;
+mod handle;
+mod pipes;
+mod stderr;
+
+#[cfg(not(unix))]
+mod other;
+#[cfg(not(unix))]
+use self::other as imp;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use self::unix as imp;
+
+/// How a child ended.
+///
+/// Both members are empty if that is unknown: somebody else reaped the child, or it outlived
+/// SIGKILL (a process stuck in the kernel does) and was given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExitReport {
+    /// The exit code, if the child exited.
+    pub code: Option<i32>,
+    /// The number of the signal that ended the child, if one did.
+    pub signal: Option<i32>,
+}
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChildError {
+    /// The caller is not inside a tokio runtime.
+    #[error("a child process can only be started inside a tokio runtime")]
+    NoRuntime,
+    /// The program was not found or did not start.
+    #[error("program {program:?} did not start")]
+    Start {
+        /// The program as the caller named it.
+        program: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The thread that starts and reaps children is not there.
+    #[error("the thread that starts child processes is not running")]
+    Spawner(#[source] io::Error),
+    /// The child started, but its pipes could not be used; it was killed.
+    #[error("the pipes of the child process are not usable")]
+    Pipes(#[source] io::Error),
+}
+
+/// A child the platform module started.
+struct Started {
+    process: Arc<imp::Process>,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+}
+
+// === impl ExitReport ===
+
+impl ExitReport {
+    /// Returns whether the child exited with code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+impl fmt::Display for ExitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exited with code {code}"),
+            (None, Some(signal)) => write!(f, "was ended by signal {signal}"),
+            (None, None) => f.write_str("ended in an unknown way"),
+        }
+    }
+}

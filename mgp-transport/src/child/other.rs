@@ -1,0 +1,90 @@
+//! Processes where there are no groups: the child alone is ended.
+//!
+//! MGP §11 on Windows. One thread a child looks every 20 ms whether it has ended. There is no
+//! softer signal than ending it, so a shutdown goes from closing stdin to that.
+//!
+//! *Applies to: outbound.*
+
+use std::io;
+use std::process::{Child as StdChild, Command};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{ChildError, ExitReport, Started};
+
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) struct Process {
+    pid: u32,
+    child: Mutex<StdChild>,
+    done: watch::Sender<Option<ExitReport>>,
+}
+
+pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Started, ChildError> {
+    let program = command.get_program().to_owned();
+    let failed = |source| ChildError::Start { program: program.clone(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let process = Arc::new(Process {
+        pid: child.id(),
+        child: Mutex::new(child),
+        done: watch::Sender::new(None),
+    });
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        process.kill();
+        return Err(ChildError::Pipes(io::ErrorKind::BrokenPipe.into()));
+    };
+    let theirs = Arc::clone(&process);
+    let thread = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || theirs.watch());
+    if let Err(error) = thread {
+        process.kill();
+        return Err(ChildError::Spawner(error));
+    }
+    Ok(Started { process, stdin, stdout, stderr })
+}
+
+// === impl Process ===
+
+impl Process {
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn done(&self) -> watch::Receiver<Option<ExitReport>> {
+        self.done.subscribe()
+    }
+
+    pub(super) fn terminate(&self) {
+        self.kill();
+    }
+
+    pub(super) fn kill(&self) {
+        // It fails when the child has ended.
+        let _ = self.lock().kill();
+    }
+
+    fn watch(&self) {
+        loop {
+            let ended = self.lock().try_wait();
+            match ended {
+                Ok(None) => thread::sleep(LOOK),
+                Ok(Some(status)) => {
+                    let report = ExitReport { code: status.code(), signal: None };
+                    self.done.send_replace(Some(report));
+                    return;
+                }
+                Err(_) => {
+                    self.done.send_replace(Some(ExitReport::default()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StdChild> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,157 @@
+//! The two ends of the conversation with a child.
+//!
+//! MGP §2 over stdio, seen from the client. Both are non-blocking pipes on the runtime's poller.
+//!
+//! *Applies to: outbound.*
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout};
+
+/// Reads the child's stdout, to the end even after the child has ended.
+///
+/// A read that is dropped before it completes loses nothing.
+pub struct ChildReader {
+    stdout: ChildStdout,
+}
+
+/// Writes the child's stdin; closes it when shut down or dropped, and when the child is.
+///
+/// A child that does not read lets writes wait, and nothing else.
+pub struct ChildWriter {
+    shared: Arc<Mutex<Stdin>>,
+}
+
+/// Closes stdin under the writer's hands.
+pub(super) struct StdinHandle {
+    shared: Arc<Mutex<Stdin>>,
+}
+
+struct Stdin {
+    pipe: Option<ChildStdin>,
+    /// Who waits for room in the pipe, to be told when it closes.
+    waker: Option<Waker>,
+}
+
+pub(super) fn pipes(
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+) -> (StdinHandle, ChildReader, ChildWriter) {
+    let shared = Arc::new(Mutex::new(Stdin { pipe: Some(stdin), waker: None }));
+    let handle = StdinHandle { shared: Arc::clone(&shared) };
+    (handle, ChildReader { stdout }, ChildWriter { shared })
+}
+
+// === impl ChildReader ===
+
+impl AsyncRead for ChildReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stdout).poll_read(cx, buf)
+    }
+}
+
+impl fmt::Debug for ChildReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildReader").finish_non_exhaustive()
+    }
+}
+
+// === impl ChildWriter ===
+
+impl ChildWriter {
+    fn write<T>(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let mut stdin = lock(&self.shared);
+        let Some(pipe) = &mut stdin.pipe else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        let written = write(Pin::new(pipe), cx);
+        if written.is_pending() {
+            stdin.waker = Some(cx.waker().clone());
+        }
+        written
+    }
+}
+
+impl AsyncWrite for ChildWriter {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.write(cx, |pipe, cx| pipe.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        lock(&self.shared).pipe.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.write(cx, AsyncWrite::poll_flush)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = self.write(cx, AsyncWrite::poll_shutdown);
+        if done.is_pending() {
+            return done;
+        }
+        close(&self.shared);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for ChildWriter {
+    fn drop(&mut self) {
+        close(&self.shared);
+    }
+}
+
+impl fmt::Debug for ChildWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildWriter").finish_non_exhaustive()
+    }
+}
+
+// === impl StdinHandle ===
+
+impl StdinHandle {
+    /// Closes stdin; a write that waits fails with a broken pipe.
+    pub(super) fn close(&self) {
+        close(&self.shared);
+    }
+}
+
+fn close(shared: &Mutex<Stdin>) {
+    let (pipe, waker) = {
+        let mut stdin = lock(shared);
+        (stdin.pipe.take(), stdin.waker.take())
+    };
+    drop(pipe);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn lock(shared: &Mutex<Stdin>) -> MutexGuard<'_, Stdin> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,268 @@
+//! A child's stderr: read to the end, logged up to a cap.
+//!
+//! MGP §11. One event a line, target `mgp::child`, level info, fields `server` and `pid`. Reading
+//! never stops before the end of the stream; what exceeds the cap is counted and dropped, and one
+//! event at level warn says how much.
+//!
+//! *Applies to: outbound.*
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::ChildStderr;
+use tokio::time::{Instant, timeout_at};
+use tracing::{debug, info, warn};
+
+/// How much of a child's stderr is logged.
+///
+/// By default lines of up to 8 KiB, and within 10 s at most 1,000 lines and 256 KiB.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[must_use]
+pub struct StderrCap {
+    /// The length at which a line is cut.
+    pub line_bytes: usize,
+    /// The time after which lines and bytes are counted afresh.
+    pub window: Duration,
+    /// How many lines a window may have.
+    pub lines: u64,
+    /// How many bytes a window may have.
+    pub bytes: u64,
+}
+
+/// Reads and logs until the child, and whoever inherited its stderr, is gone.
+pub(super) async fn drain(mut stderr: ChildStderr, cap: StderrCap, server: String, pid: u32) {
+    let mut log = Log::new(cap, |event| event.emit(&server, pid));
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = match log.due() {
+            None => stderr.read(&mut buffer).await,
+            Some(due) => {
+                let Ok(read) = timeout_at(due, stderr.read(&mut buffer)).await else {
+                    log.roll(due);
+                    continue;
+                };
+                read
+            }
+        };
+        match read {
+            Ok(0) => break,
+            Ok(read) => log.feed(&buffer[..read]),
+            Err(error) => {
+                debug!(target: "mgp::child", server, pid, %error, "stderr ended early");
+                break;
+            }
+        }
+    }
+    log.finish();
+}
+
+/// Cuts bytes into lines and decides what becomes of each.
+struct Log<F> {
+    cap: StderrCap,
+    emit: F,
+    line: Vec<u8>,
+    /// How many bytes of the current line did not fit.
+    cut: u64,
+    window_ends: Instant,
+    lines: u64,
+    bytes: u64,
+    dropped_lines: u64,
+    dropped_bytes: u64,
+}
+
+#[derive(Debug, PartialEq)]
+enum Event {
+    Line { text: String, cut: u64 },
+    Dropped { lines: u64, bytes: u64 },
+}
+
+// === impl StderrCap ===
+
+impl StderrCap {
+    /// Sets the length at which a line is cut.
+    pub fn line_bytes(mut self, bytes: usize) -> Self {
+        self.line_bytes = bytes;
+        self
+    }
+
+    /// Sets how many lines and bytes are logged within a time.
+    pub fn rate(mut self, lines: u64, bytes: u64, window: Duration) -> Self {
+        self.lines = lines;
+        self.bytes = bytes;
+        self.window = window;
+        self
+    }
+}
+
+impl Default for StderrCap {
+    fn default() -> Self {
+        Self {
+            line_bytes: 8 * 1024,
+            window: Duration::from_secs(10),
+            lines: 1_000,
+            bytes: 256 * 1024,
+        }
+    }
+}
+
+// === impl Log ===
+
+impl<F: FnMut(Event)> Log<F> {
+    fn new(cap: StderrCap, emit: F) -> Self {
+        Self {
+            window_ends: Instant::now() + cap.window,
+            cap,
+            emit,
+            line: Vec::new(),
+            cut: 0,
+            lines: 0,
+            bytes: 0,
+            dropped_lines: 0,
+            dropped_bytes: 0,
+        }
+    }
+
+    /// When the next summary is due, if lines were dropped.
+    fn due(&self) -> Option<Instant> {
+        (self.dropped_lines > 0).then_some(self.window_ends)
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            self.extend(&bytes[..end]);
+            self.end_line();
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = self.cap.line_bytes.saturating_sub(self.line.len());
+        let fits = bytes.len().min(room);
+        self.line.extend_from_slice(&bytes[..fits]);
+        self.cut += (bytes.len() - fits) as u64;
+    }
+
+    fn end_line(&mut self) {
+        if self.line.is_empty() && self.cut == 0 {
+            return;
+        }
+        let now = Instant::now();
+        if now >= self.window_ends {
+            self.roll(now);
+        }
+        let length = self.line.len() as u64;
+        if self.lines < self.cap.lines && self.bytes + length <= self.cap.bytes {
+            self.lines += 1;
+            self.bytes += length;
+            (self.emit)(Event::Line { text: readable(&self.line), cut: self.cut });
+        } else {
+            self.dropped_lines += 1;
+            self.dropped_bytes += length + self.cut;
+        }
+        self.line.clear();
+        self.cut = 0;
+    }
+
+    /// Says what was dropped and opens a new window.
+    fn roll(&mut self, now: Instant) {
+        if self.dropped_lines > 0 {
+            (self.emit)(Event::Dropped { lines: self.dropped_lines, bytes: self.dropped_bytes });
+        }
+        self.window_ends = now + self.cap.window;
+        (self.lines, self.bytes, self.dropped_lines, self.dropped_bytes) = (0, 0, 0, 0);
+    }
+
+    fn finish(&mut self) {
+        self.end_line();
+        self.roll(Instant::now());
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn emit(self, server: &str, pid: u32) {
+        match self {
+            Self::Line { text, cut: 0 } => info!(target: "mgp::child", server, pid, "{text}"),
+            Self::Line { text, cut } => info!(target: "mgp::child", server, pid, cut, "{text}"),
+            Self::Dropped { lines, bytes } => {
+                warn!(target: "mgp::child", server, pid, lines, bytes, "stderr over its cap, lines dropped");
+            }
+        }
+    }
+}
+
+/// Makes text of a line; control characters are escaped, because logs end on terminals.
+fn readable(line: &[u8]) -> String {
+    let lossy = String::from_utf8_lossy(line);
+    let line = lossy.trim_end();
+    let mut text = String::with_capacity(line.len());
+    for char in line.chars() {
+        if char.is_control() && char != '\t' {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}", char.escape_default());
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds chunks, a second apart, and returns what is logged.
+    async fn logged(cap: StderrCap, chunks: &[&[u8]]) -> Vec<Event> {
+        tokio::time::pause();
+        let mut events = Vec::new();
+        let mut log = Log::new(cap, |event| events.push(event));
+        for chunk in chunks {
+            log.feed(chunk);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        log.finish();
+        events
+    }
+
+    fn line(text: &str, cut: u64) -> Event {
+        Event::Line { text: text.to_owned(), cut }
+    }
+
+    #[tokio::test]
+    async fn lines_join_across_reads_and_blank_ones_vanish() {
+        let chunks: &[&[u8]] = &[b"one\ntw", b"o\r\n\n\nthree"];
+        let events = logged(StderrCap::default(), chunks).await;
+        assert_eq!(events, [line("one", 0), line("two", 0), line("three", 0)]);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_cut_once() {
+        let events = logged(StderrCap::default().line_bytes(4), &[b"abcdef", b"gh\nij\n"]).await;
+        assert_eq!(events, [line("abcd", 4), line("ij", 0)]);
+    }
+
+    #[tokio::test]
+    async fn what_exceeds_the_rate_is_counted() {
+        let cap = StderrCap::default().rate(2, 1_000, Duration::from_millis(1_500));
+        let events = logged(cap, &[b"a\nb\nc\nd\n", b"e\n", b"f\n"]).await;
+        let dropped = Event::Dropped { lines: 3, bytes: 3 };
+        assert_eq!(events, [line("a", 0), line("b", 0), dropped, line("f", 0)]);
+    }
+
+    #[tokio::test]
+    async fn bytes_count_as_well() {
+        let cap = StderrCap::default().rate(100, 5, Duration::from_mins(1));
+        let events = logged(cap, &[b"abc\ndef\nx\n"]).await;
+        let dropped = Event::Dropped { lines: 1, bytes: 3 };
+        assert_eq!(events, [line("abc", 0), line("x", 0), dropped]);
+    }
+
+    #[test]
+    fn terminals_are_safe() {
+        assert_eq!(readable(b"\x1b[31mred\tblue\xff"), "\\u{1b}[31mred\tblue\u{fffd}");
+    }
+}

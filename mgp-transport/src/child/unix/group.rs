@@ -1,0 +1,66 @@
+//! Who else is in a process group.
+//!
+//! MGP §11. *Applies to: outbound.*
+
+use rustix::process::Pid;
+
+/// Tells whether a group has a living member; none if the system does not say.
+///
+/// The leader must be dead, or it counts.
+#[cfg(target_os = "linux")]
+pub(super) fn has_members(group: Pid) -> Option<bool> {
+    let group = group.as_raw_nonzero().get();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        if !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
+            continue;
+        }
+        // A process may end while we look.
+        let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
+        if living_in(&stat) == Some(group) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// There is no such list elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_members(_group: Pid) -> Option<bool> {
+    None
+}
+
+/// Reads the group of a living process from its `/proc` line.
+#[cfg(target_os = "linux")]
+fn living_in(stat: &[u8]) -> Option<i32> {
+    // The name in parentheses may hold anything, parentheses included.
+    let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
+    let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(group)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(stat: &str, expected: Option<i32>) {
+        assert_eq!(living_in(stat.as_bytes()), expected, "{stat}");
+    }
+
+    #[test]
+    fn the_group_is_read_past_any_name() {
+        check("12 (sh) S 1 34 34 0 -1", Some(34));
+        check("12 (a ) Z 9 (x) R 1 56 56 0 -1", Some(56));
+        check("12 (sh) Z 1 34 34 0 -1", None);
+        check("12 (sh", None);
+        check("", None);
+    }
+
+    #[test]
+    fn our_own_group_has_us() {
+        assert_eq!(has_members(rustix::process::getpgrp()), Some(true));
+    }
+}

@@ -1,0 +1,20 @@
+//! Processes on Unix: groups, signals, and the one thread that starts and reaps.
+//!
+//! MGP §11. *Applies to: outbound.*
+
+mod group;
+#[cfg(target_os = "linux")]
+mod pre_exec;
+mod process;
+mod spawner;
+
+use std::time::Instant;
+
+pub(super) use self::process::Process;
+pub(super) use self::spawner::start;
+
+/// Reads the clock that processes live by, also where a test has paused tokio's.
+#[expect(clippy::disallowed_methods, reason = "grace times of real processes pass in real time")]
+fn now() -> Instant {
+    Instant::now()
+}

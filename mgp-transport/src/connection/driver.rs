@@ -1,0 +1,430 @@
+//! The loop of a connection.
+//!
+//! Each turn: answer calls that finished, move the notification lane, write, read, dispatch.
+//! A call is polled once where it is dispatched, so that one that completes at once costs no queue and no wake-up.
+//!
+//! Applies to: both.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::task::{Context as Task, Poll, ready};
+
+use bytestring::ByteString;
+use futures_util::stream::{FuturesUnordered, Stream};
+use mgp_types::service::{
+    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
+};
+use mgp_types::{ErrorCode, Id, RpcError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::batch::Batch;
+use super::lane::Lane;
+use super::link::read_reply;
+use super::{Closed, Connection};
+use crate::frame::{Line, LineBuffer};
+
+/// What a running call costs besides its params: a guess that keeps a flood of tiny ones bounded.
+const CALL_COST: usize = 512;
+/// How many finished calls one turn answers before it writes and reads again.
+const TURN: usize = 128;
+
+pub(super) struct Driver<R, W> {
+    connection: Connection<R, W>,
+    /// Cloned for each inbound call.
+    cx: Context,
+    lines: LineBuffer,
+    /// What is being written.
+    writing: Vec<u8>,
+    written: usize,
+    calls: FuturesUnordered<Running>,
+    lane: Lane,
+    /// When a peer that does not read, or a closing connection, is given up.
+    patience: Option<Pin<Box<Sleep>>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The peer closed its side: running calls may finish.
+    Lingering,
+    /// Only what is queued is still written.
+    Flushing(Why),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Local,
+    Flooded,
+}
+
+impl<R, W> Driver<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    pub(super) fn new(connection: Connection<R, W>) -> Self {
+        Self {
+            cx: connection.context(),
+            lines: LineBuffer::new(connection.limits.line_bytes),
+            writing: Vec::new(),
+            written: 0,
+            calls: FuturesUnordered::new(),
+            lane: Lane::default(),
+            patience: None,
+            phase: Phase::Open,
+            connection,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Closed {
+        let closed = poll_fn(|task| self.turn(task)).await;
+        tracing::debug!(reason = %closed, "connection ended");
+        closed
+    }
+
+    fn turn(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
+        loop {
+            let answered = self.answer_finished(task);
+            self.move_lane(task);
+            if let Err(error) = self.write(task) {
+                return Poll::Ready(Closed::Io(error));
+            }
+            let read = match self.read(task) {
+                Ok(read) => read,
+                Err(error) => return Poll::Ready(Closed::Io(error)),
+            };
+            if !read && !answered {
+                return self.settle(task);
+            }
+        }
+    }
+
+    /// Answers calls that finished, unless the peer does not read; `true` when there may be more.
+    fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
+        for _ in 0..TURN {
+            if self.calls.is_empty() || self.connection.shared.outbox.is_high(self.unwritten()) {
+                return false;
+            }
+            match Pin::new(&mut self.calls).poll_next(task) {
+                Poll::Ready(Some(done)) => self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn move_lane(&mut self, task: &mut Task<'_>) {
+        let held = &self.connection.counters.held;
+        self.lane.poll(task, |size| {
+            held.fetch_sub(size, Ordering::Relaxed);
+        });
+    }
+
+    // === Writing ===
+
+    fn unwritten(&self) -> usize {
+        self.writing.len() - self.written
+    }
+
+    fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
+        self.connection.shared.outbox.register(task);
+        loop {
+            if self.unwritten() == 0 {
+                self.writing.clear();
+                self.written = 0;
+                // A burst does not keep its buffer for ever.
+                if self.writing.capacity() > self.connection.limits.unread_bytes {
+                    self.writing = Vec::new();
+                }
+                self.connection.shared.outbox.take_into(&mut self.writing);
+                if self.writing.is_empty() {
+                    if let Poll::Ready(result) = Pin::new(&mut self.connection.writer).poll_flush(task) {
+                        result?;
+                    }
+                    return Ok(());
+                }
+            }
+            let rest = &self.writing[self.written..];
+            match Pin::new(&mut self.connection.writer).poll_write(task, rest) {
+                Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => {
+                    self.written += count;
+                    self.connection.shared.outbox.drained();
+                    // The peer reads: a stall is over.
+                    if self.phase == Phase::Open {
+                        self.patience = None;
+                    }
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    // === Reading ===
+
+    /// Reads once and dispatches what came; `true` when something came.
+    fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
+        if self.phase != Phase::Open {
+            return Ok(false);
+        }
+        if self.connection.shared.outbox.is_closed() {
+            self.phase = Phase::Flushing(Why::Local);
+            return Ok(true);
+        }
+        if self.connection.shared.outbox.is_full(self.unwritten()) {
+            return Ok(false);
+        }
+        let count = {
+            let buffer = self.lines.reading();
+            let reading = pin!(self.connection.reader.read_buf(buffer));
+            match reading.poll(task) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => return Ok(false),
+            }
+        };
+        while self.phase == Phase::Open {
+            let Some(line) = self.lines.next_line() else { break };
+            self.take_line(line, task);
+        }
+        if count == 0 && self.phase == Phase::Open {
+            if let Some(line) = self.lines.rest() {
+                self.take_line(line, task);
+            }
+            self.phase = Phase::Lingering;
+            self.patience = Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
+        }
+        Ok(true)
+    }
+
+    fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
+        let error = match line {
+            Line::Text(text) => return self.take_message(text, None, task),
+            Line::NotText => RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8"),
+            Line::TooLong => RpcError::invalid_request(format!(
+                "a message may have at most {} bytes",
+                self.connection.limits.line_bytes
+            )),
+        };
+        self.refuse(None, None, error);
+    }
+
+    fn take_message(&mut self, text: ByteString, batch: Option<&Batch>, task: &mut Task<'_>) {
+        let size = text.len() + CALL_COST;
+        match Message::parse(text) {
+            Ok(Message::Request { id, method, params }) => self.request(id, method, params, size, batch, task),
+            Ok(Message::Notification { method, params }) => self.notification(method, params, size, task),
+            Ok(Message::Response { id, outcome }) => {
+                let known = id.as_ref().is_some_and(|id| {
+                    self.connection.shared.pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                });
+                if !known {
+                    tracing::debug!(?id, "an answer to no request of ours");
+                }
+            }
+            Ok(Message::Batch(items)) => self.batch(items, batch, task),
+            Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
+            Err(BadMessage { error: None, .. }) => tracing::debug!("a malformed answer was ignored"),
+        }
+    }
+
+    fn batch(&mut self, items: Vec<ByteString>, outer: Option<&Batch>, task: &mut Task<'_>) {
+        let allowed = outer.is_none() && self.connection.scope.state::<WireRules>().takes_batches();
+        if !allowed {
+            let error = RpcError::invalid_request("several messages in one array are not part of this revision");
+            return self.refuse(None, outer, error);
+        }
+        let batch = Batch::default();
+        // Held open until every item is dispatched, so that a fast answer does not close the array early.
+        batch.open();
+        for item in items {
+            self.take_message(item, Some(&batch), task);
+        }
+        self.answer_batch(&batch, &[]);
+    }
+
+    fn request(
+        &mut self,
+        id: Id,
+        method: Method,
+        params: Params,
+        size: usize,
+        batch: Option<&Batch>,
+        task: &mut Task<'_>,
+    ) {
+        let limits = &self.connection.limits;
+        let counters = &self.connection.counters;
+        let held = counters.held.load(Ordering::Relaxed);
+        if self.calls.len() >= limits.in_flight || held + size > limits.held_bytes {
+            counters.shed.fetch_add(1, Ordering::Relaxed);
+            let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many requests in flight on this connection");
+            return self.refuse(Some(&id), batch, error);
+        }
+        let mut cx = self.cx.clone();
+        cx.key = CallKey::next();
+        cx.wire_id = Some(id.clone());
+        counters.running.fetch_add(1, Ordering::Relaxed);
+        counters.held.fetch_add(size, Ordering::Relaxed);
+        if let Some(batch) = batch {
+            batch.open();
+        }
+        let mut future = self.connection.stack.send(Call::request(method, params, cx));
+        if !self.connection.shared.outbox.is_high(self.unwritten())
+            && let Poll::Ready(outcome) = future.as_mut().poll(task)
+        {
+            return self.finish(&id, size, batch, &outcome);
+        }
+        self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
+    }
+
+    fn notification(&mut self, method: Method, params: Params, size: usize, task: &mut Task<'_>) {
+        let limits = &self.connection.limits;
+        let counters = &self.connection.counters;
+        let held = counters.held.load(Ordering::Relaxed);
+        if self.lane.len() >= limits.notifications || held + size > limits.held_bytes {
+            counters.dropped.fetch_add(1, Ordering::Relaxed);
+            if !only_reports(method.as_str()) {
+                self.phase = Phase::Flushing(Why::Flooded);
+            }
+            return;
+        }
+        let mut cx = self.cx.clone();
+        cx.key = CallKey::next();
+        let mut handling = self.connection.stack.send(Call::notification(method, params, cx));
+        if self.lane.len() == 0 && handling.as_mut().poll(task).is_ready() {
+            return;
+        }
+        counters.held.fetch_add(size, Ordering::Relaxed);
+        self.lane.push(size, handling);
+    }
+
+    // === Answering ===
+
+    fn finish(&self, id: &Id, size: usize, batch: Option<&Batch>, outcome: &Result<Reply, RpcError>) {
+        let counters = &self.connection.counters;
+        counters.running.fetch_sub(1, Ordering::Relaxed);
+        counters.held.fetch_sub(size, Ordering::Relaxed);
+        match batch {
+            None => self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome)),
+            Some(batch) => {
+                let mut answer = Vec::new();
+                write_answer(&mut answer, Some(id), outcome);
+                self.answer_batch(batch, &answer);
+            }
+        }
+    }
+
+    fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
+        tracing::debug!(?id, %error, "refused a message");
+        let error = Err(error.without_recovery());
+        match batch {
+            None => self.connection.shared.outbox.push_own(|out| write_answer(out, id, &error)),
+            Some(batch) => {
+                let mut answer = Vec::new();
+                write_answer(&mut answer, id, &error);
+                batch.open();
+                self.answer_batch(batch, &answer);
+            }
+        }
+    }
+
+    fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
+        if let Some(array) = batch.close(answer) {
+            self.connection.shared.outbox.push_own(|out| out.extend_from_slice(&array));
+        }
+    }
+
+    // === Waiting and ending ===
+
+    /// Nothing moves: decides between waiting and ending.
+    fn settle(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
+        let idle = self.unwritten() == 0;
+        let limits = &self.connection.limits;
+        match self.phase {
+            Phase::Open => {
+                if !self.connection.shared.outbox.is_full(self.unwritten()) {
+                    return Poll::Pending;
+                }
+                let stall = limits.stall;
+                ready!(self.wait(stall, task));
+                Poll::Ready(Closed::Stalled(stall))
+            }
+            Phase::Lingering => {
+                if idle && self.calls.is_empty() && self.lane.len() == 0 {
+                    return Poll::Ready(Closed::Eof);
+                }
+                let linger = limits.linger;
+                ready!(self.wait(linger, task));
+                Poll::Ready(Closed::Eof)
+            }
+            Phase::Flushing(why) => {
+                if !idle {
+                    let linger = limits.linger;
+                    ready!(self.wait(linger, task));
+                }
+                Poll::Ready(match why {
+                    Why::Local => Closed::Local,
+                    Why::Flooded => Closed::Flooded,
+                })
+            }
+        }
+    }
+
+    fn wait(&mut self, time: std::time::Duration, task: &mut Task<'_>) -> Poll<()> {
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
+        patience.as_mut().poll(task)
+    }
+}
+
+/// Ends what hangs on the connection, also when the driver is dropped half-way.
+impl<R, W> Drop for Driver<R, W> {
+    fn drop(&mut self) {
+        self.connection.shared.outbox.close();
+        self.calls.clear();
+        self.connection.shared.pending.close("the connection ended");
+        self.connection.scope.end();
+    }
+}
+
+/// Whether a notification only reports, so that losing one loses no decision.
+fn only_reports(method: &str) -> bool {
+    matches!(
+        method,
+        "notifications/progress"
+            | "notifications/message"
+            | "notifications/mgp.stream.chunk"
+            | "notifications/mgp.stream.progress"
+    )
+}
+
+/// A call that did not complete at once.
+struct Running {
+    id: Option<Id>,
+    size: usize,
+    batch: Option<Batch>,
+    future: BoxFuture<'static, Result<Reply, RpcError>>,
+}
+
+struct Finished {
+    id: Id,
+    size: usize,
+    batch: Option<Batch>,
+    outcome: Result<Reply, RpcError>,
+}
+
+impl Future for Running {
+    type Output = Finished;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Finished> {
+        let outcome = ready!(self.future.as_mut().poll(task));
+        Poll::Ready(Finished {
+            id: self.id.take().unwrap_or(Id::Number(0)),
+            size: self.size,
+            batch: self.batch.take(),
+            outcome,
+        })
+    }
+}

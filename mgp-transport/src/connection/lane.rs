@@ -1,0 +1,40 @@
+//! The ordered lane: notifications are handled one after another, in the order they were read.
+//!
+//! Applies to: both.
+
+use std::collections::VecDeque;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, Reply};
+
+type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
+
+/// Handlers of notifications, in order; only the first runs.
+#[derive(Default)]
+pub(super) struct Lane {
+    queue: VecDeque<(usize, Handling)>,
+}
+
+impl Lane {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Puts a handler at the end; `size` is given back when it is done.
+    pub(super) fn push(&mut self, size: usize, handling: Handling) {
+        self.queue.push_back((size, handling));
+    }
+
+    /// Drives the first handler, and those behind it as long as each completes at once.
+    pub(super) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
+        while let Some((size, handling)) = self.queue.front_mut() {
+            let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "a notification was not handled");
+            }
+            done(*size);
+            self.queue.pop_front();
+        }
+    }
+}

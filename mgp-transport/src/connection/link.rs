@@ -1,0 +1,134 @@
+//! The peer's side of a connection: sends calls and waits for their answers.
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_types::service::{
+    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+};
+use mgp_types::{Id, Payload, RpcError};
+
+use super::outbox::Outbox;
+use super::pending::{Next, Pending};
+
+/// What the connection and its peer handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) outbox: Outbox,
+    pub(crate) pending: Pending,
+}
+
+impl Shared {
+    async fn notify(&self, call: &Call) -> Result<Reply, RpcError> {
+        self.outbox.room().await.map_err(|_| gone())?;
+        self.outbox
+            .push(|out| write_call(out, None, call.method().as_str(), call.params(), call.hop()))
+            .map_err(|_| gone())?;
+        Ok(Reply::None)
+    }
+
+    async fn request(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
+        self.outbox.room().await.map_err(|_| gone())?;
+        let (number, slot) = self.pending.enter(call.cx()).ok_or_else(gone)?;
+        let waiting = Waiting { shared: &self, number, cancels: call.method().as_str() != "initialize" };
+        if call.cx().outlet.wants(ItemKind::Progress) {
+            let token = Payload::from_trusted(number.to_string());
+            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
+        }
+        self.outbox
+            .push(|out| {
+                let id = Id::Number(number);
+                write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
+            })
+            .map_err(|_| gone())?;
+        let outlet = call.cx().outlet.clone();
+        drop(call);
+        loop {
+            match slot.next().await {
+                Next::Item(item) => {
+                    // A consumer that left is no reason to lose the answer.
+                    let _ = outlet.send(item).await;
+                }
+                Next::Done(outcome) => {
+                    drop(waiting);
+                    return outcome;
+                }
+            }
+        }
+    }
+}
+
+fn gone() -> RpcError {
+    closed("the peer is gone")
+}
+
+/// Leaves the table when the caller stops waiting, and tells the peer if it had not answered.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    number: i64,
+    cancels: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let unanswered = self.shared.pending.leave(self.number);
+        if unanswered && self.cancels {
+            let text = format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
+            let params = Params::split("notifications/cancelled", text.into()).unwrap_or_default();
+            // A connection that is gone needs no cancellation.
+            let _ = self.shared.outbox.push(|out| {
+                write_call(out, None, "notifications/cancelled", &params, &OutMeta::default());
+            });
+        }
+    }
+}
+
+/// The link of a connection.
+#[derive(Debug)]
+pub(crate) struct WireLink(pub(crate) Arc<Shared>);
+
+impl Link for WireLink {
+    fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let shared = Arc::clone(&self.0);
+        match call.kind() {
+            Kind::Request => Box::pin(shared.request(call)),
+            Kind::Notification => Box::pin(async move { shared.notify(&call).await }),
+        }
+    }
+
+    fn in_flight(&self, id: &Id) -> Option<InFlight> {
+        self.0.pending.get(id)
+    }
+
+    fn all_in_flight(&self) -> Vec<InFlight> {
+        self.0.pending.all()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.outbox.is_closed()
+    }
+
+    fn close(&self, reason: &str) {
+        tracing::debug!(reason, "closing the connection");
+        self.0.outbox.close();
+    }
+}
+
+/// Reads what kind of answer a result is.
+pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
+    use mgp_types::mcp::Era;
+    use mgp_types::service::{Body, InputRequired};
+    if cx.callee.era == Era::Legacy {
+        return Reply::raw(result);
+    }
+    match mgp_types::service::result_type(&result).as_deref() {
+        Some("input_required") => match InputRequired::read(&result) {
+            Some(needed) => Reply::InputRequired(needed),
+            None => Reply::raw(result),
+        },
+        Some("task") => Reply::Task(Body::new(result)),
+        _ => Reply::raw(result),
+    }
+}

@@ -1,0 +1,237 @@
+//! The connection driver: bytes to calls and calls to bytes (DESIGN §3 A, D, H).
+//!
+//! One task reads, dispatches, drives the calls and writes.
+//! The reader never waits for a handler; every queue is bounded, its overflow rule is written at [`Limits`].
+//!
+//! Applies to: both.
+
+mod batch;
+mod driver;
+mod lane;
+mod link;
+mod outbox;
+mod pending;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, Stack};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use self::link::{Shared, WireLink};
+use self::outbox::Outbox;
+use self::pending::Pending;
+
+/// The bounds of a connection and what happens at each.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest line; a longer one is refused, the next one works. 16 MiB.
+    pub line_bytes: usize,
+    /// Requests of the peer that run at once; more are answered 3001. 1024.
+    pub in_flight: usize,
+    /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
+    /// notifications over it are dropped if they only report, else they end the connection. 64 MiB.
+    pub held_bytes: usize,
+    /// Notifications waiting for the one being handled; same rule. 65,536.
+    pub notifications: usize,
+    /// Bytes to the peer above which senders and handlers wait. 1 MiB.
+    pub unread_bytes: usize,
+    /// How long a peer that does not read is waited for when nothing more can be queued. 30 s.
+    pub stall: Duration,
+    /// How long running calls may go on after the peer closed its side. 2 s.
+    pub linger: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            line_bytes: 16 << 20,
+            in_flight: 1024,
+            held_bytes: 64 << 20,
+            notifications: 65_536,
+            unread_bytes: 1 << 20,
+            stall: Duration::from_secs(30),
+            linger: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Closed {
+    /// The peer closed its side and all answers are written.
+    #[error("the peer closed the connection")]
+    Eof,
+    /// This side closed it.
+    #[error("the connection was closed on this side")]
+    Local,
+    /// The peer stopped reading.
+    #[error("the peer did not read for {0:?}")]
+    Stalled(Duration),
+    /// Notifications came faster than they could be handled.
+    #[error("more notifications than can be held")]
+    Flooded,
+    /// Reading or writing failed.
+    #[error("the connection failed: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A connection that is not driven yet.
+///
+/// ```
+/// use mgp_transport::{Connection, duplex};
+/// use mgp_types::Payload;
+/// use mgp_types::method::Ping;
+/// use mgp_types::service::{Call, Router, Stack};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let (here, there) = duplex();
+/// let router = Router::new().on::<Ping, _, _>(|_cx, _params| async { Ok(Default::default()) });
+/// tokio::spawn(Connection::new(there.reader, there.writer, Stack::new(router)).run());
+///
+/// let connection = Connection::new(here.reader, here.writer, Stack::new(Router::new()));
+/// let (peer, cx) = (connection.peer(), connection.context());
+/// tokio::spawn(connection.run());
+/// let reply = peer.send(Call::ask::<Ping>(&Default::default(), cx).unwrap()).await.unwrap();
+/// assert_eq!(reply.as_body().unwrap().as_raw().as_str(), "{}");
+/// # });
+/// ```
+#[must_use = "a connection does nothing until it is run"]
+pub struct Connection<R, W> {
+    reader: R,
+    writer: W,
+    stack: Stack,
+    limits: Limits,
+    principal: Principal,
+    scope: Scope,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+}
+
+impl<R, W> Connection<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    /// A connection whose calls go to a stack, with the default limits, for the local principal.
+    pub fn new(reader: R, writer: W, stack: Stack) -> Self {
+        let limits = Limits::default();
+        Self {
+            reader,
+            writer,
+            stack,
+            principal: Principal::local(),
+            scope: Scope::new(ScopeKind::Connection),
+            shared: shared(&limits),
+            counters: Arc::default(),
+            limits,
+        }
+    }
+
+    /// Sets the bounds; peers taken before keep the old connection.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.shared = shared(&limits);
+        self.limits = limits;
+        self
+    }
+
+    /// Sets who the other end is.
+    pub fn principal(mut self, principal: Principal) -> Self {
+        self.principal = principal;
+        self
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> Peer {
+        Peer::new(Arc::new(WireLink(Arc::clone(&self.shared))))
+    }
+
+    /// The scope of this connection.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The surroundings of a call of our own to the other end.
+    pub fn context(&self) -> Context {
+        Context::new(self.peer(), self.scope.clone(), self.principal.clone())
+    }
+
+    /// A look at its tables, for health answers and tests.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { shared: Arc::clone(&self.shared), counters: Arc::clone(&self.counters) }
+    }
+
+    /// Drives the connection until it ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection: running calls are dropped, waiting ones fail, the scope ends.
+    pub async fn run(self) -> Closed {
+        driver::Driver::new(self).run().await
+    }
+}
+
+fn shared(limits: &Limits) -> Arc<Shared> {
+    let hard = limits.unread_bytes.saturating_mul(4);
+    Arc::new(Shared { outbox: Outbox::new(limits.unread_bytes, hard), pending: Pending::default() })
+}
+
+impl<R, W> fmt::Debug for Connection<R, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("principal", &self.principal)
+            .field("scope", &self.scope)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    running: AtomicUsize,
+    held: AtomicUsize,
+    shed: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// Figures of a connection while it runs.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+}
+
+impl Monitor {
+    /// Requests of ours the peer has not answered.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.shared.pending.len()
+    }
+
+    /// Requests of the peer that run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.counters.running.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of params held for them and for waiting notifications.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.counters.held.load(Ordering::Relaxed)
+    }
+
+    /// Requests answered 3001 because a bound was reached.
+    #[must_use]
+    pub fn shed(&self) -> u64 {
+        self.counters.shed.load(Ordering::Relaxed)
+    }
+
+    /// Notifications dropped because a bound was reached.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.counters.dropped.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,220 @@
+//! Newline framing with a bound on the line.
+//!
+//! Short lines are copied out, so that a long-lived call never holds a whole read buffer;
+//! long ones take the buffer with them, so that a payload of megabytes is not copied.
+//!
+//! Applies to: both.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+
+/// How much one read may bring: the size of a Linux pipe.
+const READ_SIZE: usize = 64 * 1024;
+/// Lines up to this size are copied.
+const COPY_MAX: usize = 16 * 1024;
+
+/// Collects bytes and cuts them into lines.
+#[derive(Debug)]
+pub(crate) struct LineBuffer {
+    buffer: Vec<u8>,
+    /// Where the current line begins.
+    start: usize,
+    /// Up to where no newline was found.
+    scanned: usize,
+    limit: usize,
+    /// The rest of a line over the limit is being thrown away.
+    skipping: bool,
+    /// The size of the last long line: the next one is likely as long.
+    hint: usize,
+}
+
+/// What was cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// A line of text without its end.
+    Text(ByteString),
+    /// A line that is no UTF-8.
+    NotText,
+    /// A line over the limit; said once, when the limit is passed.
+    TooLong,
+}
+
+impl LineBuffer {
+    /// A buffer for lines up to `limit` bytes.
+    #[must_use]
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, scanned: 0, limit, skipping: false, hint: READ_SIZE }
+    }
+
+    /// Makes room for a read and lends the buffer to it.
+    pub(crate) fn reading(&mut self) -> &mut Vec<u8> {
+        if self.start > 0 {
+            // What is left of the last read is the head of one line.
+            self.buffer.drain(..self.start);
+            self.scanned -= self.start;
+            self.start = 0;
+        }
+        let wanted = self.hint.max(READ_SIZE).min(self.limit.saturating_add(READ_SIZE));
+        if self.buffer.capacity() == 0 {
+            self.buffer.reserve_exact(wanted);
+        } else if self.buffer.capacity() - self.buffer.len() < READ_SIZE / 4 {
+            let grown = (self.buffer.capacity() * 2).min(self.limit + 2 * READ_SIZE);
+            self.buffer.reserve_exact(grown.saturating_sub(self.buffer.len()).max(READ_SIZE));
+        }
+        &mut self.buffer
+    }
+
+    /// Cuts the next line, if there is a whole one.
+    pub(crate) fn next_line(&mut self) -> Option<Line> {
+        loop {
+            let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
+            let Some(offset) = found else {
+                self.scanned = self.buffer.len();
+                return self.check_length();
+            };
+            let end = self.scanned + offset;
+            let begin = self.start;
+            self.start = end + 1;
+            self.scanned = end + 1;
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            if end - begin > self.limit {
+                return Some(Line::TooLong);
+            }
+            let trimmed = trim(&self.buffer[begin..end]);
+            if !trimmed.is_empty() {
+                let (from, to) = (begin + trimmed.start, begin + trimmed.end);
+                return Some(self.take(from, to));
+            }
+        }
+    }
+
+    /// Takes what stands after the last newline, at the end of the stream.
+    pub(crate) fn rest(&mut self) -> Option<Line> {
+        let trimmed = trim(&self.buffer[self.start..]);
+        let (from, to) = (self.start + trimmed.start, self.start + trimmed.end);
+        let skipping = std::mem::take(&mut self.skipping);
+        if from == to || skipping {
+            return None;
+        }
+        let line = self.take(from, to);
+        self.buffer.clear();
+        self.start = 0;
+        self.scanned = 0;
+        Some(line)
+    }
+
+    /// Starts skipping when an unfinished line is over the limit.
+    fn check_length(&mut self) -> Option<Line> {
+        if self.skipping {
+            self.forget();
+            return None;
+        }
+        if self.buffer.len() - self.start <= self.limit {
+            return None;
+        }
+        self.skipping = true;
+        self.forget();
+        Some(Line::TooLong)
+    }
+
+    fn forget(&mut self) {
+        if self.buffer.capacity() > 4 * READ_SIZE {
+            self.buffer = Vec::new();
+        }
+        self.buffer.clear();
+        self.start = 0;
+        self.scanned = 0;
+    }
+
+    fn take(&mut self, from: usize, to: usize) -> Line {
+        let bytes = if to - from <= COPY_MAX {
+            Bytes::copy_from_slice(&self.buffer[from..to])
+        } else {
+            // The line keeps the buffer; what follows it moves to a new one of the size seen.
+            self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
+            let mut rest = Vec::with_capacity(self.hint.max(self.buffer.len() - self.start));
+            rest.extend_from_slice(&self.buffer[self.start..]);
+            self.start = 0;
+            self.scanned = 0;
+            let mut whole = std::mem::replace(&mut self.buffer, rest);
+            whole.truncate(to);
+            Bytes::from(whole).slice(from..to)
+        };
+        ByteString::try_from(bytes).map_or(Line::NotText, Line::Text)
+    }
+}
+
+/// Where the text of a line is, without blanks around it.
+fn trim(line: &[u8]) -> std::ops::Range<usize> {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
+    let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(buffer: &mut LineBuffer, bytes: &[u8]) -> Vec<Line> {
+        buffer.reading().extend_from_slice(bytes);
+        std::iter::from_fn(|| buffer.next_line()).collect()
+    }
+
+    fn text(text: &str) -> Line {
+        Line::Text(text.into())
+    }
+
+    #[test]
+    fn cuts_lines_however_they_arrive() {
+        let mut buffer = LineBuffer::new(100);
+        assert_eq!(feed(&mut buffer, b"one\r\n\n  \ntw"), [text("one")]);
+        assert_eq!(feed(&mut buffer, b"o\nthree\nfo"), [text("two"), text("three")]);
+        assert_eq!(feed(&mut buffer, b"\xff\n"), [Line::NotText]);
+        buffer.reading().extend_from_slice(b"end");
+        assert_eq!(buffer.next_line(), None);
+        assert_eq!(buffer.rest(), Some(text("end")));
+        assert_eq!(buffer.rest(), None);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_said_once_and_the_next_one_works() {
+        let mut buffer = LineBuffer::new(10);
+        assert_eq!(feed(&mut buffer, b"0123456789ab"), [Line::TooLong]);
+        assert_eq!(feed(&mut buffer, b"more of it"), []);
+        assert_eq!(feed(&mut buffer, b"\nok\n"), [text("ok")]);
+        assert_eq!(feed(&mut buffer, b"0123456789ab\nok\n"), [Line::TooLong, text("ok")]);
+    }
+
+    #[test]
+    fn long_lines_take_the_buffer_and_leave_the_rest() {
+        let mut buffer = LineBuffer::new(1 << 20);
+        let long = "x".repeat(COPY_MAX * 3);
+        let lines = feed(&mut buffer, format!("a\n{long}\nb\nc").as_bytes());
+        assert_eq!(lines, [text("a"), text(&long), text("b")]);
+        assert_eq!(feed(&mut buffer, b"d\n"), [text("cd")]);
+    }
+
+    #[test]
+    fn skipping_holds_no_memory() {
+        let mut buffer = LineBuffer::new(1 << 20);
+        for _ in 0..64 {
+            let _ = feed(&mut buffer, &[b'x'; READ_SIZE]);
+        }
+        assert!(buffer.buffer.capacity() <= 4 * READ_SIZE);
+        assert_eq!(feed(&mut buffer, b"\nok\n"), [text("ok")]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_cut_does_not_depend_on_the_reads(bytes: Vec<u8>, step in 1usize..40) {
+            let mut whole = LineBuffer::new(20);
+            let expected = feed(&mut whole, &bytes);
+            let mut pieces = LineBuffer::new(20);
+            let found: Vec<_> = bytes.chunks(step).flat_map(|piece| feed(&mut pieces, piece)).collect();
+            proptest::prop_assert_eq!(found, expected);
+        }
+    }
+}

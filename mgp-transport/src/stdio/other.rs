@@ -1,0 +1,26 @@
+//! Standard handles where there are no descriptors: plain threads.
+//!
+//! MGP §2 over stdio on Windows. The handles stay in place, so a stray `println!` does reach the
+//! wire there.
+//!
+//! *Applies to: inbound.*
+
+use std::io::{self, IsTerminal};
+
+use super::thread::{ThreadReader, ThreadWriter};
+use super::{Input, Output, StdioError, StdioKind, StdioReader, StdioWriter};
+
+pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
+    let kinds = (kind(&io::stdin()), kind(&io::stdout()));
+    let reader = ThreadReader::start(io::stdin()).map_err(StdioError::Thread)?;
+    let writer = ThreadWriter::start(io::stdout()).map_err(StdioError::Thread)?;
+    Ok((
+        StdioReader { input: Input::Thread(reader), kind: kinds.0 },
+        StdioWriter { output: Output::Thread(writer), kind: kinds.1 },
+    ))
+}
+
+/// Tells terminals apart; everything else is a pipe as far as we can see.
+fn kind(handle: &impl IsTerminal) -> StdioKind {
+    if handle.is_terminal() { StdioKind::Terminal } else { StdioKind::Pipe }
+}

@@ -1,0 +1,375 @@
+//! Child processes with good and bad manners.
+//!
+//! MGP §11. Who lives and who is gone is read from `/proc`.
+//!
+//! *Applies to: outbound.*
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::fmt::Write;
+use std::io::{self, BufRead, BufReader as StdBufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, StderrCap};
+use mgp_transport::{StdioReader, StdioWriter};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::time::{Instant, timeout};
+
+const SOON: Duration = Duration::from_secs(10);
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+fn example(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(name);
+    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
+    path
+}
+
+fn zoo(mode: &str) -> ChildCommand {
+    ChildCommand::new(example("child_zoo")).arg(mode)
+}
+
+fn hurried(mode: &str) -> ChildCommand {
+    let grace = Duration::from_millis(300);
+    zoo(mode).close_grace(grace).term_grace(grace)
+}
+
+/// Starts a child and takes its ends, the reading one by lines.
+fn start(command: &ChildCommand) -> (Child, BufReader<ChildReader>, ChildWriter) {
+    let mut child = command.spawn().unwrap();
+    let (reader, writer) = child.take_io().unwrap();
+    assert!(child.take_io().is_none());
+    (child, BufReader::new(reader), writer)
+}
+
+async fn line(reader: &mut BufReader<ChildReader>) -> String {
+    let mut line = String::new();
+    timeout(SOON, reader.read_line(&mut line)).await.unwrap().unwrap();
+    line.trim_end().to_owned()
+}
+
+async fn text(reader: &mut BufReader<ChildReader>) -> String {
+    let mut text = String::new();
+    timeout(SOON, reader.read_to_string(&mut text)).await.unwrap().unwrap();
+    text
+}
+
+/// Tells whether a process exists and is no zombie.
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+async fn gone(pid: u32) -> bool {
+    for _ in 0..100 {
+        if !lives(pid) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_child_answers_and_leaves_when_its_stdin_closes() {
+    let (child, mut reader, mut writer) = start(&zoo("echo"));
+    writer.write_all(b"hello\n").await.unwrap();
+    assert_eq!(line(&mut reader).await, "hello");
+    assert_eq!(child.exit_report(), None);
+    writer.shutdown().await.unwrap();
+    let report = timeout(SOON, child.wait()).await.unwrap();
+    assert_eq!((report.code, report.signal), (Some(0), None));
+    assert_eq!(child.exit_report(), Some(report));
+    assert_eq!(text(&mut reader).await, "");
+    let error = writer.write_all(b"more").await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn shutdown_closes_stdin_under_the_writer() {
+    let (child, _reader, mut writer) = start(&zoo("echo"));
+    let report = child.shutdown().await;
+    assert_eq!(report.code, Some(0), "{report}");
+    assert!(writer.write_all(b"more").await.is_err());
+    // Once more is nothing.
+    assert_eq!(child.shutdown().await, report);
+    child.kill();
+}
+
+#[tokio::test]
+async fn exit_codes_are_reported() {
+    for code in [0, 1, 3, 255] {
+        let (child, ..) = start(&zoo("exit").arg(code.to_string()));
+        let report = timeout(SOON, child.wait()).await.unwrap();
+        assert_eq!((report.code, report.signal), (Some(code), None));
+        assert_eq!(report.is_success(), code == 0);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_is_an_error() {
+    let error = ChildCommand::new("/nowhere/to/be/found").spawn().unwrap_err();
+    assert!(matches!(&error, ChildError::Start { source, .. }
+        if source.kind() == io::ErrorKind::NotFound));
+    assert_eq!(error.to_string(), "program \"/nowhere/to/be/found\" did not start");
+    let error = zoo("echo").cwd("/nowhere").spawn().unwrap_err();
+    assert!(matches!(error, ChildError::Start { .. }));
+}
+
+#[test]
+fn outside_a_runtime_is_an_error() {
+    assert!(matches!(zoo("echo").spawn(), Err(ChildError::NoRuntime)));
+}
+
+#[tokio::test]
+async fn a_child_that_hangs_is_killed_within_the_graces() {
+    let (child, mut reader, _writer) = start(&hurried("hang"));
+    assert_eq!(line(&mut reader).await, "ready");
+    let started = Instant::now();
+    let report = child.shutdown().await;
+    assert_eq!((report.code, report.signal), (None, Some(SIGKILL)));
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(600) && took < SOON, "{took:?}");
+    assert!(!lives(child.pid()));
+}
+
+#[tokio::test]
+async fn a_child_that_never_reads_blocks_its_writer_only() {
+    let (child, _reader, mut writer) = start(&hurried("never-read"));
+    let other = start(&zoo("echo"));
+    let block = vec![b'x'; 1 << 20];
+    let stuck = tokio::spawn(async move { writer.write_all(&block).await });
+    // The other child is served meanwhile.
+    let (other, mut reader, mut other_writer) = other;
+    other_writer.write_all(b"hello\n").await.unwrap();
+    assert_eq!(line(&mut reader).await, "hello");
+    assert!(!stuck.is_finished());
+    let report = child.shutdown().await;
+    assert_eq!(report.signal, Some(SIGTERM), "{report}");
+    // The writer was told, and not left waiting for ever.
+    let written = timeout(SOON, stuck).await.unwrap().unwrap();
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    other.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_whole_group_goes() {
+    // The leader leaves at the end of stdin; what it leaves behind gets SIGTERM.
+    let (child, mut reader, _writer) = start(&zoo("fork"));
+    let grandchild: u32 = line(&mut reader).await.parse().unwrap();
+    assert!(lives(grandchild));
+    let report = child.shutdown().await;
+    assert_eq!(report.code, Some(0), "{report}");
+    assert!(!lives(grandchild), "the grandchild lives");
+
+    // Killing and dropping reach the group as well.
+    let (child, mut reader, _writer) = start(&zoo("fork"));
+    let grandchild: u32 = line(&mut reader).await.parse().unwrap();
+    child.kill();
+    let report = timeout(SOON, child.wait()).await.unwrap();
+    assert_eq!(report.signal, Some(SIGKILL));
+    assert!(!lives(grandchild), "the grandchild lives");
+
+    let (child, mut reader, _writer) = start(&zoo("fork"));
+    let grandchild: u32 = line(&mut reader).await.parse().unwrap();
+    let pid = child.pid();
+    drop(child);
+    assert!(gone(pid).await && gone(grandchild).await);
+}
+
+#[tokio::test]
+async fn what_a_dead_leader_leaves_is_ended_without_us() {
+    let (child, mut reader, writer) = start(&zoo("fork"));
+    let grandchild: u32 = line(&mut reader).await.parse().unwrap();
+    drop(writer);
+    let report = timeout(SOON, child.wait()).await.unwrap();
+    assert_eq!(report.code, Some(0));
+    assert!(!lives(grandchild));
+}
+
+#[test]
+fn a_child_outlives_its_runtime_and_not_its_handle() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let child = first.block_on(async { zoo("hang").spawn().unwrap() });
+    drop(first);
+    assert!(lives(child.pid()));
+    let waited = second.block_on(async { timeout(Duration::from_millis(50), child.wait()).await });
+    assert!(waited.is_err());
+    child.kill();
+    let report = second.block_on(async { timeout(SOON, child.wait()).await.unwrap() });
+    assert_eq!(report.signal, Some(SIGKILL));
+
+    let child = second.block_on(async { zoo("hang").spawn().unwrap() });
+    let pid = child.pid();
+    drop(second);
+    drop(child);
+    assert!(runtime().block_on(gone(pid)));
+}
+
+#[tokio::test]
+async fn environment_and_descriptors_are_clean() {
+    // Cargo sets it for tests; somebody forgot a descriptor.
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+    let forgotten = rustix::io::dup(io::stderr()).unwrap();
+    let command = zoo("env").env("GIVEN", "yes").cwd("/");
+    let (_child, mut reader, _writer) = start(&command);
+    let all = text(&mut reader).await;
+    drop(forgotten);
+    assert!(all.contains("\nGIVEN=yes\n") || all.starts_with("GIVEN=yes\n"), "{all}");
+    assert!(all.contains("PATH="), "{all}");
+    assert!(all.contains("cwd=/\n"), "{all}");
+    assert!(!all.contains("CARGO_"), "{all}");
+    assert!(all.ends_with("cwd=/\nfd=0\nfd=1\nfd=2\n"), "{all}");
+
+    let (_child, mut reader, _writer) = start(&command.inherit_env(["CARGO_MANIFEST_DIR"]));
+    assert!(text(&mut reader).await.contains("CARGO_MANIFEST_DIR="));
+}
+
+#[test]
+fn debug_output_shows_no_secret() {
+    let command = ChildCommand::new("x").arg("--token=hush").env("TOKEN", "hush");
+    let shown = format!("{command:?}");
+    assert!(shown.contains("TOKEN") && !shown.contains("hush"), "{shown}");
+}
+
+#[tokio::test]
+async fn stderr_becomes_capped_events() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let cap = StderrCap::default().rate(3, 1 << 20, Duration::from_hours(1));
+    let (child, _reader, writer) =
+        start(&zoo("flood-stderr").arg("1000").server("noisy").stderr_cap(cap));
+    drop(writer);
+    child.wait().await;
+    for _ in 0..500 {
+        if log.events().len() >= 4 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let events = log.events();
+    assert_eq!(events.len(), 4, "{events:?}");
+    let pid = format!("pid={}", child.pid());
+    for event in &events[..3] {
+        assert!(event.starts_with("INFO mgp::child"), "{event}");
+        assert!(event.contains(&"!".repeat(99)) && event.contains(&pid), "{event}");
+        assert!(event.contains("server=\"noisy\""), "{event}");
+    }
+    assert!(events[3].starts_with("WARN mgp::child"), "{events:?}");
+    assert!(events[3].contains("lines=7") && events[3].contains("bytes=693"), "{events:?}");
+}
+
+#[test]
+fn a_flood_of_stderr_costs_no_memory() {
+    let probe = Command::new(example("child_probe"))
+        .args(["stderr_flood", &(100 << 20).to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(probe.stdout).unwrap();
+    assert!(said.starts_with(r#"{"ok":true,"rss_growth":"#), "{said}");
+}
+
+#[test]
+fn a_parent_killed_leaves_no_child() {
+    let mut parent = Command::new(example("child_zoo"))
+        .arg("parent")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    StdBufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let child: u32 = line.trim().parse().unwrap();
+    assert!(lives(child));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    for _ in 0..100 {
+        if !lives(child) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the child outlives its parent by 2 s");
+}
+
+#[test]
+fn two_hundred_children_leave_nothing() {
+    let storm = Command::new(example("child_zoo"))
+        .args(["storm", "200"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(storm.stdout).unwrap();
+    let (children, descriptors) = said.trim().split_once(' ').unwrap();
+    assert_eq!(children, "children=0");
+    let (before, after) =
+        descriptors.strip_prefix("descriptors=").unwrap().split_once("->").unwrap();
+    // The first child's pidfd may have been open still.
+    let (before, after): (u32, u32) = (before.parse().unwrap(), after.parse().unwrap());
+    assert!(after <= before, "{said}");
+}
+
+#[test]
+fn handles_and_futures_move_between_threads() {
+    fn moves<T: Send>(_: &T) {}
+    fn shared<T: Send + Sync + Unpin + 'static>() {}
+    shared::<Child>();
+    shared::<ChildCommand>();
+    shared::<ChildReader>();
+    shared::<ChildWriter>();
+    shared::<StdioReader>();
+    shared::<StdioWriter>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let child = runtime.block_on(async { zoo("echo").spawn().unwrap() });
+    moves(&child.wait());
+    moves(&child.shutdown());
+}
+
+/// A subscriber that keeps what was logged.
+#[derive(Clone, Default)]
+struct Log {
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl Log {
+    fn events(&self) -> Vec<String> {
+        self.events.lock().unwrap().clone()
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "mgp::child"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = format!("{} {}", event.metadata().level(), event.metadata().target());
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            write!(text, " {field}={value:?}").unwrap();
+        });
+        self.events.lock().unwrap().push(text);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}

@@ -1,0 +1,202 @@
+//! Canonical JSON and its hash: one text for one meaning (used by pins, confirmations, approvals; MGP §4, §6).
+//!
+//! Members are sorted by their UTF-16 code units, blanks go, strings are escaped as little as possible (RFC 8785).
+//! Numbers stay as they were written: `1` and `1.0` differ here.
+//! RFC 8785 would read them as doubles, and two large integers that differ in their last digit would become one,
+//! which is not what a confirmation of exact arguments may do.
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::wire::RpcError;
+
+/// How deep a value may be nested.
+const DEPTH_MAX: usize = 128;
+
+/// Writes a JSON value in canonical form.
+///
+/// ```
+/// assert_eq!(mgp_types::canonical(r#"{ "b": 1.0, "a": "\u0041" }"#).unwrap(), r#"{"a":"A","b":1.0}"#);
+/// ```
+///
+/// # Errors
+/// −32700 when the text is no JSON or is nested deeper than 128 levels; −32600 when an object names a member twice.
+pub fn canonical(json: &str) -> Result<String, RpcError> {
+    let raw: &RawValue = serde_json::from_str(json).map_err(RpcError::parse)?;
+    let mut out = String::with_capacity(json.len());
+    write(raw.get(), DEPTH_MAX, &mut out)?;
+    Ok(out)
+}
+
+/// The SHA-256 of the canonical form.
+///
+/// # Errors
+/// As [`canonical`].
+pub fn canonical_hash(json: &str) -> Result<Hash, RpcError> {
+    canonical(json).map(|text| Hash::of(text.as_bytes()))
+}
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// The digest of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest itself.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A member name, ordered as RFC 8785 demands.
+#[derive(PartialEq, Eq)]
+struct Name<'a>(Cow<'a, str>);
+
+impl Ord for Name<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.encode_utf16().cmp(other.0.encode_utf16())
+    }
+}
+
+impl PartialOrd for Name<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
+    let too_deep = || RpcError::new(crate::ErrorCode::PARSE_ERROR, "parse error: nested too deep");
+    let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+    match json.as_bytes().first() {
+        Some(b'{') => {
+            let members: Members<'_> = serde_json::from_str(json).map_err(RpcError::parse)?;
+            let mut sorted = BTreeMap::new();
+            for (name, value) in members.0 {
+                let twice = format!("the member `{name}` stands twice");
+                if sorted.insert(Name(name), value).is_some() {
+                    return Err(RpcError::invalid_request(twice));
+                }
+            }
+            let mut before = '{';
+            for (Name(name), value) in &sorted {
+                out.push(before);
+                write_string(name, out)?;
+                out.push(':');
+                write(value.get(), depth, out)?;
+                before = ',';
+            }
+            out.push_str(if sorted.is_empty() { "{}" } else { "}" });
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(json).map_err(RpcError::parse)?;
+            let mut before = '[';
+            for item in &items {
+                out.push(before);
+                write(item.get(), depth, out)?;
+                before = ',';
+            }
+            out.push_str(if items.is_empty() { "[]" } else { "]" });
+        }
+        Some(b'"') => write_string(&serde_json::from_str::<String>(json).map_err(RpcError::parse)?, out)?,
+        _ => out.push_str(json),
+    }
+    Ok(())
+}
+
+fn write_string(text: &str, out: &mut String) -> Result<(), RpcError> {
+    out.push_str(&serde_json::to_string(text).map_err(RpcError::parse)?);
+    Ok(())
+}
+
+/// The members of an object in the order they came, doubles included.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    members.push((Cow::Owned(name), map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, expected: &str) {
+        assert_eq!(canonical(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn one_meaning_has_one_text() {
+        check(" [ 1 , true , null ] ", "[1,true,null]");
+        check(r#"{"\u0061":1,"B":{},"c":[]}"#, r#"{"B":{},"a":1,"c":[]}"#);
+        check(r#""\/\u00e9\n""#, "\"/é\\n\"");
+        // Above the BMP a key sorts by its surrogates, so it comes before U+FB33.
+        check(r#"{"\ufb33":1,"\ud83d\ude02":2}"#, "{\"😂\":2,\"\u{fb33}\":1}");
+    }
+
+    #[test]
+    fn numbers_are_not_rounded_together() {
+        assert_ne!(
+            canonical_hash("9007199254740993000000000000000001").unwrap(),
+            canonical_hash("9007199254740993000000000000000002").unwrap()
+        );
+    }
+
+    #[test]
+    fn doubles_and_depth_are_refused() {
+        assert!(canonical(r#"{"a":1,"\u0061":2}"#).is_err());
+        assert!(canonical(&"[".repeat(10_000)).is_err());
+        assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn canonical_text_is_its_own_canonical_text(text in ".{0,80}") {
+            if let Ok(once) = canonical(&text) {
+                proptest::prop_assert_eq!(canonical(&once).unwrap(), once);
+            }
+        }
+    }
+}

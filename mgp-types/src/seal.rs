@@ -1,0 +1,215 @@
+//! Sealing: state that a peer carries for us, unreadable and unchangeable to it (request state, confirmations, cursors).
+//!
+//! A sealed text says which key made it, when it expires, and is bound to a purpose and to whatever the caller names
+//! (principal, method, target); opened under anything else it is refused.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload as Sealing};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+
+use crate::wire::RpcError;
+
+const NONCE: usize = 24;
+const HEAD: usize = 1 + 8 + NONCE;
+
+/// Seals and opens, with keys that can be rotated.
+///
+/// ```
+/// use std::time::Duration;
+/// use mgp_types::Sealer;
+///
+/// let sealer = Sealer::random().unwrap();
+/// let sealed = sealer.seal("cursor", &["alice"], Duration::from_secs(60), b"page 2").unwrap();
+/// assert_eq!(sealer.open("cursor", &["alice"], &sealed).unwrap(), b"page 2");
+/// assert!(sealer.open("cursor", &["bob"], &sealed).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Sealer(Arc<RwLock<Ring>>);
+
+struct Ring {
+    current: u8,
+    keys: Vec<(u8, XChaCha20Poly1305)>,
+}
+
+/// How many keys stay valid for opening, the current one included.
+const KEYS: usize = 3;
+
+/// A text that does not open: changed, expired, made elsewhere, or bound to something else.
+///
+/// Which of these it is stays untold, so that nobody learns by trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sealed state is not valid here")]
+pub struct NotValid;
+
+impl From<NotValid> for RpcError {
+    fn from(error: NotValid) -> Self {
+        Self::invalid_params(error)
+    }
+}
+
+impl Sealer {
+    /// A sealer with a key of its own, good for this process.
+    ///
+    /// # Errors
+    /// −32603 when the system has no randomness.
+    pub fn random() -> Result<Self, RpcError> {
+        random::<32>().map(Self::with_key)
+    }
+
+    /// A sealer with a given key, for several processes that must open each other's texts.
+    #[must_use]
+    pub fn with_key(key: [u8; 32]) -> Self {
+        Self(Arc::new(RwLock::new(Ring { current: 0, keys: vec![(0, cipher(&key))] })))
+    }
+
+    /// Seals with a new key from now on; texts of the last keys still open.
+    ///
+    /// # Errors
+    /// −32603 when the system has no randomness.
+    pub fn rotate(&self) -> Result<(), RpcError> {
+        self.rotate_to(random()?);
+        Ok(())
+    }
+
+    /// Seals with the given key from now on; texts of the last keys still open.
+    pub fn rotate_to(&self, key: [u8; 32]) {
+        let mut ring = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        ring.current = ring.current.wrapping_add(1);
+        let current = ring.current;
+        ring.keys.insert(0, (current, cipher(&key)));
+        ring.keys.truncate(KEYS);
+    }
+
+    /// Seals bytes for a purpose, bound to some names, for a time.
+    ///
+    /// # Errors
+    /// −32603 when the system has no randomness.
+    pub fn seal(&self, purpose: &str, bound_to: &[&str], ttl: Duration, bytes: &[u8]) -> Result<String, RpcError> {
+        let nonce = random::<NONCE>()?;
+        let expires = now().saturating_add(ttl.as_secs());
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((number, key)) = ring.keys.first() else { return Err(RpcError::internal("the sealer has no key")) };
+        let mut head = Vec::with_capacity(HEAD);
+        head.push(*number);
+        head.extend_from_slice(&expires.to_be_bytes());
+        head.extend_from_slice(&nonce);
+        let aad = binding(&head, purpose, bound_to);
+        let sealed = key
+            .encrypt(&XNonce::from(nonce), Sealing { msg: bytes, aad: &aad })
+            .map_err(|_| RpcError::internal("sealing failed"))?;
+        head.extend_from_slice(&sealed);
+        Ok(to_hex(&head))
+    }
+
+    /// Opens a sealed text.
+    ///
+    /// # Errors
+    /// [`NotValid`] when it was changed, has expired, or was made for another purpose or other names.
+    pub fn open(&self, purpose: &str, bound_to: &[&str], sealed: &str) -> Result<Vec<u8>, NotValid> {
+        let bytes = from_hex(sealed).ok_or(NotValid)?;
+        let (head, body) = bytes.split_at_checked(HEAD).ok_or(NotValid)?;
+        let expires: [u8; 8] = head[1..9].try_into().map_err(|_| NotValid)?;
+        let nonce: [u8; NONCE] = head[9..].try_into().map_err(|_| NotValid)?;
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, key) = ring.keys.iter().find(|(number, _)| *number == head[0]).ok_or(NotValid)?;
+        let aad = binding(head, purpose, bound_to);
+        let opened = key.decrypt(&XNonce::from(nonce), Sealing { msg: body, aad: &aad }).map_err(|_| NotValid)?;
+        if u64::from_be_bytes(expires) < now() {
+            return Err(NotValid);
+        }
+        Ok(opened)
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
+    XChaCha20Poly1305::new(&Key::from(*key))
+}
+
+/// What is authenticated besides the text: each part with its length, so that no two bindings look alike.
+fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
+    let mut out = head.to_vec();
+    for part in std::iter::once(&purpose).chain(bound_to) {
+        out.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        out.extend_from_slice(part.as_bytes());
+    }
+    out
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+fn random<const N: usize>() -> Result<[u8; N], RpcError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| RpcError::internal("the system has no randomness"))?;
+    Ok(bytes)
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn any_changed_character_is_refused() {
+        let sealer = Sealer::random().unwrap();
+        let sealed = sealer.seal("state", &["a"], MINUTE, b"secret").unwrap();
+        assert!(!sealed.contains("secret"));
+        for index in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[index] = if changed[index] == b'0' { b'1' } else { b'0' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(sealer.open("state", &["a"], &changed), Err(NotValid), "{index}");
+        }
+    }
+
+    #[test]
+    fn purpose_names_expiry_and_key_bind() {
+        let sealer = Sealer::random().unwrap();
+        let sealed = sealer.seal("state", &["ab", "c"], MINUTE, b"x").unwrap();
+        assert!(sealer.open("state", &["ab", "c"], &sealed).is_ok());
+        assert_eq!(sealer.open("other", &["ab", "c"], &sealed), Err(NotValid));
+        assert_eq!(sealer.open("state", &["a", "bc"], &sealed), Err(NotValid));
+        assert_eq!(Sealer::random().unwrap().open("state", &["ab", "c"], &sealed), Err(NotValid));
+        for text in ["", "0", "zz", &"00".repeat(100), "é"] {
+            assert_eq!(sealer.open("state", &[], text), Err(NotValid), "{text}");
+        }
+    }
+
+    #[test]
+    fn rotated_keys_open_for_a_while() {
+        let sealer = Sealer::random().unwrap();
+        let sealed = sealer.seal("state", &[], MINUTE, b"x").unwrap();
+        sealer.rotate().unwrap();
+        assert!(sealer.open("state", &[], &sealed).is_ok());
+        sealer.rotate().unwrap();
+        sealer.rotate().unwrap();
+        assert_eq!(sealer.open("state", &[], &sealed), Err(NotValid));
+    }
+}

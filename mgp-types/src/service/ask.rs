@@ -1,0 +1,235 @@
+//! Asking the caller while a call runs, in both eras (DESIGN §3 E; MCP elicitation, sampling, roots).
+//!
+//! A legacy caller gets a request and the handler waits.
+//! A modern caller cannot get requests: the answer for a key comes with the next round,
+//! else the ask suspends, the call is answered with all suspended asks, and the handler runs again from the top.
+//!
+//! Applies to: inbound.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as Task, Poll};
+
+use super::reply::{InputRequired, Reply};
+use super::{BoxFuture, Peer};
+use crate::wire::{ErrorCode, Payload, RpcError};
+
+/// A question to the caller: a method and its params.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    method: Cow<'static, str>,
+    params: Payload,
+}
+
+impl Ask {
+    /// Makes a question.
+    #[must_use]
+    pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
+        Self { method: method.into(), params }
+    }
+
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Its params.
+    #[must_use]
+    pub fn params(&self) -> &Payload {
+        &self.params
+    }
+}
+
+/// Gets answers from the caller of one logical call.
+pub trait Asker: Send + Sync {
+    /// Asks; `key` names the question within the call, the same in every round.
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
+
+    /// A value kept from an earlier round under this key.
+    fn kept(&self, _key: &str) -> Option<Payload> {
+        None
+    }
+
+    /// Keeps a value for later rounds.
+    fn keep(&self, _key: &str, _value: &Payload) {}
+}
+
+/// How a call reaches its caller.
+#[derive(Clone, Default)]
+pub enum Asking {
+    /// Nobody can be asked.
+    #[default]
+    Nobody,
+    /// A request on the caller's own connection.
+    Peer(Peer),
+    /// Something else: replayed answers, a parked call.
+    Via(Arc<dyn Asker>),
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nobody => "Nobody",
+            Self::Peer(_) => "Peer",
+            Self::Via(_) => "Via",
+        })
+    }
+}
+
+/// What a refused ask says.
+pub(super) fn nobody_to_ask(key: &str) -> RpcError {
+    RpcError::new(
+        ErrorCode::PERMISSION_DENIED,
+        format!("nobody can be asked for `{key}`: the caller offers no elicitation or sampling"),
+    )
+}
+
+// === Rounds ===
+
+/// The answers of earlier rounds and the questions of this one.
+///
+/// It is the [`Asker`] of a modern caller, and [`Rounds::run`] turns suspended questions into the reply.
+#[derive(Clone, Default)]
+pub struct Rounds(Arc<Mutex<Board>>);
+
+/// What one round hands to the next; sealed on the way.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct RoundState {
+    /// How many rounds came before.
+    pub round: u32,
+    /// Answers by key.
+    pub answers: BTreeMap<String, Payload>,
+    /// Values kept by key.
+    pub kept: BTreeMap<String, Payload>,
+}
+
+#[derive(Default)]
+struct Board {
+    state: RoundState,
+    suspended: Vec<(String, Ask)>,
+}
+
+impl Rounds {
+    /// Starts a round with what the rounds before left.
+    #[must_use]
+    pub fn new(state: RoundState) -> Self {
+        Self(Arc::new(Mutex::new(Board { state, suspended: Vec::new() })))
+    }
+
+    /// What the next round needs to know.
+    #[must_use]
+    pub fn state(&self) -> RoundState {
+        let mut state = self.board().state.clone();
+        state.round += 1;
+        state
+    }
+
+    /// Drives a handler until it completes or every way on waits for an answer.
+    ///
+    /// When a poll leaves questions open, the handler is dropped and the questions become the reply:
+    /// the next round runs it again from the top, with the answers there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the handler.
+    pub async fn run<F>(&self, handler: F) -> Result<Reply, RpcError>
+    where
+        F: Future<Output = Result<Reply, RpcError>>,
+    {
+        Suspend { handler: pin!(handler), rounds: self }.await
+    }
+
+    fn take_suspended(&self) -> Option<Reply> {
+        let mut board = self.board();
+        if board.suspended.is_empty() {
+            return None;
+        }
+        let asks = std::mem::take(&mut board.suspended);
+        Some(Reply::InputRequired(InputRequired { asks, state: None }))
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rounds({})", self.board().state.round)
+    }
+}
+
+impl Asker for Rounds {
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        let mut board = self.board();
+        if let Some(answer) = board.state.answers.get(key) {
+            let answer = answer.clone();
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
+        if !board.suspended.iter().any(|(open, _)| open == key) {
+            board.suspended.push((key.to_owned(), ask));
+        }
+        Box::pin(std::future::pending())
+    }
+
+    fn kept(&self, key: &str) -> Option<Payload> {
+        self.board().state.kept.get(key).cloned()
+    }
+
+    fn keep(&self, key: &str, value: &Payload) {
+        self.board().state.kept.insert(key.to_owned(), value.clone());
+    }
+}
+
+struct Suspend<'a, F> {
+    handler: Pin<&'a mut F>,
+    rounds: &'a Rounds,
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for Suspend<'_, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.handler.as_mut().poll(task) {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => match this.rounds.take_suspended() {
+                Some(reply) => Poll::Ready(Ok(reply)),
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn two_questions_are_one_round_and_kept_values_survive() {
+        let ask = || Ask::new("elicitation/create", Payload::empty_object());
+        let handler = |rounds: Rounds| async move {
+            rounds.keep("seed", &Payload::of(&7)?);
+            let (a, b) = (rounds.ask("a", ask()), rounds.ask("b", ask()));
+            let (a, b) = tokio::join!(a, b);
+            Reply::of(&(a?.get::<i32>()?, b?.get::<i32>()?))
+        };
+        let first = Rounds::default();
+        let Ok(Reply::InputRequired(needed)) = first.run(handler(first.clone())).await else {
+            panic!("the first round must ask")
+        };
+        assert_eq!(needed.asks.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+
+        let mut state = first.state();
+        assert_eq!(state.kept["seed"].as_str(), "7");
+        state.answers.insert("a".to_owned(), Payload::of(&1).unwrap());
+        state.answers.insert("b".to_owned(), Payload::of(&2).unwrap());
+        let second = Rounds::new(state);
+        let reply = second.run(handler(second.clone())).await.unwrap();
+        assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));
+    }
+}

@@ -1,0 +1,86 @@
+//! Stock tower layers inside a stack: readiness is driven per call, errors become ours.
+//!
+//! Applies to: both.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context as Task, Poll};
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{BoxFuture, Call, Reply};
+use crate::wire::RpcError;
+
+/// Wraps a foreign layer so that it may wait in `poll_ready` without stopping the read loop.
+///
+/// ```
+/// use std::time::Duration;
+/// use mgp_types::service::{AtCall, Router, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let limited = AtCall::new(tower::limit::ConcurrencyLimitLayer::new(1)).layer(Router::new());
+/// let mut client = mock::client(Stack::new(limited));
+/// assert_eq!(client.request("pong", "{}").await.unwrap_err().code().0, -32601);
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct AtCall<L>(L);
+
+impl<L> AtCall<L> {
+    /// Wraps a layer.
+    pub const fn new(layer: L) -> Self {
+        Self(layer)
+    }
+}
+
+impl<L: Layer<S>, S> Layer<S> for AtCall<L> {
+    type Service = AtCallService<L::Service>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        AtCallService(self.0.layer(inner))
+    }
+}
+
+/// Service of [`AtCall`].
+#[derive(Clone)]
+pub struct AtCallService<S>(S);
+
+impl<S> fmt::Debug for AtCallService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtCall")
+    }
+}
+
+impl<S> Service<Call> for AtCallService<S>
+where
+    S: Service<Call, Response = Reply, Future: Send> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let mut inner = self.0.clone();
+        Box::pin(async move {
+            poll_fn(|task| inner.poll_ready(task)).await.map_err(foreign)?;
+            inner.call(call).await.map_err(foreign)
+        })
+    }
+}
+
+/// Our own errors pass unchanged; a foreign one is a fault of the stack.
+fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
+    match error.into().downcast::<RpcError>() {
+        Ok(own) => *own,
+        Err(other) => RpcError::internal(format!("a layer failed: {other}")),
+    }
+}

@@ -1,0 +1,46 @@
+//! When a caller stops waiting.
+//!
+//! Applies to: both.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A point in time, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// Waits for ever.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Waits this long from now.
+    #[must_use]
+    pub fn after(time: Duration) -> Self {
+        Self(Instant::now().checked_add(time))
+    }
+
+    /// The earlier of the two.
+    #[must_use]
+    pub fn earlier(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(a), Some(b)) => Self(Some(a.min(b))),
+            (a, b) => Self(a.or(b)),
+        }
+    }
+
+    /// The instant, if there is one.
+    #[must_use]
+    pub fn instant(self) -> Option<Instant> {
+        self.0
+    }
+
+    /// What is left, if there is an end.
+    #[must_use]
+    pub fn remaining(self) -> Option<Duration> {
+        self.0.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+}

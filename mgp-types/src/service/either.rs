@@ -1,0 +1,37 @@
+//! One of two futures: a layer's own answer, or the inner service's.
+//!
+//! Applies to: both.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// One of two futures with the same output.
+    #[project = EitherProj]
+    #[derive(Debug)]
+    #[allow(missing_docs)]
+    pub enum Either<A, B> {
+        /// The first.
+        Left { #[pin] future: A },
+        /// The second.
+        Right { #[pin] future: B },
+    }
+}
+
+impl<A, B> Future for Either<A, B>
+where
+    A: Future,
+    B: Future<Output = A::Output>,
+{
+    type Output = A::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<A::Output> {
+        match self.project() {
+            EitherProj::Left { future } => future.poll(task),
+            EitherProj::Right { future } => future.poll(task),
+        }
+    }
+}

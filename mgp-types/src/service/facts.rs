@@ -1,0 +1,85 @@
+//! What was negotiated with the party at one end of a call (MGP §2).
+//!
+//! Applies to: both.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::mcp::{Era, Revision};
+use crate::mgp::{Extension, ExtensionSet};
+use crate::Payload;
+
+/// What one party negotiated; shared by all its calls in the legacy era, made for each in the modern one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The family of revisions.
+    pub era: Era,
+    /// The MCP revision.
+    pub revision: Revision,
+    /// The active MGP extensions: the intersection; `None` when MGP was not negotiated.
+    pub mgp: Option<ExtensionSet>,
+    /// The party's name and version, as it gave them.
+    pub info: Option<Payload>,
+    /// The party's capabilities, as it gave them.
+    pub capabilities: Option<Payload>,
+    /// The id the party claims for itself (§2.3); shown, never a key.
+    pub claimed_server_id: Option<String>,
+    /// The permissions the party says it needs (§2.3).
+    pub permissions_required: Vec<String>,
+    /// What the party can be asked for.
+    pub asks: Asks,
+}
+
+/// What a client said it can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Asks {
+    /// `elicitation/create`.
+    pub elicitation: bool,
+    /// `sampling/createMessage`.
+    pub sampling: bool,
+    /// `roots/list`.
+    pub roots: bool,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new(Revision::V2024_11_05)
+    }
+}
+
+impl Facts {
+    /// A party that speaks a revision and nothing else.
+    #[must_use]
+    pub fn new(revision: Revision) -> Self {
+        Self {
+            era: revision.era(),
+            revision,
+            mgp: None,
+            info: None,
+            capabilities: None,
+            claimed_server_id: None,
+            permissions_required: Vec::new(),
+            asks: Asks::default(),
+        }
+    }
+
+    /// Nothing negotiated yet.
+    #[must_use]
+    pub fn none() -> Arc<Self> {
+        static NONE: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
+        Arc::clone(&NONE)
+    }
+
+    /// Whether an MGP extension is active with this party.
+    #[must_use]
+    pub fn has(&self, extension: Extension) -> bool {
+        self.mgp.is_some_and(|set| set.contains(extension))
+    }
+
+    /// Whether MGP was negotiated at all.
+    #[must_use]
+    pub fn speaks_mgp(&self) -> bool {
+        self.mgp.is_some()
+    }
+}

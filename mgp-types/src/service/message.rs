@@ -1,0 +1,324 @@
+//! One JSON-RPC message, read in one pass and written without copies (MGP §1.5).
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytestring::ByteString;
+use serde::de::{self, DeserializeSeed, MapAccess};
+use serde::Deserializer;
+use serde_json::value::RawValue;
+
+use super::method::Method;
+use super::params::{OutMeta, Params, Parts, PartsSeed, TargetKind};
+use super::reply::Reply;
+use crate::record::Key;
+use crate::wire::{Id, Payload, RpcError};
+
+/// A message as it came.
+#[derive(Debug)]
+pub enum Message {
+    /// A request, to be answered under its id.
+    Request {
+        /// Its id.
+        id: Id,
+        /// What is asked.
+        method: Method,
+        /// The parameters.
+        params: Params,
+    },
+    /// A notification, never answered.
+    Notification {
+        /// What is told.
+        method: Method,
+        /// The parameters.
+        params: Params,
+    },
+    /// The answer to a request of ours.
+    Response {
+        /// The id of that request; `None` when the peer could not read ours.
+        id: Option<Id>,
+        /// The result or the error.
+        outcome: Result<Payload, RpcError>,
+    },
+    /// Several messages in one array (2025-03-26 only), each still to be read.
+    Batch(Vec<ByteString>),
+}
+
+/// Text that is no message: what to answer, and under which id.
+#[derive(Debug)]
+pub struct BadMessage {
+    /// The id, where one could be read.
+    pub id: Option<Id>,
+    /// −32700 or −32600; `None` for a broken response, which is never answered.
+    pub error: Option<RpcError>,
+}
+
+impl Message {
+    /// Reads one message; payloads stay ranges of `line`.
+    ///
+    /// # Errors
+    /// What to answer when it is none.
+    pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
+        let mut envelope = Envelope::default();
+        let mut reader = serde_json::Deserializer::from_str(&line);
+        let read = EnvelopeSeed { out: &mut envelope, base: line.as_ptr() as usize }
+            .deserialize(&mut reader)
+            .and_then(|()| reader.end());
+        match read {
+            Ok(()) => envelope.judge(&line),
+            Err(_) => Err(BadMessage::explain(&line)),
+        }
+        .or_else(|bad| match bad {
+            Verdict::Bad(bad) => Err(bad),
+            Verdict::Batch(items) => Ok(Self::Batch(items)),
+        })
+    }
+}
+
+/// What a line is that is no single message.
+enum Verdict {
+    Bad(BadMessage),
+    Batch(Vec<ByteString>),
+}
+
+#[derive(Default)]
+struct Envelope<'a> {
+    version: Option<bool>,
+    id: Option<&'a RawValue>,
+    method: Option<Cow<'a, str>>,
+    method_is_text: bool,
+    params: Option<ParamsSlot<'a>>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    twice: bool,
+}
+
+enum ParamsSlot<'a> {
+    Read(Parts),
+    /// The params stood before the method, so which member is the target was not known yet.
+    Raw(&'a RawValue),
+}
+
+impl Envelope<'_> {
+    fn judge(self, line: &ByteString) -> Result<Message, Verdict> {
+        let raw_id = self.id.map(RawValue::get);
+        let id = raw_id.and_then(|raw| serde_json::from_str::<Id>(raw).ok());
+        let refuse = |why: &str| {
+            Err(Verdict::Bad(BadMessage { id: id.clone(), error: Some(RpcError::invalid_request(why)) }))
+        };
+        let is_response = self.method.is_none() && !self.method_is_text && (self.result.is_some() || self.error.is_some());
+        if is_response {
+            return self.response(line, id, raw_id);
+        }
+        if self.version != Some(true) {
+            return refuse("`jsonrpc` must be \"2.0\"");
+        }
+        if self.twice {
+            return refuse("a member stands twice");
+        }
+        let Some(method) = &self.method else { return refuse("`method` must be a string") };
+        if self.result.is_some() || self.error.is_some() {
+            return refuse("a message is a request or a response, not both");
+        }
+        if raw_id.is_some() && id.is_none() {
+            return refuse("`id` must be a string or an integer");
+        }
+        let method = Method::of(method);
+        let params = match self.params {
+            None => Params::none(),
+            Some(ParamsSlot::Read(parts)) => Params::of_parts(line.clone(), parts),
+            Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
+                .map_err(|error| Verdict::Bad(BadMessage { id: id.clone(), error: Some(error) }))?,
+        };
+        if !params.is_object_or_none() {
+            return refuse("`params` must be an object");
+        }
+        Ok(match id {
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
+        })
+    }
+
+    fn response(self, line: &ByteString, id: Option<Id>, raw_id: Option<&str>) -> Result<Message, Verdict> {
+        let silent = Err(Verdict::Bad(BadMessage { id: None, error: None }));
+        if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
+            return silent;
+        }
+        let outcome = match (self.result, self.error) {
+            (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
+            (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
+                Ok(error) => Err(error),
+                // The call it answers must still end; what came is kept in the log only.
+                Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
+            },
+            _ => return silent,
+        };
+        Ok(Message::Response { id, outcome })
+    }
+}
+
+impl BadMessage {
+    /// Takes the second, slow look at a line that did not read as a message.
+    fn explain(line: &ByteString) -> Verdict {
+        if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
+            return Verdict::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
+        }
+        if line.trim_start().starts_with('[') {
+            let items: Vec<&RawValue> = serde_json::from_str(line).unwrap_or_default();
+            if !items.is_empty() {
+                return Verdict::Batch(items.iter().map(|raw| line.slice_ref(raw.get())).collect());
+            }
+        }
+        Verdict::Bad(Self {
+            id: None,
+            error: Some(RpcError::invalid_request("a message is a JSON object with `jsonrpc` and `method`")),
+        })
+    }
+}
+
+struct EnvelopeSeed<'e, 'de> {
+    out: &'e mut Envelope<'de>,
+    base: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for EnvelopeSeed<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { out, base } = self;
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "jsonrpc" => {
+                    out.twice |= out.version.is_some();
+                    let raw: &RawValue = map.next_value()?;
+                    out.version = Some(raw.get() == "\"2.0\"");
+                }
+                "id" => {
+                    out.twice |= out.id.is_some();
+                    out.id = Some(map.next_value()?);
+                }
+                "method" => {
+                    out.twice |= out.method_is_text || out.method.is_some();
+                    let raw: &RawValue = map.next_value()?;
+                    // A method of another type is no reason to lose the id.
+                    out.method_is_text = true;
+                    out.method = serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
+                }
+                "params" => {
+                    out.twice |= out.params.is_some();
+                    out.params = Some(match &out.method {
+                        Some(method) => {
+                            let target = TargetKind::of(method);
+                            ParamsSlot::Read(map.next_value_seed(PartsSeed { base, target })?)
+                        }
+                        None => ParamsSlot::Raw(map.next_value()?),
+                    });
+                }
+                "result" => out.result = Some(map.next_value()?),
+                "error" => out.error = Some(map.next_value()?),
+                _ => {
+                    map.next_value::<de::IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+// === Writing ===
+
+/// Writes a request or notification as one JSON object.
+pub fn write_call(out: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &Params, meta: &OutMeta) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+    if let Some(id) = id {
+        out.extend_from_slice(br#""id":"#);
+        write_id(out, Some(id));
+        out.push(b',');
+    }
+    out.extend_from_slice(br#""method":"#);
+    write_text(out, method);
+    if !params.is_empty_with(meta) {
+        out.extend_from_slice(br#","params":"#);
+        params.write(out, meta);
+    }
+    out.push(b'}');
+}
+
+/// Writes the answer to a request; a reply of nothing writes nothing.
+pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, RpcError>) {
+    let head = |out: &mut Vec<u8>| {
+        out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        write_id(out, id);
+    };
+    match outcome {
+        Ok(Reply::None) => {}
+        Ok(reply) => {
+            head(out);
+            out.extend_from_slice(br#","result":"#);
+            reply.write(out);
+            out.push(b'}');
+        }
+        Err(error) => {
+            head(out);
+            out.extend_from_slice(br#","error":"#);
+            let start = out.len();
+            if serde_json::to_writer(&mut *out, error).is_err() {
+                out.truncate(start);
+                out.extend_from_slice(br#"{"code":-32603,"message":"an error could not be written"}"#);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_id(out: &mut Vec<u8>, id: Option<&Id>) {
+    match id {
+        Some(Id::String(text)) => write_text(out, text),
+        Some(Id::Number(number)) => {
+            let mut buffer = [0_u8; 20];
+            out.extend_from_slice(format_i64(*number, &mut buffer));
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Formats without the machinery of `write!`, which costs as much as the rest of a short answer.
+fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    &buffer[at..]
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    // Writing a string into memory cannot fail.
+    let _ = serde_json::to_writer(out, text);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Reading and writing messages.
+
+use super::*;
+
+#[track_caller]
+fn parse(text: &str) -> Message {
+    Message::parse(text.into()).unwrap()
+}
+
+#[track_caller]
+fn refused(text: &str, code: i32, id: Option<Id>) {
+    let bad = Message::parse(text.into()).unwrap_err();
+    assert_eq!(bad.error.map(|error| error.code().0), Some(code), "{text}");
+    assert_eq!(bad.id, id, "{text}");
+}
+
+#[track_caller]
+fn silent(text: &str) {
+    assert!(Message::parse(text.into()).unwrap_err().error.is_none(), "{text}");
+}
+
+/// Reads params as a tool call, forwards them, and shows what the next hop writes.
+#[track_caller]
+fn forwarded(params: &str) -> String {
+    let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+    let Message::Request { mut params, .. } = parse(&line) else { panic!("a request") };
+    params.forget_hop();
+    let mut out = Vec::new();
+    params.write(&mut out, &OutMeta::default());
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn splits_a_tool_call_into_target_body_and_meta() {
+    let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"e\u0063ho","arguments":{"a":[1, 2]},"_meta":{"progressToken":"t"},"_mgp":{"stream":true},"x":1}}"#;
+    let Message::Request { id, method, params } = parse(line) else { panic!("a request") };
+    assert_eq!((id, method.as_str()), (Id::Number(7), "tools/call"));
+    assert_eq!(params.target().unwrap().as_str(), "echo");
+    assert_eq!(params.arguments(), Some(r#"{"a":[1, 2]}"#));
+    assert_eq!(params.progress_token(), Some(Id::from("t")));
+    assert!(params.wants_stream());
+}
+
+#[test]
+fn forwarding_drops_the_hop_and_keeps_the_body() {
+    assert_eq!(
+        forwarded(r#"{"name":"echo","arguments":{},"_meta":{"a":1}}"#),
+        r#"{"name":"echo","arguments":{}}"#
+    );
+    assert_eq!(
+        forwarded(r#"{"x": 1 , "_meta":{},"y":2,"name":"echo", "z":[ ]}"#),
+        r#"{"name":"echo","x": 1,"y":2,"z":[ ]}"#
+    );
+    assert_eq!(forwarded(r#"{"name":"echo","\u0061b":1}"#), r#"{"name":"echo","ab":1}"#);
+    assert_eq!(forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#), r#"{"name":"echo","a":1,"\u0061b":1}"#);
+}
+
+#[test]
+fn params_before_the_method_are_split_too() {
+    let line = r#"{"params":{"name":"echo","arguments":{"a":1}},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
+    let Message::Request { params, .. } = parse(line) else { panic!("a request") };
+    assert_eq!(params.target().unwrap().as_str(), "echo");
+    assert_eq!(params.arguments(), Some(r#"{"a":1}"#));
+}
+
+#[test]
+fn bad_messages_are_answered_under_the_id_they_gave() {
+    refused("[", -32700, None);
+    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}{}"#, -32700, None);
+    refused("null", -32600, None);
+    refused("[]", -32600, None);
+    refused(r#"{"id":1,"method":"ping"}"#, -32600, Some(Id::Number(1)));
+    refused(r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, Some(Id::Number(1)));
+    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#, -32600, Some(Id::Number(1)));
+    refused(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None);
+    refused(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, -32600, None);
+    refused(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, Some(Id::Number(2)));
+    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, -32600, Some(Id::Number(1)));
+}
+
+#[test]
+fn a_broken_response_is_never_answered() {
+    silent(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#);
+    silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);
+    assert!(matches!(
+        parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#),
+        Message::Response { id: None, outcome: Err(_) }
+    ));
+}
+
+#[test]
+fn an_answer_is_spliced_from_the_body_and_what_was_added() {
+    let mut reply = Reply::raw(Payload::from_trusted(r#"{"content":[],"_meta":{"a":1}}"#));
+    let body = reply.as_body_mut().unwrap();
+    body.insert("_mgp", Payload::from_trusted(r#"{"streamed":true}"#));
+    body.insert_meta("b", Payload::from_trusted("2"));
+    let mut out = Vec::new();
+    write_answer(&mut out, Some(&Id::Number(-12)), &Ok(reply));
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with(r#"{"jsonrpc":"2.0","id":-12,"result":{"#), "{text}");
+    for part in [r#""_meta":{"a":1,"b":2}"#, r#""_mgp":{"streamed":true}"#, r#""content":[]"#] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_without_panic(text in ".{0,200}") {
+        let _ = Message::parse(text.into());
+    }
+
+    #[test]
+    fn any_mangled_message_is_read_without_panic(cut in 0usize..200, byte in 0u8..128) {
+        let good = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"e\u0063ho","arguments":{"a":[1, 2]},"_meta":{"progressToken":"t"},"x":1}}"#;
+        let mut bytes = good.as_bytes().to_vec();
+        let at = cut % bytes.len();
+        bytes[at] = byte;
+        if let Ok(text) = String::from_utf8(bytes) {
+            let _ = Message::parse(text.into());
+        }
+    }
+}

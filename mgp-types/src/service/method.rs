@@ -1,0 +1,46 @@
+//! The name of a method, free to copy when it is a known one.
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use bytestring::ByteString;
+
+/// A method name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Method(ByteString);
+
+impl Method {
+    /// Takes a name; known ones cost nothing.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self(match crate::method::lookup(name) {
+            Some(info) => ByteString::from_static(info.name),
+            None => name.into(),
+        })
+    }
+
+    /// Takes a name that lives as long as the program.
+    #[must_use]
+    pub const fn from_static(name: &'static str) -> Self {
+        Self(ByteString::from_static(name))
+    }
+
+    /// Borrows the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,95 @@
+//! Peers and clients without a transport, for tests of layers.
+//!
+//! Applies to: both.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{BoxFuture, Call, Context, Link, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack};
+use crate::wire::{Id, Payload, RpcError};
+
+/// Calls a stack as a transport would.
+#[derive(Debug)]
+pub struct Client {
+    stack: Stack,
+    /// Cloned for each call; set caller, peer, outlet and so on here.
+    pub cx: Context,
+    next_id: i64,
+}
+
+/// A client of a stack, in a connection of its own.
+#[must_use]
+pub fn client(stack: Stack) -> Client {
+    let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+    Client { stack, cx, next_id: 0 }
+}
+
+impl Client {
+    /// Sends a request and waits for its result.
+    ///
+    /// # Errors
+    /// What the stack answers.
+    pub async fn request(&mut self, method: &str, params: &str) -> Result<Payload, RpcError> {
+        let reply = self.call(method, params).await?;
+        match reply.as_body() {
+            Some(body) => Payload::parse(String::from_utf8_lossy(&body.to_json()).into_owned()),
+            None => Err(RpcError::internal(format!("no complete result: {reply:?}"))),
+        }
+    }
+
+    /// Sends a request and hands back the future of its reply.
+    pub fn call(&mut self, method: &str, params: &str) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.next_id += 1;
+        let mut cx = self.cx.clone();
+        cx.key = super::CallKey::next();
+        cx.wire_id = Some(Id::Number(self.next_id));
+        match Params::split(method, params.into()) {
+            Ok(params) => self.stack.send(Call::request(Method::of(method), params, cx)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    /// Sends a notification.
+    ///
+    /// # Errors
+    /// What the stack answers.
+    pub async fn notify(&mut self, method: &str, params: &str) -> Result<(), RpcError> {
+        let mut cx = self.cx.clone();
+        cx.key = super::CallKey::next();
+        let params = Params::split(method, params.into())?;
+        self.stack.send(Call::notification(Method::of(method), params, cx)).await.map(drop)
+    }
+}
+
+/// A peer that a stack plays, and that remembers what it was sent.
+#[derive(Clone, Debug)]
+pub struct MockPeer {
+    seen: Arc<Mutex<Vec<Call>>>,
+    stack: Stack,
+}
+
+/// A peer played by a stack.
+#[must_use]
+pub fn peer(stack: Stack) -> MockPeer {
+    MockPeer { seen: Arc::default(), stack }
+}
+
+impl MockPeer {
+    /// The peer, to put under a stack.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer::new(Arc::new(self.clone()))
+    }
+
+    /// What it was sent.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Call> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Link for MockPeer {
+    fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        self.stack.send(call)
+    }
+}

@@ -1,0 +1,59 @@
+//! The one service type and what travels through it (DESIGN §3).
+//!
+//! Every section of the protocol is a tower layer over `Service<Call, Response = Reply, Error = RpcError>`.
+//! Requests and notifications are both [`Call`]s; the [`Peer`] at the end of an outbound stack is that service itself,
+//! so a layer works on either side.
+//!
+//! Applies to: both.
+
+mod ask;
+mod at_call;
+mod call;
+mod context;
+mod deadline;
+mod either;
+mod extensions;
+mod facts;
+mod gate;
+mod key;
+mod message;
+mod method;
+pub mod mock;
+mod outlet;
+mod params;
+mod peer;
+mod principal;
+mod reply;
+mod router;
+mod rules;
+mod scope;
+mod stack;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
+pub use at_call::{AtCall, AtCallService};
+pub use crate::method::Kind;
+pub use call::{Call, ToolCall};
+pub use context::Context;
+pub use deadline::Deadline;
+pub use either::Either;
+pub use extensions::Extensions;
+pub use facts::{Asks, Facts};
+pub use gate::{Gate, GateLayer, gate};
+pub use key::CallKey;
+pub use message::{BadMessage, Message, write_answer, write_call};
+pub use method::Method;
+pub use outlet::{Gone, Item, ItemKind, Outlet, Progress, Sink};
+pub use params::{OutMeta, Params, Target};
+pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed};
+pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
+pub use reply::{Body, InputRequired, Reply, result_type};
+pub use router::{Routed, Router, RouterLayer};
+pub use rules::WireRules;
+pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
+pub use stack::{MgpService, Stack};
+
+/// A future on the heap.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

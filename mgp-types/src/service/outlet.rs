@@ -1,0 +1,168 @@
+//! The way back from a running call: chunks, progress, logs, events, callbacks (DESIGN §3 D; MGP §12, §13).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::BoxFuture;
+use crate::wire::Payload;
+
+/// Where the partial results of a call go; forwarding a call keeps it.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use mgp_types::Payload;
+/// use mgp_types::service::{BoxFuture, Gone, Item, Outlet, Sink};
+///
+/// #[derive(Default)]
+/// struct Seen(Mutex<Vec<Item>>);
+///
+/// impl Sink for Seen {
+///     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+///         self.0.lock().unwrap().push(item);
+///         Box::pin(async { Ok(()) })
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let seen = Arc::new(Seen::default());
+/// let outlet = Outlet::new(seen.clone());
+/// outlet.send(Item::Chunk(Payload::of("hello").unwrap())).await.unwrap();
+/// assert_eq!(seen.0.lock().unwrap().len(), 1);
+/// # });
+/// ```
+#[derive(Clone, Default)]
+pub struct Outlet(Option<Arc<dyn Sink>>);
+
+/// What can be sent back while a call runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Item {
+    /// A piece of the result: one content block (§12.4).
+    Chunk(Payload),
+    /// How far the call is (§12.6).
+    Progress(Progress),
+    /// Params of `notifications/message`.
+    Log(Payload),
+    /// Params of `notifications/mgp.event` (§13.3).
+    Event(Payload),
+    /// Params of `notifications/mgp.callback.request` (§13.4).
+    Callback(Payload),
+}
+
+/// The kind of an [`Item`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ItemKind {
+    /// [`Item::Chunk`].
+    Chunk,
+    /// [`Item::Progress`].
+    Progress,
+    /// [`Item::Log`].
+    Log,
+    /// [`Item::Event`].
+    Event,
+    /// [`Item::Callback`].
+    Callback,
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Units done.
+    pub progress: f64,
+    /// Units in all, where known.
+    pub total: Option<f64>,
+    /// A word for a person.
+    pub message: Option<String>,
+    /// How long it may still take (§12.6).
+    pub estimated_remaining_ms: Option<u64>,
+}
+
+/// The consumer is gone, or none was there: stop sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody takes partial results of this call")]
+pub struct Gone;
+
+/// Takes the items of one call; layers wrap one to see them pass.
+pub trait Sink: Send + Sync {
+    /// Takes an item; waits while the consumer is slow, within its own bounds.
+    ///
+    /// # Errors
+    /// [`Gone`] when nobody takes items any more.
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>>;
+
+    /// Whether items of a kind are taken at all, so that nothing is made for nobody.
+    fn wants(&self, _kind: ItemKind) -> bool {
+        true
+    }
+}
+
+impl Item {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ItemKind {
+        match self {
+            Self::Chunk(_) => ItemKind::Chunk,
+            Self::Progress(_) => ItemKind::Progress,
+            Self::Log(_) => ItemKind::Log,
+            Self::Event(_) => ItemKind::Event,
+            Self::Callback(_) => ItemKind::Callback,
+        }
+    }
+}
+
+impl Outlet {
+    /// An outlet into a sink.
+    #[must_use]
+    pub fn new(sink: Arc<dyn Sink>) -> Self {
+        Self(Some(sink))
+    }
+
+    /// An outlet nobody listens at.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Sends an item.
+    ///
+    /// # Errors
+    /// [`Gone`] when nobody takes items.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not have sent the item.
+    pub async fn send(&self, item: Item) -> Result<(), Gone> {
+        match &self.0 {
+            Some(sink) if sink.wants(item.kind()) => sink.send(item).await,
+            // An item nobody asked for is no reason to stop working.
+            Some(_) => Ok(()),
+            None => Err(Gone),
+        }
+    }
+
+    /// Whether items of a kind go anywhere.
+    #[must_use]
+    pub fn wants(&self, kind: ItemKind) -> bool {
+        self.0.as_ref().is_some_and(|sink| sink.wants(kind))
+    }
+
+    /// Whether anybody listens at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Puts a sink around this one, which sees every item first.
+    #[must_use]
+    pub fn wrap(self, outer: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) -> Self {
+        Self(self.0.map(outer))
+    }
+}
+
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Outlet" } else { "Outlet(none)" })
+    }
+}

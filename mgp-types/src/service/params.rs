@@ -1,0 +1,595 @@
+//! Parameters, split once into target, body and hop-by-hop meta (DESIGN §3 C).
+//!
+//! The target names the tool, resource or prompt.
+//! The body is raw and travels end to end.
+//! The meta (`_meta`, `_mgp`, progress token, answers, `trace_id`) belongs to one hop and is written anew on the next.
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytestring::ByteString;
+use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::record::Key;
+use crate::wire::{Id, Payload, RpcError};
+
+/// What a call is aimed at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Target {
+    /// `name` of `tools/call`.
+    Tool(ByteString),
+    /// `name` of `prompts/get`.
+    Prompt(ByteString),
+    /// `uri` of `resources/*`.
+    Resource(ByteString),
+}
+
+impl Target {
+    /// The name or URI.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Tool(text) | Self::Prompt(text) | Self::Resource(text) => text,
+        }
+    }
+
+    fn member(&self) -> &'static str {
+        match self {
+            Self::Tool(_) | Self::Prompt(_) => "name",
+            Self::Resource(_) => "uri",
+        }
+    }
+}
+
+/// Which member of the params names the target, decided by the method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TargetKind {
+    None,
+    Tool,
+    Prompt,
+    Resource,
+}
+
+impl TargetKind {
+    pub(super) fn of(method: &str) -> Self {
+        match method {
+            "tools/call" => Self::Tool,
+            "prompts/get" => Self::Prompt,
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Self::Resource,
+            _ => Self::None,
+        }
+    }
+
+    fn wrap(self, text: ByteString) -> Option<Target> {
+        match self {
+            Self::None => None,
+            Self::Tool => Some(Target::Tool(text)),
+            Self::Prompt => Some(Target::Prompt(text)),
+            Self::Resource => Some(Target::Resource(text)),
+        }
+    }
+}
+
+/// The parameters of a call.
+///
+/// Nothing is copied: the parts are ranges of the line the call came in.
+#[derive(Clone, Default)]
+pub struct Params {
+    text: ByteString,
+    parts: Parts,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Parts {
+    shape: Shape,
+    target: Option<Target>,
+    arguments: Option<Span>,
+    body: Body,
+    meta: Option<Span>,
+    mgp: Option<Span>,
+    trace_id: Option<Span>,
+    input_responses: Option<Span>,
+    request_state: Option<Span>,
+    stream: Option<Span>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Shape {
+    #[default]
+    Absent,
+    Object,
+    Other,
+}
+
+/// A range of the text; lines are bounded far below 4 GiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
+///
+/// One run is the rule, because hop-by-hop members stand at the ends; it is kept in place.
+#[derive(Clone, Default)]
+struct Body {
+    first: Option<Span>,
+    more: Vec<Span>,
+    /// Members whose key was written with escapes, so that its place is not known.
+    escaped: Vec<(Box<str>, Span)>,
+}
+
+impl Body {
+    fn push(&mut self, span: Span) {
+        if self.first.is_none() {
+            self.first = Some(span);
+        } else {
+            self.more.push(span);
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Span> {
+        self.more.last_mut().or(self.first.as_mut())
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Span> {
+        self.first.into_iter().chain(self.more.iter().copied())
+    }
+}
+
+impl Params {
+    /// No params.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Encodes params for a method.
+    ///
+    /// # Errors
+    /// −32603 when the value cannot be written as a JSON object.
+    pub fn of<T: Serialize + ?Sized>(method: &str, value: &T) -> Result<Self, RpcError> {
+        let payload = Payload::of(value)?;
+        if payload.is_null() {
+            return Ok(Self::none());
+        }
+        Self::split(method, payload.as_shared().clone())
+    }
+
+    /// Params of `tools/call`; arguments that are no object are refused by the receiver.
+    #[must_use]
+    pub fn tool(name: &str, arguments: &Payload) -> Self {
+        let head = serde_json::to_string(name).unwrap_or_default();
+        let text = format!(r#"{{"name":{head},"arguments":{}}}"#, arguments.as_str());
+        Self::split("tools/call", text.into()).unwrap_or_default()
+    }
+
+    /// Splits the text of a params value.
+    ///
+    /// # Errors
+    /// −32700 when the text is no JSON.
+    pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
+        let mut reader = serde_json::Deserializer::from_str(&text);
+        let parts = PartsSeed { base: text.as_ptr() as usize, target: TargetKind::of(method) }
+            .deserialize(&mut reader)
+            .and_then(|parts| reader.end().map(|()| parts))
+            .map_err(RpcError::parse)?;
+        Ok(Self { text, parts })
+    }
+
+    /// Whether the call had no params.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.parts.shape == Shape::Absent
+    }
+
+    /// Whether the params are an object or absent, as MCP demands.
+    #[must_use]
+    pub fn is_object_or_none(&self) -> bool {
+        self.parts.shape != Shape::Other
+    }
+
+    /// What the call is aimed at.
+    #[must_use]
+    pub fn target(&self) -> Option<&Target> {
+        self.parts.target.as_ref()
+    }
+
+    /// Aims the call elsewhere; the body stays as it came.
+    pub fn retarget(&mut self, target: Target) {
+        self.parts.target = Some(target);
+    }
+
+    /// The tool arguments as raw text; `None` where there are none.
+    #[must_use]
+    pub fn arguments(&self) -> Option<&str> {
+        self.parts.arguments.map(|span| &self.text[span.range()])
+    }
+
+    /// The tool arguments, shared.
+    #[must_use]
+    pub fn arguments_payload(&self) -> Option<Payload> {
+        self.slice(self.parts.arguments)
+    }
+
+    /// Decodes the params; absent params read as `{}`.
+    ///
+    /// # Errors
+    /// −32602 naming what did not fit.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        if !self.is_object_or_none() {
+            return Err(RpcError::invalid_params("params must be an object"));
+        }
+        let mut text = Vec::with_capacity(self.text.len());
+        self.write(&mut text, &OutMeta::default());
+        serde_json::from_slice(&text).map_err(RpcError::invalid_params)
+    }
+
+    /// The `_meta` object as it came on this hop.
+    #[must_use]
+    pub fn meta(&self) -> Option<Payload> {
+        self.slice(self.parts.meta)
+    }
+
+    /// Borrows the text of `_meta`.
+    #[must_use]
+    pub fn meta_str(&self) -> Option<&str> {
+        self.parts.meta.map(|span| &self.text[span.range()])
+    }
+
+    /// The `_mgp` object as it came on this hop.
+    #[must_use]
+    pub fn mgp(&self) -> Option<Payload> {
+        self.slice(self.parts.mgp)
+    }
+
+    /// The answers to the questions of the round before (`inputResponses`).
+    #[must_use]
+    pub fn input_responses(&self) -> Option<Payload> {
+        self.slice(self.parts.input_responses)
+    }
+
+    /// The sealed state of the round before (`requestState`).
+    #[must_use]
+    pub fn request_state(&self) -> Option<String> {
+        self.parts.request_state.and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
+    }
+
+    /// The peer's trace id, from `trace_id` or `_mgp.trace_id` (checklist C12), cut to 128 printable characters.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<ByteString> {
+        #[derive(Deserialize)]
+        struct Inside<'a> {
+            #[serde(borrow)]
+            trace_id: Option<Cow<'a, str>>,
+        }
+        let direct = self.parts.trace_id.and_then(|span| {
+            serde_json::from_str::<Cow<'_, str>>(&self.text[span.range()]).ok().map(Cow::into_owned)
+        });
+        let found = direct.or_else(|| {
+            [self.parts.mgp, self.parts.meta].into_iter().flatten().find_map(|span| {
+                let inside: Inside<'_> = serde_json::from_str(&self.text[span.range()]).ok()?;
+                inside.trace_id.map(Cow::into_owned)
+            })
+        })?;
+        let clean: String = found.chars().filter(|c| c.is_ascii_graphic()).take(128).collect();
+        (!clean.is_empty()).then(|| clean.into())
+    }
+
+    /// Whether the caller wants chunks: `_mgp.stream`, `stream` or `_meta.mgp.stream` (checklist C22).
+    #[must_use]
+    pub fn wants_stream(&self) -> bool {
+        #[derive(Deserialize, Default)]
+        struct Mgp {
+            #[serde(default)]
+            stream: bool,
+        }
+        #[derive(Deserialize)]
+        struct Meta {
+            #[serde(default)]
+            mgp: Mgp,
+        }
+        let is_true = |span: Span| &self.text[span.range()] == "true";
+        let read = |span: Span| serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream;
+        self.parts.mgp.is_some_and(read)
+            || self.parts.stream.is_some_and(is_true)
+            || self.parts.meta.is_some_and(|span| {
+                let text = &self.text[span.range()];
+                text.contains("\"mgp\"") && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
+            })
+    }
+
+    /// The caller's progress token on this hop.
+    #[must_use]
+    pub fn progress_token(&self) -> Option<Id> {
+        #[derive(Deserialize)]
+        struct Meta {
+            #[serde(rename = "progressToken")]
+            progress_token: Option<Id>,
+        }
+        let text = self.meta_str()?;
+        // Most `_meta` objects have no token; the look is cheaper than the parse.
+        if !text.contains("progressToken") {
+            return None;
+        }
+        serde_json::from_str::<Meta>(text).ok()?.progress_token
+    }
+
+    /// Leaves the hop-by-hop members behind: what is written next is the next hop's own.
+    pub fn forget_hop(&mut self) {
+        let parts = &mut self.parts;
+        for span in [
+            &mut parts.meta,
+            &mut parts.mgp,
+            &mut parts.trace_id,
+            &mut parts.input_responses,
+            &mut parts.request_state,
+            &mut parts.stream,
+        ] {
+            *span = None;
+        }
+    }
+
+    /// Writes the params object with this hop's meta.
+    pub fn write(&self, out: &mut Vec<u8>, meta: &OutMeta) {
+        out.push(b'{');
+        let mut first = true;
+        let mut member = |out: &mut Vec<u8>, key: &str, value: &str| {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            if !key.is_empty() {
+                out.push(b'"');
+                out.extend_from_slice(key.as_bytes());
+                out.extend_from_slice(b"\":");
+            }
+            out.extend_from_slice(value.as_bytes());
+        };
+        if let Some(target) = &self.parts.target {
+            let value = serde_json::to_string(target.as_str()).unwrap_or_default();
+            member(out, target.member(), &value);
+        }
+        for run in self.parts.body.runs() {
+            member(out, "", &self.text[run.range()]);
+        }
+        for (key, span) in &self.parts.body.escaped {
+            let key = serde_json::to_string(key).unwrap_or_default();
+            member(out, key.trim_matches('"'), &self.text[span.range()]);
+        }
+        for (key, own, span) in [
+            ("_mgp", &meta.mgp, self.parts.mgp),
+            ("inputResponses", &meta.input_responses, self.parts.input_responses),
+            ("requestState", &meta.request_state, self.parts.request_state),
+            ("trace_id", &meta.trace_id, self.parts.trace_id),
+        ] {
+            match (own, span) {
+                (Some(own), _) => member(out, key, own.as_str()),
+                (None, Some(span)) => member(out, key, &self.text[span.range()]),
+                (None, None) => {}
+            }
+        }
+        let came = self.meta_str();
+        if !meta.meta.is_empty() || came.is_some() {
+            let merged = merge_meta(came, &meta.meta);
+            member(out, "_meta", &merged);
+        }
+        out.push(b'}');
+    }
+
+    /// Whether writing them with this meta gives anything.
+    #[must_use]
+    pub fn is_empty_with(&self, meta: &OutMeta) -> bool {
+        self.is_none() && meta.is_empty()
+    }
+
+    fn slice(&self, span: Option<Span>) -> Option<Payload> {
+        span.map(|span| Payload::from_trusted(self.text.slice_ref(&self.text[span.range()])))
+    }
+
+    /// Joins parts with the line they were found in.
+    pub(super) fn of_parts(text: ByteString, parts: Parts) -> Self {
+        Self { text, parts }
+    }
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::new();
+        self.write(&mut text, &OutMeta::default());
+        f.write_str(&String::from_utf8_lossy(&text))
+    }
+}
+
+// === Hop-by-hop members that a peer writes ===
+
+/// What one hop adds to the params it sends.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OutMeta {
+    /// Members of `_meta`.
+    pub meta: Vec<(Cow<'static, str>, Payload)>,
+    /// `_mgp`.
+    pub mgp: Option<Payload>,
+    /// `trace_id`.
+    pub trace_id: Option<Payload>,
+    /// `inputResponses`.
+    pub input_responses: Option<Payload>,
+    /// `requestState`, as a JSON string.
+    pub request_state: Option<Payload>,
+}
+
+impl OutMeta {
+    /// Whether it adds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.meta.is_empty()
+            && self.mgp.is_none()
+            && self.trace_id.is_none()
+            && self.input_responses.is_none()
+            && self.request_state.is_none()
+    }
+}
+
+/// Joins the members of an object with further ones; a further one replaces one of the same name.
+pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> de::Visitor<'de> for Visitor {
+                type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut members = Vec::new();
+                    while let Some(Key(key)) = map.next_key()? {
+                        members.push((key, map.next_value()?));
+                    }
+                    Ok(members)
+                }
+            }
+            deserializer.deserialize_map(Visitor).map(Members)
+        }
+    }
+
+    let came = came.and_then(|text| serde_json::from_str::<Members<'_>>(text).ok()).map_or(Vec::new(), |m| m.0);
+    let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
+    let all = kept
+        .map(|(key, value)| (&**key, value.get()))
+        .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
+    let mut out = String::from("{");
+    for (key, value) in all {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        out.push_str(&serde_json::to_string(key).unwrap_or_default());
+        out.push(':');
+        out.push_str(value);
+    }
+    out.push('}');
+    out
+}
+
+// === Parsing ===
+
+#[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
+fn span_of(text: &str, base: usize) -> Span {
+    let start = (text.as_ptr() as usize - base) as u32;
+    Span { start, end: start + text.len() as u32 }
+}
+
+/// Reads a params value in one pass, noting where its members are in the buffer that begins at `base`.
+pub(super) struct PartsSeed {
+    pub(super) base: usize,
+    pub(super) target: TargetKind,
+}
+
+impl<'de> DeserializeSeed<'de> for PartsSeed {
+    type Value = Parts;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl PartsSeed {
+    fn other() -> Parts {
+        Parts { shape: Shape::Other, ..Parts::default() }
+    }
+}
+
+impl<'de> de::Visitor<'de> for PartsSeed {
+    type Value = Parts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("params")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
+        let Self { base, target } = self;
+        let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
+        // Whether the member before belongs to the body: the next one then joins its run.
+        let mut run_open = false;
+        while let Some(Key(key)) = map.next_key()? {
+            let value: &RawValue = map.next_value()?;
+            let span = span_of(value.get(), base);
+            let place = match (&*key, target) {
+                ("name", TargetKind::Tool | TargetKind::Prompt) | ("uri", TargetKind::Resource) => {
+                    parts.target = read_string(value.get()).and_then(|text| target.wrap(text));
+                    run_open = false;
+                    continue;
+                }
+                ("_meta", _) => &mut parts.meta,
+                ("_mgp", _) => &mut parts.mgp,
+                ("trace_id", _) => &mut parts.trace_id,
+                ("inputResponses", _) => &mut parts.input_responses,
+                ("requestState", _) => &mut parts.request_state,
+                ("stream", TargetKind::Tool) => &mut parts.stream,
+                (name, _) => {
+                    if name == "arguments" && target == TargetKind::Tool {
+                        parts.arguments = Some(span);
+                    }
+                    match (parts.body.last_mut(), &key) {
+                        (Some(run), _) if run_open => run.end = span.end,
+                        (_, Cow::Borrowed(name)) => {
+                            let start = span_of(name, base).start - 1;
+                            parts.body.push(Span { start, end: span.end });
+                            run_open = true;
+                        }
+                        (_, Cow::Owned(name)) => parts.body.escaped.push((name.as_str().into(), span)),
+                    }
+                    continue;
+                }
+            };
+            *place = Some(span);
+            run_open = false;
+        }
+        Ok(parts)
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Parts, A::Error> {
+        while seq.next_element::<de::IgnoredAny>()?.is_some() {}
+        Ok(Self::other())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Parts, E> {
+        Ok(Self::other())
+    }
+}
+
+fn read_string(json: &str) -> Option<ByteString> {
+    serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| ByteString::from(text.into_owned()))
+}

@@ -1,0 +1,258 @@
+//! What a call ends with (DESIGN §3 C, E).
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::ask::Ask;
+use super::params::merge_meta;
+use crate::wire::{Payload, RpcError};
+
+/// The outcome of a call that did not fail.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Reply {
+    /// The result.
+    Complete(Body),
+    /// The callee needs answers first; the caller calls again with them (MCP 2026-07-28).
+    InputRequired(InputRequired),
+    /// The call goes on as a task; the body is the task as created.
+    Task(Body),
+    /// Nothing: a notification, or a request that must stay unanswered.
+    None,
+}
+
+/// A result object: raw text, and members to be joined when it is written.
+#[derive(Clone, Debug)]
+pub struct Body {
+    raw: Payload,
+    extra: Vec<(Cow<'static, str>, Payload)>,
+    meta: Vec<(Cow<'static, str>, Payload)>,
+}
+
+/// Questions that must be answered before the call can complete.
+#[derive(Clone, Debug)]
+pub struct InputRequired {
+    /// The questions, each under the key its answer comes back with.
+    pub asks: Vec<(String, Ask)>,
+    /// State to hand back unchanged; sealed by the layer that makes it.
+    pub state: Option<String>,
+}
+
+impl Reply {
+    /// A complete result.
+    ///
+    /// # Errors
+    /// −32603 when the value cannot be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(result: &T) -> Result<Self, RpcError> {
+        Payload::of(result).map(Self::raw)
+    }
+
+    /// A complete result from text.
+    #[must_use]
+    pub fn raw(result: Payload) -> Self {
+        Self::Complete(Body::new(result))
+    }
+
+    /// `{}`.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::raw(Payload::empty_object())
+    }
+
+    /// Decodes a complete result.
+    ///
+    /// # Errors
+    /// −32603 when the result does not fit, or the call did not complete.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        match self {
+            Self::Complete(body) | Self::Task(body) => serde_json::from_slice(&body.to_json())
+                .map_err(|error| RpcError::internal(format!("unexpected result: {error}")).because(error)),
+            Self::InputRequired(_) => Err(RpcError::internal("the call needs answers first")),
+            Self::None => Err(RpcError::internal("the call has no result")),
+        }
+    }
+
+    /// The body of a complete result or a task.
+    #[must_use]
+    pub fn as_body(&self) -> Option<&Body> {
+        match self {
+            Self::Complete(body) | Self::Task(body) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// The same, to add members.
+    #[must_use]
+    pub fn as_body_mut(&mut self) -> Option<&mut Body> {
+        match self {
+            Self::Complete(body) | Self::Task(body) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// Writes the result value.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Complete(body) | Self::Task(body) => body.write(out),
+            Self::InputRequired(needed) => needed.write(out),
+            Self::None => out.extend_from_slice(b"{}"),
+        }
+    }
+}
+
+impl Body {
+    /// Takes a result.
+    #[must_use]
+    pub fn new(raw: Payload) -> Self {
+        Self { raw, extra: Vec::new(), meta: Vec::new() }
+    }
+
+    /// The result as the callee gave it.
+    #[must_use]
+    pub fn as_raw(&self) -> &Payload {
+        &self.raw
+    }
+
+    /// Adds a member beside the result's own; it replaces one of the same name.
+    pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
+        self.extra.push((name.into(), value));
+    }
+
+    /// Adds a member of the result's `_meta`.
+    pub fn insert_meta(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
+        self.meta.push((name.into(), value));
+    }
+
+    /// The whole result as text.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.raw.as_str().len() + 32);
+        self.write(&mut out);
+        out
+    }
+
+    /// Writes the result, with what was added spliced in.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let raw = self.raw.as_str();
+        if (self.extra.is_empty() && self.meta.is_empty()) || !raw.trim_start().starts_with('{') {
+            out.extend_from_slice(raw.as_bytes());
+            return;
+        }
+        // The rule: none of the new members is there yet, so they go in front and the rest is copied as it is.
+        let fresh = |name: &str| !raw.contains(&format!("\"{name}\""));
+        if self.extra.iter().all(|(name, _)| fresh(name)) && (self.meta.is_empty() || fresh("_meta")) {
+            let mut more: Vec<(&str, Cow<'_, str>)> =
+                self.extra.iter().map(|(name, value)| (&**name, Cow::Borrowed(value.as_str()))).collect();
+            if !self.meta.is_empty() {
+                more.push(("_meta", Cow::Owned(merge_meta(None, &self.meta))));
+            }
+            return splice(out, raw.trim(), &more);
+        }
+        let mut more = self.extra.clone();
+        if !self.meta.is_empty() {
+            let own = own_meta(raw);
+            let meta = merge_meta(own.as_ref().map(Payload::as_str), &self.meta);
+            more.push((Cow::Borrowed("_meta"), Payload::from_trusted(meta)));
+        }
+        out.extend_from_slice(merge_meta(Some(raw), &more).as_bytes());
+    }
+}
+
+/// Writes an object with further members in front.
+fn splice(out: &mut Vec<u8>, object: &str, more: &[(&str, Cow<'_, str>)]) {
+    let rest = object[1..].trim_start();
+    out.push(b'{');
+    for (index, (name, value)) in more.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(value.as_bytes());
+    }
+    if rest != "}" {
+        out.push(b',');
+    }
+    out.extend_from_slice(rest.as_bytes());
+}
+
+fn own_meta(raw: &str) -> Option<Payload> {
+    #[derive(serde::Deserialize)]
+    struct Own {
+        #[serde(rename = "_meta")]
+        meta: Option<Payload>,
+    }
+    serde_json::from_str::<Own>(raw).ok()?.meta
+}
+
+impl InputRequired {
+    fn write(&self, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Question<'a> {
+            method: &'a str,
+            params: &'a Payload,
+        }
+        out.extend_from_slice(br#"{"resultType":"input_required","inputRequests":{"#);
+        for (index, (key, ask)) in self.asks.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(serde_json::to_string(key).unwrap_or_default().as_bytes());
+            out.push(b':');
+            let question = Question { method: ask.method(), params: ask.params() };
+            out.extend_from_slice(serde_json::to_string(&question).unwrap_or_default().as_bytes());
+        }
+        out.push(b'}');
+        if let Some(state) = &self.state {
+            out.extend_from_slice(br#","requestState":"#);
+            out.extend_from_slice(serde_json::to_string(state).unwrap_or_default().as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    /// Reads a result that asks for input; `None` when it is another kind of result.
+    #[must_use]
+    pub fn read(result: &Payload) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Question {
+            method: String,
+            #[serde(default)]
+            params: Option<Payload>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Result {
+            #[serde(rename = "inputRequests", default)]
+            requests: std::collections::BTreeMap<String, Question>,
+            #[serde(rename = "requestState", default)]
+            state: Option<String>,
+        }
+        if result_type(result)? != "input_required" {
+            return None;
+        }
+        let read: Result = serde_json::from_str(result.as_str()).ok()?;
+        let asks = read
+            .requests
+            .into_iter()
+            .map(|(key, question)| {
+                (key, Ask::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
+            })
+            .collect();
+        Some(Self { asks, state: read.state })
+    }
+}
+
+/// The `resultType` of a result, where it has one.
+#[must_use]
+pub fn result_type(result: &Payload) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        #[serde(rename = "resultType")]
+        kind: Option<String>,
+    }
+    serde_json::from_str::<Kind>(result.as_str()).ok()?.kind
+}

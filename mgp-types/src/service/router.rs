@@ -1,0 +1,198 @@
+//! Endpoints: a set of methods and who answers each (STYLE §3).
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{BoxFuture, Call, Context, Kind, MgpService, Reply, Stack};
+use crate::method::{Notification, Request};
+use crate::wire::RpcError;
+
+/// Answers methods; what it does not know goes to its fallback.
+///
+/// ```
+/// use mgp_types::method::Ping;
+/// use mgp_types::service::{Router, Stack, mock};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let router = Router::new().on::<Ping, _, _>(|_cx, _params| async { Ok(Default::default()) });
+/// let mut client = mock::client(Stack::new(router));
+/// assert!(client.request("ping", "{}").await.is_ok());
+/// assert_eq!(client.request("pong", "{}").await.unwrap_err().code().0, -32601);
+/// # });
+/// ```
+#[derive(Clone, Default)]
+pub struct Router {
+    routes: Arc<HashMap<&'static str, Stack>>,
+    fallback: Option<Stack>,
+}
+
+impl Router {
+    /// Answers nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers a request with a typed handler.
+    #[must_use]
+    pub fn on<R, F, Fut>(self, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        self.route(
+            R::METHOD,
+            Stack::from_fn(move |call: Call| {
+                let (_, params, cx) = call.into_parts();
+                // Decoding and calling happen here, in wire order; only the handler's future waits.
+                let running = params.get::<R::Params>().map(|params| handler(cx, params));
+                async move { Reply::of(&running?.await?) }
+            }),
+        )
+    }
+
+    /// Takes a notification with a typed handler.
+    #[must_use]
+    pub fn on_notification<N, F, Fut>(self, handler: F) -> Self
+    where
+        N: Notification,
+        F: Fn(Context, N::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), RpcError>> + Send + 'static,
+    {
+        self.route(
+            N::METHOD,
+            Stack::from_fn(move |call: Call| {
+                let (_, params, cx) = call.into_parts();
+                let running = params.get::<N::Params>().map(|params| handler(cx, params));
+                async move {
+                    running?.await?;
+                    Ok(Reply::None)
+                }
+            }),
+        )
+    }
+
+    /// Answers a method with a service.
+    #[must_use]
+    pub fn route(mut self, method: &'static str, service: Stack) -> Self {
+        Arc::make_mut(&mut self.routes).insert(method, service);
+        self
+    }
+
+    /// Takes over the methods of another router; the other's win.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        let routes = Arc::make_mut(&mut self.routes);
+        routes.extend(other.routes.iter().map(|(method, service)| (*method, service.clone())));
+        self.fallback = other.fallback.or(self.fallback);
+        self
+    }
+
+    /// Sends unknown methods on.
+    #[must_use]
+    pub fn fallback(mut self, service: Stack) -> Self {
+        self.fallback = Some(service);
+        self
+    }
+
+    /// The methods it answers.
+    pub fn methods(&self) -> impl Iterator<Item = &'static str> {
+        self.routes.keys().copied()
+    }
+
+    /// A layer that answers these methods and passes on all others.
+    #[must_use]
+    pub fn into_layer(self) -> RouterLayer {
+        RouterLayer(self.routes)
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.routes.keys()).finish()
+    }
+}
+
+impl Service<Call> for Router {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match (self.routes.get(call.method().as_str()), &self.fallback) {
+            (Some(route), _) => route.send(call),
+            (None, Some(fallback)) => fallback.send(call),
+            (None, None) => Box::pin(std::future::ready(unknown(&call))),
+        }
+    }
+}
+
+/// What nobody answers: an error to a request, nothing to a notification.
+fn unknown(call: &Call) -> Result<Reply, RpcError> {
+    match call.kind() {
+        Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
+        Kind::Notification => Ok(Reply::None),
+    }
+}
+
+/// Layer form of a [`Router`].
+#[derive(Clone)]
+#[must_use]
+pub struct RouterLayer(Arc<HashMap<&'static str, Stack>>);
+
+impl fmt::Debug for RouterLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl<S> Layer<S> for RouterLayer {
+    type Service = Routed<S>;
+
+    fn layer(&self, inner: S) -> Routed<S> {
+        Routed { routes: Arc::clone(&self.0), inner }
+    }
+}
+
+/// Service form of a [`RouterLayer`].
+#[derive(Clone)]
+pub struct Routed<S> {
+    routes: Arc<HashMap<&'static str, Stack>>,
+    inner: S,
+}
+
+impl<S> fmt::Debug for Routed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.routes.keys()).finish()
+    }
+}
+
+impl<S: MgpService> Service<Call> for Routed<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = super::Either<BoxFuture<'static, Result<Reply, RpcError>>, S::Future>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match self.routes.get(call.method().as_str()) {
+            Some(route) => super::Either::Left { future: route.send(call) },
+            None => super::Either::Right { future: self.inner.call(call) },
+        }
+    }
+}

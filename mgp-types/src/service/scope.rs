@@ -1,0 +1,186 @@
+//! What outlives a call: a connection, a session, a handle, a principal.
+//!
+//! Applies to: both.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Holds the state that layers keep between calls, and ends it.
+///
+/// ```
+/// use mgp_types::service::{Scope, ScopeKind};
+///
+/// #[derive(Default)]
+/// struct Seen(std::sync::atomic::AtomicUsize);
+///
+/// let scope = Scope::new(ScopeKind::Connection);
+/// scope.state::<Seen>().0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+/// assert_eq!(scope.state::<Seen>().0.load(std::sync::atomic::Ordering::Relaxed), 1);
+/// ```
+#[derive(Clone)]
+pub struct Scope(Arc<Inner>);
+
+/// What a scope stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScopeKind {
+    /// A stdio connection or an in-memory one.
+    Connection,
+    /// A legacy HTTP session.
+    Session,
+    /// An explicit handle of the stateless era.
+    Handle,
+    /// One HTTP request of the stateless era.
+    Request,
+}
+
+/// Names a scope in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ScopeId(u64);
+
+struct Inner {
+    id: ScopeId,
+    kind: ScopeKind,
+    live: Mutex<Live>,
+}
+
+#[derive(Default)]
+struct Live {
+    ended: bool,
+    next_hook: u64,
+    state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
+}
+
+impl Scope {
+    /// Opens a scope.
+    #[must_use]
+    pub fn new(kind: ScopeKind) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = ScopeId(NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(Arc::new(Inner { id, kind, live: Mutex::default() }))
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> ScopeId {
+        self.0.id
+    }
+
+    /// What it stands for.
+    #[must_use]
+    pub fn kind(&self) -> ScopeKind {
+        self.0.kind
+    }
+
+    /// The scope's one value of a type, made on first use.
+    #[must_use]
+    pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut live = self.live();
+        let entry = live.state.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        match Arc::clone(entry).downcast() {
+            Ok(value) => value,
+            // The map is keyed by the type itself, so this arm is never taken; a fresh value is the harmless answer.
+            Err(_) => Arc::default(),
+        }
+    }
+
+    /// Runs a hook when the scope ends, at once if it has; dropping the guard forgets the hook.
+    #[must_use = "dropping the guard forgets the hook"]
+    pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
+        let mut live = self.live();
+        if live.ended {
+            drop(live);
+            hook();
+            return EndGuard { scope: Weak::new(), hook: 0 };
+        }
+        live.next_hook += 1;
+        let number = live.next_hook;
+        live.hooks.insert(number, Box::new(hook));
+        EndGuard { scope: Arc::downgrade(&self.0), hook: number }
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.live().ended
+    }
+
+    /// Ends the scope: runs its hooks once and lets its state go.
+    pub fn end(&self) {
+        let (hooks, state) = {
+            let mut live = self.live();
+            live.ended = true;
+            (std::mem::take(&mut live.hooks), std::mem::take(&mut live.state))
+        };
+        for hook in hooks.into_values() {
+            hook();
+        }
+        drop(state);
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.0.kind, self.0.id.0)
+    }
+}
+
+/// Keeps an end hook registered.
+#[derive(Debug)]
+pub struct EndGuard {
+    scope: Weak<Inner>,
+    hook: u64,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl EndGuard {
+    /// Leaves the hook registered for the rest of the scope.
+    pub fn keep(mut self) {
+        self.scope = Weak::new();
+    }
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        if let Some(inner) = self.scope.upgrade() {
+            inner.live.lock().unwrap_or_else(PoisonError::into_inner).hooks.remove(&self.hook);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_run_once_and_late_ones_at_once() {
+        let runs = Arc::new(AtomicU64::new(0));
+        let hook = || {
+            let runs = Arc::clone(&runs);
+            move || {
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let scope = Scope::new(ScopeKind::Session);
+        scope.on_end(hook()).keep();
+        drop(scope.on_end(hook()));
+        scope.end();
+        scope.end();
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        scope.on_end(hook()).keep();
+        assert_eq!(runs.load(Ordering::Relaxed), 2);
+    }
+}

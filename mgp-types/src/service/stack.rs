@@ -1,0 +1,95 @@
+//! The bound layers are written against, and the one erasure of a finished stack.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use tower_service::Service;
+
+use super::{BoxFuture, Call, Reply};
+use crate::wire::RpcError;
+
+/// A service of this workspace: always ready, cheap to clone, safe to drop at any await.
+///
+/// It is implemented for every tower service of the right shape; write `S: MgpService` in bounds.
+pub trait MgpService:
+    Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static> + Clone + Send + Sync + 'static
+{
+}
+
+impl<S> MgpService for S where
+    S: Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static> + Clone + Send + Sync + 'static
+{
+}
+
+/// A finished stack, its type erased once; cloning is a reference count.
+///
+/// Tower's own boxed services copy the whole stack with each clone.
+#[derive(Clone)]
+pub struct Stack(Arc<dyn Erased>);
+
+trait Erased: Send + Sync {
+    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
+}
+
+impl<S: MgpService> Erased for S {
+    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        Box::pin(Service::call(&mut self.clone(), call))
+    }
+}
+
+impl Stack {
+    /// Erases a service.
+    #[must_use]
+    pub fn new(service: impl MgpService) -> Self {
+        Self(Arc::new(service))
+    }
+
+    /// A stack from a function.
+    #[must_use]
+    pub fn from_fn<F, Fut>(function: F) -> Self
+    where
+        F: Fn(Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+    {
+        struct Function<F>(F);
+        impl<F, Fut> Erased for Function<F>
+        where
+            F: Fn(Call) -> Fut + Send + Sync,
+            Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+        {
+            fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+                Box::pin((self.0)(call))
+            }
+        }
+        Self(Arc::new(Function(function)))
+    }
+
+    /// Sends a call through the stack.
+    pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.0.call(call)
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stack")
+    }
+}
+
+impl Service<Call> for Stack {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        self.0.call(call)
+    }
+}
