@@ -3,9 +3,14 @@
 //! Applies to: both.
 
 mod error;
+mod handshake;
 mod limit;
 mod timeout;
 
 pub use error::Refusal;
+pub use handshake::{
+    ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer, PermissionGate, Phase,
+    ServerOffer, Session, Stamp, StampLayer, Verdict, connect,
+};
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use timeout::{Timeout, TimeoutLayer};

@@ -57,6 +57,11 @@ pub trait Asker: Send + Sync {
 
     /// Keeps a value for later rounds.
     fn keep(&self, _key: &str, _value: &Payload) {}
+
+    /// The questions that cannot be answered in this round, as the reply of the call; takes them away.
+    fn take_suspended(&self) -> Option<Reply> {
+        None
+    }
 }
 
 /// How a call reaches its caller.
@@ -71,6 +76,29 @@ pub enum Asking {
     Via(Arc<dyn Asker>),
 }
 
+impl Asking {
+    /// Drives a handler until it completes or every way on waits for an answer of the next round.
+    ///
+    /// When a poll leaves questions open, the handler is dropped and the questions become the reply:
+    /// the next round runs it again from the top, with the answers there.
+    /// It belongs around whatever polls the handler itself, and around a stack whose gates may ask.
+    ///
+    /// # Errors
+    /// What the handler answers.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the handler.
+    pub async fn drive<F>(&self, handler: F) -> Result<Reply, RpcError>
+    where
+        F: Future<Output = Result<Reply, RpcError>>,
+    {
+        match self {
+            Self::Via(asker) => Suspend { handler: pin!(handler), asker: &**asker }.await,
+            _ => handler.await,
+        }
+    }
+}
+
 impl fmt::Debug for Asking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -81,11 +109,25 @@ impl fmt::Debug for Asking {
     }
 }
 
+/// What an ask of a kind the caller did not offer says.
+pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
+    let name = method.split_once('/').map_or(method, |(name, _)| name);
+    if cx.caller.era == crate::mcp::Era::Modern {
+        let data = Payload::from_trusted(format!(r#"{{"requiredCapabilities":{{"{name}":{{}}}}}}"#));
+        return RpcError::new(
+            ErrorCode::MISSING_CLIENT_CAPABILITY,
+            format!("the client must offer the capability `{name}`"),
+        )
+        .data(data);
+    }
+    nobody_to_ask(name)
+}
+
 /// What a refused ask says.
 pub(super) fn nobody_to_ask(key: &str) -> RpcError {
     RpcError::new(
         ErrorCode::PERMISSION_DENIED,
-        format!("nobody can be asked for `{key}`: the caller offers no elicitation or sampling"),
+        format!("nobody can be asked: the caller does not offer `{key}`"),
     )
 }
 
@@ -93,7 +135,7 @@ pub(super) fn nobody_to_ask(key: &str) -> RpcError {
 
 /// The answers of earlier rounds and the questions of this one.
 ///
-/// It is the [`Asker`] of a modern caller, and [`Rounds::run`] turns suspended questions into the reply.
+/// It is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<Board>>);
 
@@ -129,29 +171,6 @@ impl Rounds {
         state
     }
 
-    /// Drives a handler until it completes or every way on waits for an answer.
-    ///
-    /// When a poll leaves questions open, the handler is dropped and the questions become the reply:
-    /// the next round runs it again from the top, with the answers there.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the handler.
-    pub async fn run<F>(&self, handler: F) -> Result<Reply, RpcError>
-    where
-        F: Future<Output = Result<Reply, RpcError>>,
-    {
-        Suspend { handler: pin!(handler), rounds: self }.await
-    }
-
-    fn take_suspended(&self) -> Option<Reply> {
-        let mut board = self.board();
-        if board.suspended.is_empty() {
-            return None;
-        }
-        let asks = std::mem::take(&mut board.suspended);
-        Some(Reply::InputRequired(InputRequired { asks, state: None }))
-    }
-
     fn board(&self) -> MutexGuard<'_, Board> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,11 +202,16 @@ impl Asker for Rounds {
     fn keep(&self, key: &str, value: &Payload) {
         self.board().state.kept.insert(key.to_owned(), value.clone());
     }
+
+    fn take_suspended(&self) -> Option<Reply> {
+        let asks = std::mem::take(&mut self.board().suspended);
+        (!asks.is_empty()).then_some(Reply::InputRequired(InputRequired { asks, state: None }))
+    }
 }
 
 struct Suspend<'a, F> {
     handler: Pin<&'a mut F>,
-    rounds: &'a Rounds,
+    asker: &'a dyn Asker,
 }
 
 impl<F: Future<Output = Result<Reply, RpcError>>> Future for Suspend<'_, F> {
@@ -197,7 +221,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for Suspend<'_, F> {
         let this = self.get_mut();
         match this.handler.as_mut().poll(task) {
             Poll::Ready(outcome) => Poll::Ready(outcome),
-            Poll::Pending => match this.rounds.take_suspended() {
+            Poll::Pending => match this.asker.take_suspended() {
                 Some(reply) => Poll::Ready(Ok(reply)),
                 None => Poll::Pending,
             },
@@ -219,7 +243,7 @@ mod tests {
             Reply::of(&(a?.get::<i32>()?, b?.get::<i32>()?))
         };
         let first = Rounds::default();
-        let Ok(Reply::InputRequired(needed)) = first.run(handler(first.clone())).await else {
+        let Ok(Reply::InputRequired(needed)) = Asking::Via(Arc::new(first.clone())).drive(handler(first.clone())).await else {
             panic!("the first round must ask")
         };
         assert_eq!(needed.asks.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -229,7 +253,7 @@ mod tests {
         state.answers.insert("a".to_owned(), Payload::of(&1).unwrap());
         state.answers.insert("b".to_owned(), Payload::of(&2).unwrap());
         let second = Rounds::new(state);
-        let reply = second.run(handler(second.clone())).await.unwrap();
+        let reply = Asking::Via(Arc::new(second.clone())).drive(handler(second.clone())).await.unwrap();
         assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));
     }
 }

@@ -9,7 +9,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Ask, Asking, nobody_to_ask};
+use super::ask::{Ask, Asking, nobody_to_ask, not_offered};
 use super::outlet::Outlet;
 use super::{Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId};
 use crate::wire::{Id, Payload, RpcError};
@@ -72,11 +72,14 @@ impl Context {
     /// `key` names the question within the call and must be the same each time the handler runs.
     ///
     /// # Errors
-    /// 1000 when nobody can be asked; else what the caller answered.
+    /// 1000 when nobody can be asked (−32021 to a modern caller that did not offer it); else what the caller answered.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
     pub async fn ask(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
+        if !self.caller.asks.offers(ask.method()) {
+            return Err(not_offered(self, ask.method()));
+        }
         match &self.asking {
             Asking::Nobody => Err(nobody_to_ask(key)),
             Asking::Via(asker) => asker.ask(key, ask).await,

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::mcp::{Era, Revision};
+use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet};
 use crate::Payload;
 
@@ -40,6 +40,36 @@ pub struct Asks {
     pub sampling: bool,
     /// `roots/list`.
     pub roots: bool,
+}
+
+impl Asks {
+    /// Reads what a client offers.
+    #[must_use]
+    pub fn of(capabilities: &ClientCapabilities) -> Self {
+        Self {
+            elicitation: capabilities.elicitation.is_some(),
+            sampling: capabilities.sampling.is_some(),
+            roots: capabilities.roots.is_some(),
+        }
+    }
+
+    /// Whether a question of this method was offered an answer.
+    #[must_use]
+    pub fn offers(self, method: &str) -> bool {
+        match method {
+            "elicitation/create" => self.elicitation,
+            "sampling/createMessage" => self.sampling,
+            "roots/list" => self.roots,
+            // Questions of other kinds (callbacks, custom ones) are settled by whoever asks.
+            _ => true,
+        }
+    }
+
+    /// Whether anything was offered.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.elicitation || self.sampling || self.roots
+    }
 }
 
 impl Default for Facts {

@@ -1,0 +1,276 @@
+//! The client's side: probes for the modern era, falls back to `initialize`, runs the permission gate (MGP §2, §3.4).
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mcp::{
+    DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision, ServerCapabilities, key,
+};
+use mgp_types::method::{Initialize, Initialized, ServerDiscover};
+use mgp_types::service::{BoxFuture, Call, Context, Facts, MgpService, Params, Reply, WireRules};
+use mgp_types::{Payload, RpcError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::era::{self, Next, Probe};
+use super::negotiate;
+use super::offer::ClientOffer;
+use super::session::{Phase, Session};
+
+/// How to connect.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ConnectConfig {
+    /// Which era to speak.
+    pub era: EraChoice,
+    /// How long a server may take to answer the probe before it is taken for a legacy one. 2 s.
+    pub probe_timeout: Duration,
+    /// How long the whole handshake may take, the gate apart. 30 s.
+    pub handshake_timeout: Duration,
+    /// Decides about the permissions a server needs, between the answer and `initialized`.
+    pub gate: Option<Arc<dyn PermissionGate>>,
+    /// How long the gate may take; then the decision is deferred. 60 s.
+    pub permission_timeout: Duration,
+}
+
+impl Default for ConnectConfig {
+    fn default() -> Self {
+        Self {
+            era: EraChoice::Auto,
+            probe_timeout: Duration::from_secs(2),
+            handshake_timeout: Duration::from_secs(30),
+            gate: None,
+            permission_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl std::fmt::Debug for ConnectConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectConfig").field("era", &self.era).finish_non_exhaustive()
+    }
+}
+
+/// Which era a client speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Modern where the server answers the probe, else legacy.
+    #[default]
+    Auto,
+    /// Legacy only: no probe is sent.
+    Legacy,
+    /// Modern only.
+    Modern,
+}
+
+/// Decides whether a connection goes on, given what the server needs (MGP §3.4).
+pub trait PermissionGate: Send + Sync {
+    /// Decides; `facts.permissions_required` says what the server needs.
+    fn decide(&self, facts: Arc<Facts>, cx: Context) -> BoxFuture<'static, Verdict>;
+}
+
+/// What the gate decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The connection goes on; what was not granted is refused call by call.
+    Proceed,
+    /// The connection is closed.
+    Reject,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server did not finish the handshake in time.
+    #[error("the server did not finish the handshake within {0:?}")]
+    TimedOut(Duration),
+    /// The server refused, or its connection is gone.
+    #[error("the server refused the handshake: {0}")]
+    Refused(#[source] RpcError),
+    /// The server settled on a revision nobody asked for.
+    #[error("the server speaks revision `{0}`, which is not supported here")]
+    Unsupported(Revision),
+    /// The permissions the server needs were rejected.
+    #[error("the permissions the server needs were rejected: {}", .0.join(", "))]
+    Rejected(Vec<String>),
+}
+
+/// Shakes hands over an outbound stack; what was settled is kept in the scope of the connection.
+///
+/// The stack must carry a [`StampLayer`](super::StampLayer) for the same scope's [`Session`].
+///
+/// # Errors
+/// Why it failed; the connection is then of no use.
+///
+/// # Cancel safety
+/// Dropping the future leaves the connection half-way; close it.
+pub async fn connect<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+    config: &ConnectConfig,
+) -> Result<Arc<Facts>, ConnectError> {
+    let limit = config.handshake_timeout;
+    let facts = timeout(limit, settle(stack, cx, offer, config)).await.map_err(|_| ConnectError::TimedOut(limit))??;
+    run_gate(&facts, cx, config).await?;
+    if facts.era == mgp_types::mcp::Era::Legacy {
+        let ready = Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
+        ready_call(stack, ready).await?;
+        cx.scope.state::<Session>().ready();
+    }
+    Ok(facts)
+}
+
+async fn settle<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+    config: &ConnectConfig,
+) -> Result<Arc<Facts>, ConnectError> {
+    if config.era != EraChoice::Legacy {
+        match probe(stack, cx, offer, config, &Revision::MODERN).await? {
+            Some(facts) => return Ok(facts),
+            None if config.era == EraChoice::Modern => {
+                return Err(ConnectError::Refused(RpcError::method_not_found("server/discover")));
+            }
+            None => {}
+        }
+    }
+    initialize(stack, cx, offer).await
+}
+
+/// `server/discover`; `None` when the server is a legacy one.
+async fn probe<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+    config: &ConnectConfig,
+    revision: &Revision,
+) -> Result<Option<Arc<Facts>>, ConnectError> {
+    let call = modern_probe(cx, offer, revision).map_err(ConnectError::Refused)?;
+    let answer = timeout(config.probe_timeout, stack.clone().call(call)).await;
+    let next = match &answer {
+        Err(_) => era::after_probe(&Probe::Silent),
+        Ok(Err(error)) => era::after_probe(&Probe::Refused(error)),
+        Ok(Ok(_)) => era::after_probe(&Probe::Answered),
+    };
+    match (next, answer) {
+        (Next::Modern, Ok(Ok(reply))) => {
+            let Ok(result) = reply.get::<DiscoverResult>() else { return Ok(None) };
+            if !result.supported_versions.contains(revision) {
+                return Ok(None);
+            }
+            let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
+            let facts = server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
+            Ok(Some(keep(cx, Phase::Ready, facts)))
+        }
+        // The only modern revision we speak was the one just tried.
+        _ => Ok(None),
+    }
+}
+
+fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
+    let mut capabilities = offer.capabilities.clone();
+    if let Some(mgp) = &offer.mgp {
+        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
+        capabilities.mgp = None;
+    }
+    let mut call = Call::request(
+        mgp_types::service::Method::from_static(<ServerDiscover as mgp_types::method::Request>::METHOD),
+        Params::none(),
+        cx.clone(),
+    );
+    call.hop_mut().meta = vec![
+        (key::PROTOCOL_VERSION.into(), Payload::of(revision)?),
+        (key::CLIENT_CAPABILITIES.into(), Payload::of(&capabilities)?),
+        (key::CLIENT_INFO.into(), Payload::of(&offer.info)?),
+    ];
+    Ok(call)
+}
+
+async fn initialize<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    offer: &ClientOffer,
+) -> Result<Arc<Facts>, ConnectError> {
+    let mut capabilities = offer.capabilities.clone();
+    if let Some(mgp) = &offer.mgp {
+        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp)).map_err(ConnectError::Refused)?;
+    }
+    let params = InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
+    let result: InitializeResult = ask::<Initialize, _, _, _>(stack, cx, &params).await?;
+    let revision = result.protocol_version;
+    if !Revision::LEGACY.contains(&revision) {
+        return Err(ConnectError::Unsupported(revision));
+    }
+    if revision == Revision::V2025_03_26 {
+        cx.scope.state::<WireRules>().allow_batches();
+    }
+    let facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
+    Ok(keep(cx, Phase::Initialized, facts))
+}
+
+/// The active MGP set is computed here too: some servers answer with all they have (checklist C41),
+/// and what we did not offer is not active whatever they say (C42).
+fn server_facts(
+    revision: Revision,
+    capabilities: &ServerCapabilities,
+    info: Option<&Implementation>,
+    offer: &ClientOffer,
+) -> Facts {
+    let mut facts = Facts::new(revision);
+    facts.capabilities = Payload::of(capabilities).ok();
+    facts.info = info.and_then(|info| Payload::of(info).ok());
+    let Some(ours) = &offer.mgp else { return facts };
+    let found = capabilities.find_mgp();
+    if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
+        facts.mgp = Some(negotiate::active(ours, &theirs));
+        facts.claimed_server_id.clone_from(&theirs.server_id);
+        facts.permissions_required =
+            theirs.permissions_required.iter().map(|permission| permission.as_str().to_owned()).collect();
+    }
+    facts
+}
+
+fn keep(cx: &Context, phase: Phase, facts: Facts) -> Arc<Facts> {
+    let facts = Arc::new(facts);
+    cx.scope.state::<Session>().settle(phase, Arc::clone(&facts));
+    facts
+}
+
+async fn run_gate(facts: &Arc<Facts>, cx: &Context, config: &ConnectConfig) -> Result<(), ConnectError> {
+    let Some(gate) = &config.gate else { return Ok(()) };
+    if facts.permissions_required.is_empty() {
+        return Ok(());
+    }
+    let deciding = gate.decide(Arc::clone(facts), cx.clone());
+    match timeout(config.permission_timeout, deciding).await {
+        Ok(Verdict::Reject) => Err(ConnectError::Rejected(facts.permissions_required.clone())),
+        Ok(Verdict::Proceed) => Ok(()),
+        Err(_) => {
+            tracing::warn!("nobody decided about the permissions in time: deferred");
+            Ok(())
+        }
+    }
+}
+
+async fn ask<R, S, P, T>(stack: &S, cx: &Context, params: &P) -> Result<T, ConnectError>
+where
+    R: mgp_types::method::Request<Params = P, Result = T>,
+    S: MgpService,
+    P: Serialize,
+    T: DeserializeOwned,
+{
+    let reply = ready_call(stack, Call::ask::<R>(params, cx.clone())).await?;
+    reply.get().map_err(ConnectError::Refused)
+}
+
+async fn ready_call<S: MgpService>(stack: &S, call: Result<Call, RpcError>) -> Result<Reply, ConnectError> {
+    let call = call.map_err(ConnectError::Refused)?;
+    stack.clone().call(call).await.map_err(ConnectError::Refused)
+}
+

@@ -1,0 +1,178 @@
+//! The era machine: to which family of revisions a message belongs (DESIGN §4).
+//!
+//! It is pure: transports and layers bring the facts, it only decides.
+//!
+//! Applies to: both.
+
+use mgp_types::mcp::{Era, Revision};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use serde::Serialize;
+
+use super::session::Phase;
+use crate::error::Refusal;
+
+/// What is known about an inbound request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// Its method.
+    pub(crate) method: &'a str,
+    /// The revision in its `_meta`, which only modern requests have.
+    pub(crate) meta_revision: Option<&'a Revision>,
+    /// Whether its `_meta` says what the client can do.
+    pub(crate) has_capabilities: bool,
+    /// How far the legacy handshake of its scope is.
+    pub(crate) phase: Phase,
+}
+
+/// Which way a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It opens the legacy era.
+    Initialize,
+    /// It belongs to the legacy session.
+    Legacy,
+    /// It stands alone.
+    Modern,
+    /// It may be answered before anything was negotiated.
+    Early,
+}
+
+/// Decides the way of a request.
+pub(crate) fn way(request: Request<'_>, supported: &[Revision]) -> Result<Way, RpcError> {
+    if let Some(revision) = request.meta_revision {
+        if revision.era() != Era::Modern || !supported.contains(revision) {
+            return Err(unsupported(revision, supported));
+        }
+        if !request.has_capabilities {
+            return Err(RpcError::invalid_params(
+                "`_meta` lacks `io.modelcontextprotocol/clientCapabilities`",
+            ));
+        }
+        return Ok(Way::Modern);
+    }
+    match (request.method, request.phase) {
+        ("initialize", Phase::New) => Ok(Way::Initialize),
+        ("initialize", _) => Err(Refusal::AlreadyInitialized.into()),
+        ("server/discover", _) => Err(RpcError::invalid_params(
+            "`_meta` lacks `io.modelcontextprotocol/protocolVersion`",
+        )),
+        ("ping", Phase::New) => Ok(Way::Early),
+        (_, Phase::New) => Err(Refusal::NotInitialized.into()),
+        (_, Phase::Initialized | Phase::Ready) => Ok(Way::Legacy),
+    }
+}
+
+/// −32022, which tells a client what to try instead.
+fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        supported: &'a [Revision],
+        requested: &'a Revision,
+    }
+    let error = RpcError::new(
+        ErrorCode::UNSUPPORTED_VERSION,
+        format!("unsupported protocol version `{requested}`"),
+    );
+    match Payload::of(&Data { supported, requested }) {
+        Ok(data) => error.data(data),
+        Err(_) => error,
+    }
+}
+
+/// What a client learned from its first probe (`server/discover`).
+#[derive(Debug)]
+pub(crate) enum Probe<'a> {
+    /// The server answered.
+    Answered,
+    /// It refused.
+    Refused(&'a RpcError),
+    /// It said nothing in time.
+    Silent,
+}
+
+/// What a client does after its probe.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The server is modern.
+    Modern,
+    /// The server is modern and speaks only these.
+    Retry(Vec<Revision>),
+    /// Fall back to `initialize`.
+    Initialize,
+}
+
+/// Decides after a probe: only a recognised modern refusal is a reason to stay modern.
+pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
+    #[derive(serde::Deserialize)]
+    struct Data {
+        supported: Vec<Revision>,
+    }
+    match probe {
+        Probe::Answered => Next::Modern,
+        Probe::Refused(error) if error.code() == ErrorCode::UNSUPPORTED_VERSION => {
+            let data = error.as_data().and_then(|data| data.get::<Data>().ok());
+            let modern = data.map_or(Vec::new(), |data| {
+                data.supported.into_iter().filter(|revision| revision.era() == Era::Modern).collect()
+            });
+            if modern.is_empty() { Next::Initialize } else { Next::Retry(modern) }
+        }
+        Probe::Refused(_) | Probe::Silent => Next::Initialize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, phase: Phase) -> Request<'_> {
+        Request { method, meta_revision: None, has_capabilities: false, phase }
+    }
+
+    #[track_caller]
+    fn check(request: Request<'_>, expected: Result<Way, i32>) {
+        let found = way(request, Revision::SUPPORTED).map_err(|error| error.code().0);
+        assert_eq!(found, expected, "{request:?}");
+    }
+
+    #[test]
+    fn legacy_requests_follow_initialize() {
+        check(request("initialize", Phase::New), Ok(Way::Initialize));
+        check(request("ping", Phase::New), Ok(Way::Early));
+        check(request("tools/list", Phase::New), Err(-32600));
+        check(request("tools/list", Phase::Initialized), Ok(Way::Legacy));
+        check(request("tools/list", Phase::Ready), Ok(Way::Legacy));
+        check(request("initialize", Phase::Ready), Err(-32600));
+        check(request("server/discover", Phase::New), Err(-32602));
+    }
+
+    #[test]
+    fn modern_requests_stand_alone_in_any_phase() {
+        let modern = Revision::MODERN;
+        for phase in [Phase::New, Phase::Initialized, Phase::Ready] {
+            let mut request = request("tools/list", phase);
+            request.meta_revision = Some(&modern);
+            check(request, Err(-32602));
+            request.has_capabilities = true;
+            check(request, Ok(Way::Modern));
+        }
+        let (legacy, unknown) = (Revision::LATEST_LEGACY, Revision::from("2099-01-01"));
+        for revision in [&legacy, &unknown] {
+            let mut request = request("tools/list", Phase::New);
+            request.meta_revision = Some(revision);
+            check(request, Err(-32022));
+        }
+    }
+
+    #[test]
+    fn only_a_modern_refusal_keeps_a_client_modern() {
+        let refused = |code| RpcError::new(ErrorCode(code), "no");
+        assert_eq!(after_probe(&Probe::Answered), Next::Modern);
+        assert_eq!(after_probe(&Probe::Silent), Next::Initialize);
+        for code in [-32601, -32602, -32600, -32000, 1000] {
+            assert_eq!(after_probe(&Probe::Refused(&refused(code))), Next::Initialize, "{code}");
+        }
+        let data = Payload::from_trusted(r#"{"supported":["2026-07-28","2025-11-25"],"requested":"x"}"#);
+        let error = refused(-32022).data(data);
+        assert_eq!(after_probe(&Probe::Refused(&error)), Next::Retry(vec![Revision::MODERN]));
+    }
+}

@@ -1,0 +1,95 @@
+//! What each side offers.
+//!
+//! Applies to: both.
+
+use mgp_types::mcp::{ClientCapabilities, Implementation, Revision, ServerCapabilities};
+use mgp_types::mgp::{ExtensionSet, MgpVersion, Permission, TrustLevel};
+
+/// What a side offers of MGP.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MgpOffer {
+    /// The version; any version of the same major number fits (§2.4).
+    pub version: MgpVersion,
+    /// The extensions.
+    pub extensions: ExtensionSet,
+    /// The permissions a server needs.
+    pub permissions_required: Vec<Permission>,
+    /// The id a server claims.
+    pub server_id: Option<String>,
+    /// The trust a server claims.
+    pub trust_level: Option<TrustLevel>,
+}
+
+impl MgpOffer {
+    /// Offers these extensions.
+    #[must_use]
+    pub fn new(extensions: ExtensionSet) -> Self {
+        Self {
+            version: MgpVersion::DEFAULT,
+            extensions,
+            permissions_required: Vec::new(),
+            server_id: None,
+            trust_level: None,
+        }
+    }
+}
+
+/// What a server offers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerOffer {
+    /// Who the server is.
+    pub info: Implementation,
+    /// What it can do, without MGP.
+    pub capabilities: ServerCapabilities,
+    /// Advice for the model.
+    pub instructions: Option<String>,
+    /// The revisions it speaks, oldest first.
+    pub revisions: Vec<Revision>,
+    /// What it offers of MGP; `None` for plain MCP.
+    pub mgp: Option<MgpOffer>,
+}
+
+impl ServerOffer {
+    /// A server that speaks all revisions and nothing of MGP yet.
+    #[must_use]
+    pub fn new(info: Implementation) -> Self {
+        Self {
+            info,
+            capabilities: ServerCapabilities::new(),
+            instructions: None,
+            revisions: Revision::SUPPORTED.to_vec(),
+            mgp: None,
+        }
+    }
+
+    /// The revision `initialize` settles on: the asked one if it is spoken, else the newest legacy one.
+    pub(crate) fn legacy_revision(&self, asked: &Revision) -> Option<Revision> {
+        let mut legacy = self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
+        if legacy.clone().any(|revision| revision == asked) {
+            return Some(asked.clone());
+        }
+        legacy.next_back().cloned()
+    }
+}
+
+/// What a client offers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOffer {
+    /// Who the client is.
+    pub info: Implementation,
+    /// What it can do, without MGP.
+    pub capabilities: ClientCapabilities,
+    /// What it offers of MGP; `None` for plain MCP.
+    pub mgp: Option<MgpOffer>,
+}
+
+impl ClientOffer {
+    /// A client that offers nothing of MGP yet.
+    #[must_use]
+    pub fn new(info: Implementation) -> Self {
+        Self { info, capabilities: ClientCapabilities::new(), mgp: None }
+    }
+}

@@ -1,0 +1,320 @@
+//! The server's side: answers `initialize` and `server/discover`, and gives every call the facts of its caller.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use bytestring::ByteString;
+use mgp_types::mcp::{
+    CacheScope, ClientCapabilities, DiscoverResult, Implementation, InitializeParams, InitializeResult, Meta,
+    ResultType, Revision, key,
+};
+use mgp_types::method::{Initialized, Ping, ServerDiscover};
+use mgp_types::mgp::MgpCapability;
+use mgp_types::service::{
+    Asking, Asks, Call, Context, Either, Facts, Kind, MgpService, Params, Reply, WireRules,
+};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::era::{self, Way};
+use super::gate::{self, Entry};
+use super::negotiate;
+use super::offer::ServerOffer;
+use super::session::{Phase, Session};
+use super::veil::{self, Seen};
+
+/// Puts the handshake in front of a server's stack.
+///
+/// Both eras are served on the same connection: a request with a revision in `_meta` stands alone,
+/// any other belongs to the session that `initialize` opened.
+///
+/// ```
+/// use mgp_lifecycle::{HandshakeLayer, ServerOffer};
+/// use mgp_types::mcp::Implementation;
+/// use mgp_types::service::{Router, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let offer = ServerOffer::new(Implementation::new("weather", "1.0"));
+/// let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(Router::new())));
+/// assert_eq!(client.request("tools/list", "{}").await.unwrap_err().code().0, -32600);
+///
+/// let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#;
+/// let result = client.request("initialize", hello).await.unwrap();
+/// assert!(result.as_str().contains(r#""protocolVersion":"2025-06-18""#));
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HandshakeLayer(Arc<ServerOffer>);
+
+impl HandshakeLayer {
+    /// A layer that offers this.
+    pub fn new(offer: ServerOffer) -> Self {
+        Self(Arc::new(offer))
+    }
+}
+
+impl<S> Layer<S> for HandshakeLayer {
+    type Service = Handshake<S>;
+
+    fn layer(&self, inner: S) -> Handshake<S> {
+        Handshake { inner, offer: Arc::clone(&self.0) }
+    }
+}
+
+/// Service of [`HandshakeLayer`].
+#[derive(Clone)]
+pub struct Handshake<S> {
+    inner: S,
+    offer: Arc<ServerOffer>,
+}
+
+impl<S> fmt::Debug for Handshake<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.offer.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Handshake<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let answer = |outcome| Either::Right { future: ready(outcome) };
+        match self.admit(&mut call) {
+            Ok(Admission::Inner) => {
+                let caller = Arc::clone(&call.cx().caller);
+                let seen = Seen { is_tool_call: call.tool().is_some() };
+                Either::Left { future: ResponseFuture { inner: self.inner.call(call), caller, seen } }
+            }
+            Ok(Admission::Answered(reply)) => answer(Ok(reply)),
+            Err(error) => answer(Err(error.without_recovery())),
+        }
+    }
+}
+
+/// What becomes of a call at the handshake.
+enum Admission {
+    Inner,
+    Answered(Reply),
+}
+
+impl<S> Handshake<S> {
+    fn admit(&self, call: &mut Call) -> Result<Admission, RpcError> {
+        let session = call.cx().scope.state::<Session>();
+        let (phase, facts) = session.look();
+        if call.kind() == Kind::Notification {
+            return Ok(notification(call, &session, phase, facts));
+        }
+        let meta = ModernMeta::read(call.params())?;
+        let request = era::Request {
+            method: call.method().as_str(),
+            meta_revision: meta.as_ref().map(|meta| &meta.revision),
+            has_capabilities: meta.as_ref().is_some_and(|meta| meta.capabilities.is_some()),
+            phase,
+        };
+        match era::way(request, &self.offer.revisions)? {
+            Way::Initialize => self.initialize(call, &session).map(Admission::Answered),
+            Way::Early => Ok(Admission::Answered(Reply::empty())),
+            Way::Legacy => self.legacy(call, facts),
+            Way::Modern => match meta {
+                Some(meta) => self.modern(call, meta),
+                None => Err(RpcError::internal("a modern request without its meta")),
+            },
+        }
+    }
+
+    // === Legacy ===
+
+    fn initialize(&self, call: &Call, session: &Session) -> Result<Reply, RpcError> {
+        let params: InitializeParams = call.params().get()?;
+        let Some(revision) = self.offer.legacy_revision(&params.protocol_version) else {
+            return Err(RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version"));
+        };
+        let offered = params.capabilities.find_mgp();
+        let mgp = self.mgp_answer(offered.as_ref());
+        let mut facts = client_facts(revision.clone(), &params.capabilities, Some(&params.client_info))?;
+        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
+        tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
+        if revision == Revision::V2025_03_26 {
+            call.cx().scope.state::<WireRules>().allow_batches();
+        }
+        session.settle(Phase::Initialized, Arc::new(facts));
+
+        let mut capabilities = self.offer.capabilities.clone();
+        if let Some(mgp) = mgp {
+            negotiate::put_server(&mut capabilities, mgp)?;
+        }
+        let mut result = InitializeResult::new(revision, capabilities, self.offer.info.clone());
+        result.instructions.clone_from(&self.offer.instructions);
+        Reply::of(&result)
+    }
+
+    fn legacy(&self, call: &mut Call, facts: Arc<Facts>) -> Result<Admission, RpcError> {
+        if call.is::<Ping>() {
+            return Ok(Admission::Answered(Reply::empty()));
+        }
+        let asks = facts.asks;
+        provide(call, facts, None);
+        if asks.any() {
+            let cx = call.cx_mut();
+            cx.asking = Asking::Peer(cx.peer.clone());
+        }
+        enter(call)
+    }
+
+    // === Modern ===
+
+    fn modern(&self, call: &mut Call, meta: ModernMeta) -> Result<Admission, RpcError> {
+        let capabilities = meta.capabilities.unwrap_or_default();
+        let offered = capabilities.find_mgp();
+        let mgp = self.mgp_answer(offered.as_ref());
+        let mut facts = client_facts(meta.revision, &capabilities, meta.info.as_ref())?;
+        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
+        provide(call, Arc::new(facts), meta.traceparent);
+        if call.is::<ServerDiscover>() {
+            return self.discover(mgp).map(Admission::Answered);
+        }
+        enter(call)
+    }
+
+    fn discover(&self, mgp: Option<MgpCapability>) -> Result<Reply, RpcError> {
+        let mut capabilities = self.offer.capabilities.clone();
+        // What is offered depends on who asks, so nobody but the asker may keep the answer.
+        let scope = if self.offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
+        if let Some(mgp) = mgp {
+            negotiate::put_server(&mut capabilities, mgp)?;
+        }
+        let mut result = DiscoverResult::new(self.offer.revisions.clone(), capabilities);
+        result.result_type = Some(ResultType::Complete);
+        result.instructions.clone_from(&self.offer.instructions);
+        result.ttl_ms = Some(DISCOVER_TTL_MS);
+        result.cache_scope = Some(scope);
+        let mut beside = Meta::new();
+        beside.encode(key::SERVER_INFO, &self.offer.info)?;
+        result.meta = Some(beside);
+        Reply::of(&result)
+    }
+
+    fn mgp_answer(&self, offered: Option<&mgp_types::Lenient<MgpCapability>>) -> Option<MgpCapability> {
+        let ours = self.offer.mgp.as_ref()?;
+        let theirs = negotiate::read_offer(offered, ours)?;
+        Some(negotiate::server_answer(ours, &theirs))
+    }
+}
+
+/// How long a client may keep what `server/discover` said: it changes with the program only.
+const DISCOVER_TTL_MS: u64 = 3_600_000;
+
+fn notification(call: &mut Call, session: &Session, phase: Phase, facts: Arc<Facts>) -> Admission {
+    if call.tells::<Initialized>() {
+        session.ready();
+    }
+    // Before `initialize` a notification can only come from a modern client, which negotiates with each request.
+    let facts = if phase == Phase::New { Arc::new(Facts::new(Revision::MODERN)) } else { facts };
+    let entry = gate::entry(call, &facts);
+    provide(call, facts, None);
+    match entry {
+        Entry::Pass => Admission::Inner,
+        Entry::Refuse(_) | Entry::Drop => Admission::Answered(Reply::None),
+    }
+}
+
+fn enter(call: &Call) -> Result<Admission, RpcError> {
+    match gate::entry(call, &call.cx().caller) {
+        Entry::Pass => Ok(Admission::Inner),
+        Entry::Refuse(error) => Err(error),
+        Entry::Drop => Ok(Admission::Answered(Reply::None)),
+    }
+}
+
+fn provide(call: &mut Call, facts: Arc<Facts>, traceparent: Option<ByteString>) {
+    let trace = call.params().trace_id().or(traceparent);
+    let cx: &mut Context = call.cx_mut();
+    cx.caller = facts;
+    if trace.is_some() {
+        cx.trace = trace;
+    }
+}
+
+fn client_facts(
+    revision: Revision,
+    capabilities: &ClientCapabilities,
+    info: Option<&Implementation>,
+) -> Result<Facts, RpcError> {
+    let mut facts = Facts::new(revision);
+    facts.asks = Asks::of(capabilities);
+    facts.capabilities = Some(Payload::of(capabilities)?);
+    facts.info = info.map(Payload::of).transpose()?;
+    Ok(facts)
+}
+
+/// What a modern request says of itself.
+struct ModernMeta {
+    revision: Revision,
+    capabilities: Option<ClientCapabilities>,
+    info: Option<Implementation>,
+    traceparent: Option<ByteString>,
+}
+
+impl ModernMeta {
+    /// Reads `_meta`; `None` where it names no revision, which only modern requests do.
+    fn read(params: &Params) -> Result<Option<Self>, RpcError> {
+        let Some(text) = params.meta_str() else { return Ok(None) };
+        // A legacy request may have `_meta` too; the look is cheaper than the parse.
+        if !text.contains(key::PROTOCOL_VERSION) {
+            return Ok(None);
+        }
+        let meta: Meta = serde_json::from_str(text).map_err(RpcError::invalid_params)?;
+        let Some(revision) = meta.protocol_version()? else { return Ok(None) };
+        let traceparent = meta.decode::<String>(key::TRACEPARENT)?.and_then(|text| trace_of(&text));
+        Ok(Some(Self {
+            revision,
+            capabilities: meta.client_capabilities()?,
+            info: meta.client_info()?,
+            traceparent,
+        }))
+    }
+}
+
+/// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
+fn trace_of(traceparent: &str) -> Option<ByteString> {
+    let trace = traceparent.split('-').nth(1)?;
+    (trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| trace.into())
+}
+
+pin_project! {
+    /// Response future of [`Handshake`]: rewrites the outcome for its caller.
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+        caller: Arc<Facts>,
+        seen: Seen,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        this.inner.poll(task).map(|outcome| veil::veil(outcome, this.caller, *this.seen))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The server's side of the handshake.
+
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::{Stack, mock};
+
+use super::*;
+use crate::handshake::MgpOffer;
+
+fn server(mgp: Option<ExtensionSet>) -> mock::Client {
+    let mut offer = ServerOffer::new(Implementation::new("s", "1"));
+    offer.mgp = mgp.map(MgpOffer::new);
+    let inner = Stack::from_fn(|call: Call| async move {
+        match call.tool().map(|tool| tool.name.to_owned()).as_deref() {
+            Some("slow") => Err(RpcError::new(ErrorCode::RATE_LIMITED, "slow down")),
+            Some("none") => Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, "unknown tool `none`")),
+            _ => Reply::of(&format!("{:?}", call.cx().caller.mgp)),
+        }
+    });
+    mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)))
+}
+
+fn hello(capabilities: &str) -> String {
+    format!(
+        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}"#
+    )
+}
+
+fn modern(capabilities: &str) -> String {
+    format!(
+        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#
+    )
+}
+
+const MGP: &str = r#"{"mgp":{"version":"0.1.0","extensions":["streaming","audit"]}}"#;
+
+#[tokio::test]
+async fn a_client_without_mgp_sees_no_mgp() {
+    let mut client = server(Some(ExtensionSet::STANDARD));
+    let result = client.request("initialize", &hello("{}")).await.unwrap();
+    assert!(!result.as_str().contains("mgp"), "{result:?}");
+    let error = client.request("mgp/health/ping", "{}").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
+    assert!(error.as_recovery().is_none());
+}
+
+#[tokio::test]
+async fn the_answer_is_the_intersection_in_both_places() {
+    let mut client = server(Some([Extension::Streaming, Extension::Lifecycle].into_iter().collect()));
+    let result: InitializeResult = client.request("initialize", &hello(MGP)).await.unwrap().get().unwrap();
+    let mgp = result.capabilities.mgp.as_ref().and_then(|mgp| mgp.valid()).unwrap();
+    assert_eq!(mgp.extensions, ["streaming"]);
+    assert!(result.capabilities.extensions.unwrap().get(key::MGP).is_some());
+    assert_eq!(client.request("mgp/health/ping", "{}").await.unwrap_err().code(), ErrorCode::METHOD_NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_malformed_or_foreign_offer_means_plain_mcp() {
+    for offer in [r#"{"mgp":"yes"}"#, r#"{"mgp":{"version":"1.0.0","extensions":["audit"]}}"#, r#"{"mgp":{}}"#] {
+        let mut client = server(Some(ExtensionSet::STANDARD));
+        let result = client.request("initialize", &hello(offer)).await.unwrap();
+        assert!(!result.as_str().contains("mgp"), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_reach_plain_callers_as_results_the_model_can_read() {
+    let mut client = server(None);
+    client.request("initialize", &hello("{}")).await.unwrap();
+    let result = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap();
+    for part in [r#""isError":true"#, r#""code":3000"#, r#""name":"RATE_LIMITED""#, "slow down"] {
+        assert!(result.as_str().contains(part), "{part} in {result:?}");
+    }
+    assert_eq!(client.request("tools/call", r#"{"name":"none"}"#).await.unwrap_err().code().0, -32602);
+}
+
+#[tokio::test]
+async fn refusals_reach_mgp_callers_as_errors_with_recovery() {
+    let mut client = server(Some(ExtensionSet::STANDARD));
+    client.request("initialize", &hello(MGP)).await.unwrap();
+    let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RATE_LIMITED);
+    assert!(error.as_recovery().is_some());
+}
+
+#[tokio::test]
+async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
+    let mut client = server(Some(ExtensionSet::STANDARD));
+    let with = format!(r#"{{{}}}"#, modern(r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["audit"]}}}"#));
+    let without = format!(r#"{{{}}}"#, modern("{}"));
+    let discover = client.request("server/discover", &with).await.unwrap();
+    assert!(discover.as_str().contains(key::MGP), "{discover:?}");
+    let plain = client.request("server/discover", &without).await.unwrap();
+    assert!(!plain.as_str().contains("mgp"), "{plain:?}");
+    for part in ["\"resultType\":\"complete\"", "\"supportedVersions\"", "\"cacheScope\":\"private\""] {
+        assert!(plain.as_str().contains(part), "{part} in {plain:?}");
+    }
+    let error = client.request("mgp/health/ping", &without).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::MISSING_CLIENT_CAPABILITY);
+    // What left the modern era is unknown in it.
+    assert_eq!(client.request("ping", &without).await.unwrap_err().code().0, -32601);
+}
+
+#[tokio::test]
+async fn initialize_never_negotiates_the_modern_revision() {
+    let mut client = server(None);
+    let hello = hello("{}").replace("2025-11-25", "2026-07-28");
+    let result = client.request("initialize", &hello).await.unwrap();
+    assert!(result.as_str().contains(r#""protocolVersion":"2025-11-25""#));
+}

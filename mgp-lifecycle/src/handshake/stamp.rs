@@ -1,0 +1,109 @@
+//! Writes on outbound calls what the callee needs to know of us (MCP 2026-07-28 `_meta`; MGP §6.5).
+//!
+//! Applies to: outbound.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::mcp::{Era, key};
+use mgp_types::service::{Call, Kind, MgpService, Reply};
+use mgp_types::{Payload, RpcError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::negotiate;
+use super::offer::ClientOffer;
+use super::session::Session;
+
+/// Gives outbound calls the facts of their callee, and their wire form the facts of ours.
+#[derive(Clone)]
+#[must_use]
+pub struct StampLayer {
+    session: Arc<Session>,
+    offer: Arc<Stamps>,
+}
+
+/// The members of `_meta` that every modern request carries, encoded once.
+#[derive(Debug)]
+struct Stamps {
+    info: Payload,
+    capabilities: Payload,
+}
+
+impl StampLayer {
+    /// A layer for a connection whose handshake is kept in `session`.
+    ///
+    /// # Errors
+    /// −32603 when the offer cannot be written as JSON.
+    pub fn new(session: Arc<Session>, offer: &ClientOffer) -> Result<Self, RpcError> {
+        let mut capabilities = offer.capabilities.clone();
+        if let Some(mgp) = &offer.mgp {
+            negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
+            // In the modern era the extension is the only place; the literal member belongs to `initialize`.
+            capabilities.mgp = None;
+        }
+        let stamps = Stamps { info: Payload::of(&offer.info)?, capabilities: Payload::of(&capabilities)? };
+        Ok(Self { session, offer: Arc::new(stamps) })
+    }
+}
+
+impl fmt::Debug for StampLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.session.fmt(f)
+    }
+}
+
+impl<S> Layer<S> for StampLayer {
+    type Service = Stamp<S>;
+
+    fn layer(&self, inner: S) -> Stamp<S> {
+        Stamp { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`StampLayer`].
+#[derive(Clone)]
+pub struct Stamp<S> {
+    inner: S,
+    layer: StampLayer,
+}
+
+impl<S> fmt::Debug for Stamp<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layer.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Stamp<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let facts = self.layer.session.facts();
+        if facts.era == Era::Modern && call.kind() == Kind::Request {
+            let stamps = &self.layer.offer;
+            let revision = Payload::from_trusted(format!("\"{}\"", facts.revision));
+            call.hop_mut().meta.extend([
+                (Cow::Borrowed(key::PROTOCOL_VERSION), revision),
+                (Cow::Borrowed(key::CLIENT_CAPABILITIES), stamps.capabilities.clone()),
+                (Cow::Borrowed(key::CLIENT_INFO), stamps.info.clone()),
+            ]);
+        }
+        // A plain peer never sees our trace member (checklist C12).
+        if facts.speaks_mgp()
+            && call.kind() == Kind::Request
+            && let Some(trace) = call.cx().trace.clone()
+        {
+            call.hop_mut().trace_id = Payload::of(&trace).ok();
+        }
+        call.cx_mut().callee = facts;
+        self.inner.call(call)
+    }
+}
