@@ -4,17 +4,22 @@
 //! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
 //!
-//! Features: `service` (default), `seal` (sealed state), `schema` (JSON Schemas of the messages).
+//! Features: `service` (default), `seal` (sealed state), `schema` (JSON Schemas of the messages, the
+//! page of methods, and the check of examples).
 
 mod canonical;
 pub mod mcp;
-pub mod mgp;
 pub mod method;
+pub mod mgp;
 mod record;
+#[cfg(feature = "schema")]
+pub mod schema;
 #[cfg(feature = "seal")]
 mod seal;
 #[cfg(feature = "service")]
 pub mod service;
+#[cfg(feature = "schema")]
+pub mod spec;
 mod timestamp;
 mod wire;
 
@@ -22,6 +27,5 @@ pub use canonical::{Hash, canonical, canonical_hash};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{NotValid, Sealer};
-
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

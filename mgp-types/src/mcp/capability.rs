@@ -116,3 +116,34 @@ fn member<T: serde::de::DeserializeOwned>(
 ) -> Option<Lenient<T>> {
     object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, version: Option<&str>) {
+        let capabilities: ServerCapabilities = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&capabilities).unwrap(), text);
+        let found = capabilities.find_mgp();
+        let found = found.as_ref().and_then(Lenient::valid).map(|mgp| mgp.version.as_str());
+        assert_eq!(found, version, "{text}");
+    }
+
+    #[test]
+    fn mgp_is_found_in_three_places() {
+        check(r#"{"mgp":{"version":"0.1.0","extensions":[]}}"#, Some("0.1.0"));
+        check(r#"{"experimental":{"mgp":{"version":"0.2.0","extensions":[]}}}"#, Some("0.2.0"));
+        check(
+            r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":[]}}}"#,
+            Some("0.3.0"),
+        );
+        check(r#"{"tools":{}}"#, None);
+    }
+
+    #[test]
+    fn a_malformed_mgp_costs_only_itself() {
+        check(r#"{"tools":{},"mgp":7}"#, None);
+        check(r#"{"tools":{},"mgp":{"version":"0.1.0"}}"#, None);
+    }
+}

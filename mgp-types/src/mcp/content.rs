@@ -168,3 +168,19 @@ impl ContentBlock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_nested_without_end_is_refused() {
+        let open = r#"{"type":"tool_result","toolUseId":"u","content":["#;
+        for (depth, fits) in [(4, true), (100, false), (20_000, false)] {
+            let text = format!("{}{}", open.repeat(depth), "]}".repeat(depth));
+            assert_eq!(serde_json::from_str::<ContentBlock>(&text).is_ok(), fits, "{depth}");
+        }
+        assert_eq!(ContentBlock::text("still counting from 0").as_text().map(str::len), Some(21));
+        assert!(serde_json::from_str::<ContentBlock>(r#"{"type":"text","text":""}"#).is_ok());
+    }
+}

@@ -96,3 +96,31 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Outcome<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::CallToolResult;
+
+    #[track_caller]
+    fn check(text: &str) -> Outcome<CallToolResult> {
+        let outcome = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&outcome).unwrap(), text);
+        outcome
+    }
+
+    #[test]
+    fn the_result_type_decides() {
+        assert!(matches!(check(r#"{"content":[]}"#), Outcome::Complete(_)));
+        assert!(matches!(check(r#"{"resultType":"complete","content":[]}"#), Outcome::Complete(_)));
+        let Outcome::InputRequired(asked) = check(
+            r#"{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"later/thing"}},"requestState":"s"}"#,
+        ) else {
+            panic!("no question");
+        };
+        let requests = asked.input_requests.unwrap();
+        assert!(matches!(requests["a"], InputRequest::Roots(_)));
+        assert!(matches!(requests["b"], InputRequest::Other(_)));
+        assert!(matches!(check(r#"{"resultType":"later","x":1}"#), Outcome::Other(_)));
+    }
+}

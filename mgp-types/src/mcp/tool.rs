@@ -145,3 +145,29 @@ impl CallToolResult {
         Self { is_error: Some(true), ..Self::text(text) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mgp::RiskLevel;
+
+    #[track_caller]
+    fn check(rest: &str, expected: Option<&RiskLevel>) {
+        let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&tool).unwrap(), text);
+        let found = tool.find_security();
+        let found = found.as_ref().and_then(Lenient::valid);
+        assert_eq!(found.map(|security| &security.risk_level), expected, "{text}");
+    }
+
+    #[test]
+    fn security_is_found_in_two_places() {
+        check("", None);
+        check(r#","security":{"risk_level":"safe"}"#, Some(&RiskLevel::Safe));
+        let mirror = r#","_meta":{"dev.cloto/mgp":{"security":{"risk_level":"moderate"}}}"#;
+        check(mirror, Some(&RiskLevel::Moderate));
+        // What is malformed is not replaced by a milder mirror.
+        check(&format!(r#","security":{{}}{mirror}"#), None);
+    }
+}

@@ -4,10 +4,20 @@
 
 mod info;
 mod member;
+#[cfg(feature = "schema")]
+mod served;
+#[cfg(feature = "schema")]
+mod shape;
 mod table;
 mod tool;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
+#[cfg(feature = "schema")]
+pub(crate) use served::served;
+#[cfg(feature = "schema")]
+pub(crate) use shape::Shape;
+#[cfg(feature = "schema")]
+pub(crate) use table::shapes;
 pub use table::*;
 pub use tool::{KERNEL_TOOLS, KernelTool, method_of_tool, tool_spelling};

@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "schema")]
+use super::shape::{Shape, Shapes};
 use super::{Direction, Kind, MethodInfo, Notification, Request};
 use crate::RawObject;
 use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
@@ -40,6 +42,16 @@ macro_rules! methods {
         )+];
 
         const NAMES: &[&str] = &[$($name),+];
+
+        /// The types of each row.
+        #[cfg(feature = "schema")]
+        static SHAPES: &[Shapes] = &[$(
+            Shapes {
+                marker: stringify!($marker),
+                params: Shape::of::<$params>(stringify!($params)),
+                result: methods!(@shape $($result)?),
+            },
+        )+];
     };
 
     (@impl Request $marker:ident $name:literal $params:ty, $result:ty) => {
@@ -60,6 +72,8 @@ macro_rules! methods {
     (@extension $extension:ident) => { Some(Extension::$extension) };
     (@seed) => { false };
     (@seed $seed:literal) => { true };
+    (@shape) => { None };
+    (@shape $result:ty) => { Some(Shape::of::<$result>(stringify!($result))) };
     (@result) => { None };
     (@result $result:ty) => { Some(stringify!($result)) };
 }
@@ -275,6 +289,12 @@ pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
 pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
     let at = ORDER.binary_search_by(|&row| NAMES[row].cmp(name)).ok()?;
     TABLE.get(ORDER[at])
+}
+
+/// The types of a method.
+#[cfg(feature = "schema")]
+pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
+    SHAPES.iter().find(|shapes| shapes.marker == info.marker)
 }
 
 /// The rows in the order of their names, sorted by the compiler.

@@ -37,7 +37,7 @@ record! {
     pub struct NotificationExtension {
         /// The running number: per server for audit events, per subscription for others.
         opt seq: Option<u64>,
-        /// The how manieth try this is.
+        /// Which try this is, from 1.
         opt attempt: Option<u32>,
         /// Whether this was sent before.
         opt retransmit: Option<bool>,

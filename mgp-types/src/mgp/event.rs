@@ -157,7 +157,7 @@ record! {
         list options: List<String>,
         /// How long the server waits.
         opt timeout_ms: Option<u64>,
-        /// The how manieth try it is (later revisions).
+        /// Which try it is, from 1 (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 

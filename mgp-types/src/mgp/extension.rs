@@ -59,6 +59,17 @@ impl Extension {
         Self::ToolDiscovery,
     ];
 
+    /// The extension of §2.2 this is a part of; itself for any other.
+    #[must_use]
+    pub const fn whole(self) -> Self {
+        match self {
+            Self::Permissions | Self::ToolSecurity => Self::Security,
+            Self::Events | Self::Callbacks => Self::Bidirectional,
+            Self::Progress => Self::Streaming,
+            other => other,
+        }
+    }
+
     /// The parts an extension stands for, as bits; a whole is the union of its parts.
     const fn bits(self) -> u16 {
         match self {
@@ -252,6 +263,11 @@ mod tests {
     fn there_are_nine_standard_extensions() {
         assert_eq!(ExtensionSet::STANDARD.iter().count(), 9);
         assert!(ExtensionSet::STANDARD.iter().eq(Extension::STANDARD.iter().copied()));
+        assert!(
+            Extension::ALL
+                .iter()
+                .all(|part| ExtensionSet::EMPTY.with(part.whole()).contains(*part))
+        );
         assert!(ExtensionSet::STANDARD.without(Extension::Events).contains(Extension::Callbacks));
     }
 }

@@ -222,7 +222,7 @@ pub enum Grant {
     /// A word.
     Plain(GrantDecision),
     /// An object.
-    Scoped(ScopedGrant),
+    Scoped(Box<ScopedGrant>),
 }
 
 impl Grant {

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use super::{CodeSafety, Permission};
-use crate::record::{List, RawObject, open_enum, record};
+use crate::record::{List, open_enum, record};
 
 open_enum! {
     /// How dangerous something is, safest first; an unknown word is worse than dangerous.
@@ -147,8 +147,6 @@ record! {
         req name: String,
         /// What it does.
         opt description: Option<String>,
-        /// JSON Schema of the arguments.
-        opt input_schema as "inputSchema": Option<RawObject>,
         /// What it does to the world.
         req security: ToolSecurity,
     }

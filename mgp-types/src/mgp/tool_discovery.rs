@@ -152,7 +152,7 @@ record! {
         opt task_trace_id: Option<String>,
     }
 
-    /// A tool that was not loaded.
+    /// A tool that was not loaded, when it is told as an object.
     pub struct UnavailableTool {
         /// What was wanted.
         opt capability: Option<String>,

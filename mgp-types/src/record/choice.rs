@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{self, DeserializeOwned, IgnoredAny};
@@ -132,9 +133,71 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
     de::DeserializeSeed::deserialize(Seed(tag), &mut deserializer).map_err(E::custom)
 }
 
+/// How deep raw values may hold raw values that are decoded; MCP needs three.
+const DEEPEST: u8 = 16;
+
 /// Decodes raw text inside another decoder.
+///
+/// Reading raw text has no depth limit, and each `from_str` begins its own count, so a content block
+/// in a content block in a content block … would use up the stack: the depth is counted here.
 pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
+    let _level = Level::enter().ok_or_else(|| E::custom("nested too deep"))?;
     serde_json::from_str(raw.as_str()).map_err(E::custom)
+}
+
+thread_local! {
+    static DEPTH: Cell<u8> = const { Cell::new(0) };
+}
+
+/// One level of decoding, left when dropped.
+struct Level;
+
+impl Level {
+    fn enter() -> Option<Self> {
+        let depth = DEPTH.get();
+        (depth < DEEPEST).then(|| {
+            DEPTH.set(depth + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// The constant member of a record while it is read.
+#[derive(Debug)]
+pub(crate) struct Tag {
+    expected: &'static str,
+    found: Option<String>,
+}
+
+impl Tag {
+    /// Starts without a value.
+    pub(crate) const fn new(expected: &'static str) -> Self {
+        Self { expected, found: None }
+    }
+
+    /// Reads the member.
+    pub(crate) fn read<'de, A: de::MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        self.found = Some(map.next_value()?);
+        Ok(())
+    }
+
+    /// Checks that it was there and right.
+    pub(crate) fn check<E: de::Error>(&self, name: &'static str) -> Result<(), E> {
+        match self.found.as_deref() {
+            None => Err(E::missing_field(name)),
+            Some(found) if found == self.expected => Ok(()),
+            Some(found) => Err(E::custom(format_args!(
+                "{name}: expected `{}`, found `{found}`",
+                self.expected
+            ))),
+        }
+    }
 }
 
 /// One value or a list of them, written as it came.

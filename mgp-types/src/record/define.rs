@@ -83,27 +83,19 @@ macro_rules! record {
                         self,
                         mut map: A,
                     ) -> ::std::result::Result<$name, A::Error> {
-                        $( let mut tag: Option<String> = None;
-                           const TAG: &str = $tag; )?
+                        $( let mut tag = $crate::record::Tag::new($tag_value); )?
                         $( let mut $field: Option<$ty> = None; )*
                         let mut extra = $crate::record::Extras::new();
                         while let Some(key) = map.next_key::<$crate::record::Key<'_>>()? {
                             match &*key.0 {
-                                $( $tag => tag = Some(map.next_value()?), )?
+                                $( $tag => tag.read(&mut map)?, )?
                                 $( $crate::record::record!(@wire $field $($wire)?) => {
                                     $field = $crate::record::record!(@read $mode, map, $ty);
                                 } )*
                                 _ => extra.push_read(key.0.into_owned(), map.next_value()?),
                             }
                         }
-                        $(
-                            let tag = tag.ok_or_else(|| ::serde::de::Error::missing_field(TAG))?;
-                            if tag != $tag_value {
-                                return Err(::serde::de::Error::custom(format_args!(
-                                    "{}: expected `{}`, found `{tag}`", TAG, $tag_value
-                                )));
-                            }
-                        )?
+                        $( tag.check($tag)?; )?
                         Ok($name {
                             $( $field: $crate::record::record!(
                                 @take $mode, $field, $crate::record::record!(@wire $field $($wire)?)

@@ -83,6 +83,7 @@ impl Extras {
     }
 
     /// Walks the members in order.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Payload)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -106,7 +107,10 @@ impl Extras {
 
     /// Drops repeated names, the last one wins; linear, because a peer chooses how many there are.
     pub(crate) fn settle(mut self) -> Self {
-        if self.0.len() < 2 {
+        // Few names are compared with each other, which needs no memory.
+        let few = self.0.len() <= 16;
+        let repeats = |at: usize| self.0[..at].iter().any(|(name, _)| *name == self.0[at].0);
+        if few && !(1..self.0.len()).any(repeats) {
             return self;
         }
         let mut last = HashMap::with_capacity(self.0.len());

@@ -5,6 +5,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::decode;
 use crate::Payload;
 
 /// A value, or the text of what should have been one.
@@ -49,7 +50,7 @@ impl<T: Serialize> Serialize for Lenient<T> {
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Lenient<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Payload::deserialize(deserializer)?;
-        Ok(match serde_json::from_str(raw.as_str()) {
+        Ok(match decode::<_, D::Error>(&raw) {
             Ok(value) => Self::Valid(value),
             Err(_) => Self::Malformed(raw),
         })

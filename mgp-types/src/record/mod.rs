@@ -23,7 +23,7 @@ mod tests;
 
 pub use choice::OneOrMany;
 pub(crate) use choice::tagged;
-pub(crate) use choice::{decode, peek};
+pub(crate) use choice::{Tag, decode, peek};
 pub(crate) use define::record;
 pub(crate) use extras::Key;
 pub use extras::{Extras, Object};

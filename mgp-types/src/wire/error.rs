@@ -30,6 +30,8 @@ struct Inner {
     message: String,
     recovery: Option<Recovery>,
     data: Option<Payload>,
+    /// Other members of the error object, as a peer sent them.
+    extra: Extras,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -42,6 +44,7 @@ impl RpcError {
             message: message.into(),
             recovery: Recovery::default_for(code),
             data: None,
+            extra: Extras::new(),
             source: None,
         }))
     }
@@ -138,6 +141,7 @@ impl PartialEq for RpcError {
             && self.0.message == other.0.message
             && self.0.recovery == other.0.recovery
             && self.0.data == other.0.data
+            && self.0.extra == other.0.extra
     }
 }
 
@@ -182,9 +186,10 @@ impl Serialize for RpcError {
             (None, None) => {}
             (Some(data), None) => map.serialize_entry("data", data)?,
             (data, Some(recovery)) => {
-                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?
+                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?;
             }
         }
+        self.0.extra.write(&mut map)?;
         map.end()
     }
 }
@@ -224,12 +229,15 @@ impl<'de> Deserialize<'de> for RpcError {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;
         let message = members.decode("message").ok().flatten().unwrap_or_default();
+        members.remove("code");
+        members.remove("message");
         let (data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
         Ok(Self(Box::new(Inner {
             code: code.ok_or_else(|| D::Error::missing_field("code"))?,
             message,
             recovery,
             data,
+            extra: members,
             source: None,
         })))
     }
@@ -306,7 +314,10 @@ mod tests {
     #[test]
     fn what_is_malformed_is_still_an_error() {
         check(r#"{"code":99999999999}"#, r#"{"code":2147483647,"message":""}"#);
-        check(r#"{"code":-1,"message":7,"data":null,"_mgp":{}}"#, r#"{"code":-1,"message":""}"#);
+        check(
+            r#"{"code":-1,"message":7,"data":null,"_mgp":{}}"#,
+            r#"{"code":-1,"message":"","_mgp":{}}"#,
+        );
         assert!(serde_json::from_str::<RpcError>(r#"{"message":"m"}"#).is_err());
     }
 

@@ -93,6 +93,19 @@ impl Recovery {
         Some(recovery)
     }
 
+    /// The hints for a tool that is read-only or idempotent, where another attempt does no harm:
+    /// 3003, 5000 and 5001 become retryable, all others are as in [`Recovery::default_for`].
+    #[must_use]
+    pub fn for_repeatable(code: ErrorCode) -> Option<Self> {
+        let recovery = Self::default_for(code)?;
+        Some(match code {
+            ErrorCode::TIMEOUT | ErrorCode::UPSTREAM_ERROR | ErrorCode::UPSTREAM_TIMEOUT => {
+                recovery.retry(RetryStrategy::ExponentialBackoff, 1000, 3)
+            }
+            _ => recovery,
+        })
+    }
+
     /// Whether the caller may try again: only when the hints say so.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -163,6 +176,11 @@ mod tests {
         );
         check(5001, r#"{"category":"external","retryable":false}"#);
         check(-32601, "null");
+        for code in [3003, 5000, 5001] {
+            assert!(!Recovery::default_for(ErrorCode(code)).unwrap().is_retryable(), "{code}");
+            assert!(Recovery::for_repeatable(ErrorCode(code)).unwrap().is_retryable(), "{code}");
+        }
+        assert!(!Recovery::for_repeatable(ErrorCode(1000)).unwrap().is_retryable());
     }
 
     #[test]

@@ -1,0 +1,157 @@
+//! What is generated from the types: JSON Schemas and the page of methods (feature `schema`).
+//!
+//! Covers MGP §2 to §16; the schemas of MCP's own messages are MCP's to publish.
+//!
+//! Applies to: both.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::mcp::Revision;
+use crate::method::{Direction, Kind, MethodInfo, Shape, methods, served, shapes};
+use crate::{RpcError, mgp};
+
+/// The JSON Schema of every message of MGP: file name and schema.
+///
+/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, a
+/// notification has one; objects that travel inside messages of MCP, and files, have one each.
+#[must_use]
+pub fn message_schemas() -> Vec<(String, Value)> {
+    let mut schemas = Vec::new();
+    for info in methods().filter(|info| info.is_mgp()) {
+        let Some(shapes) = shapes(info) else { continue };
+        let name = info.golden();
+        schemas.push((format!("{name}_params.json"), (shapes.params.schema)().to_value()));
+        if let Some(result) = &shapes.result {
+            schemas.push((format!("{name}_result.json"), (result.schema)().to_value()));
+        }
+    }
+    for (name, shape) in [
+        ("s2_2_mgp_capability", Shape::of::<mgp::MgpCapability>("")),
+        ("s4_3_tool_security", Shape::of::<mgp::ToolSecurity>("")),
+        ("s7_4_code_rejection", Shape::of::<mgp::CodeRejection>("")),
+        ("s11_5_restart_config", Shape::of::<mgp::RestartConfig>("")),
+        ("s12_3_call_extension", Shape::of::<mgp::CallExtension>("")),
+        ("s12_5_result_extension", Shape::of::<mgp::ResultExtension>("")),
+        ("s14_4_error", Shape::of::<RpcError>("")),
+        ("s15_2_server_config", Shape::of::<mgp::ServerConfig>("")),
+        ("s16_4_index_entry", Shape::of::<mgp::IndexEntry>("")),
+        ("s16_8_context_budget", Shape::of::<mgp::ContextBudgetConfig>("")),
+    ] {
+        schemas.push((format!("{name}.json"), (shape.schema)().to_value()));
+    }
+    schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
+    schemas
+}
+
+/// The page `docs/methods.md`: every method, who serves it, and what shows that.
+#[must_use]
+pub fn methods_markdown() -> String {
+    let mut page = String::from(
+        "# Methods\n\n\
+         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n\
+         Rows that nobody serves yet are marked **open**.\n",
+    );
+    let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
+    let (requests, notifications) = (seed(Kind::Request), seed(Kind::Notification));
+    let _ = writeln!(
+        page,
+        "The specification has {requests} methods and {notifications} notifications of its own, set in bold."
+    );
+    section(&mut page, "MGP", MethodInfo::is_mgp);
+    section(&mut page, "MCP", |info| !info.is_mgp());
+    page
+}
+
+fn section(page: &mut String, title: &str, belongs: impl Fn(&MethodInfo) -> bool) {
+    let _ = write!(
+        page,
+        "\n## {title}\n\n\
+         | method | § | extension | direction | MCP | params | result | served by | client call | golden | test |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n"
+    );
+    for info in methods().filter(|info| belongs(info)) {
+        row(page, info);
+    }
+}
+
+fn row(page: &mut String, info: &MethodInfo) {
+    let bold = if info.seed { "**" } else { "" };
+    let direction = match info.direction {
+        Direction::ToServer => "client → server",
+        Direction::ToClient => "server → client",
+        Direction::Both => "both",
+    };
+    let revisions = if info.first == Revision::V2024_11_05 && info.last == Revision::MODERN {
+        "all".to_owned()
+    } else if info.first == info.last {
+        info.first.to_string()
+    } else {
+        format!("{} to {}", info.first, info.last)
+    };
+    let code = |path: Option<&str>| match path {
+        Some(path) => format!("`{}`", path.rsplit("::").next().unwrap_or(path).trim()),
+        None => "–".to_owned(),
+    };
+    let (by, call, test) = match served(info.name) {
+        Some(served) => {
+            (format!("`{}`", served.by), format!("`{}`", served.call), format!("`{}`", served.test))
+        }
+        None => ("**open**".to_owned(), "open".to_owned(), "open".to_owned()),
+    };
+    let _ = writeln!(
+        page,
+        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} | {by} | {call} | `{}.json` | {test} |",
+        info.name,
+        info.section,
+        extension(info),
+        code(Some(info.params)),
+        code(info.result),
+        info.golden(),
+    );
+}
+
+/// Names the extension of §2.2, and the part that later revisions made of it.
+fn extension(info: &MethodInfo) -> String {
+    match info.extension {
+        None => "–".to_owned(),
+        Some(part) if part.whole() == part => part.to_string(),
+        Some(part) => format!("{} ({part})", part.whole()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_of_mgp_has_a_schema() {
+        let schemas = message_schemas();
+        let requests = methods().filter(|info| info.is_mgp() && info.kind == Kind::Request).count();
+        let notifications =
+            methods().filter(|info| info.is_mgp() && info.kind == Kind::Notification).count();
+        assert_eq!(schemas.len(), 2 * requests + notifications + 10);
+        for (name, schema) in &schemas {
+            assert!(schema.get("$schema").is_some() && schema.get("type").is_some(), "{name}");
+        }
+        let names: std::collections::HashSet<_> = schemas.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), schemas.len());
+    }
+
+    #[test]
+    fn required_members_are_required() {
+        let schemas = message_schemas();
+        let (_, chunk) =
+            schemas.iter().find(|(name, _)| name == "s12_4_stream_chunk_params.json").unwrap();
+        assert_eq!(chunk["required"], serde_json::json!(["request_id", "index", "content"]));
+        assert_eq!(chunk["properties"]["index"]["description"], "The running number, from 0.");
+    }
+
+    #[test]
+    fn the_page_has_a_row_for_every_method() {
+        let page = methods_markdown();
+        assert!(methods().all(|info| page.contains(&format!("`{}`", info.name))));
+        assert!(page.contains("19 methods and 6 notifications"));
+    }
+}
