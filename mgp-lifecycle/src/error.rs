@@ -22,6 +22,12 @@ pub enum Refusal {
     /// `initialize` came a second time.
     #[error("the connection is already initialized")]
     AlreadyInitialized,
+    /// A call asked its caller again and again.
+    #[error("the call asked its caller more than {0} times")]
+    TooManyRounds(u32),
+    /// What a call must remember between rounds is too large to travel.
+    #[error("what the call keeps between rounds has more than {0} bytes")]
+    StateTooLarge(usize),
     /// The task table is full.
     #[error("too many tasks are kept; wait for one to end or expire")]
     TooManyTasks,
@@ -30,7 +36,10 @@ pub enum Refusal {
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal {
-            Refusal::Saturated | Refusal::TooManyTasks => ErrorCode::RESOURCE_EXHAUSTED,
+            Refusal::Saturated
+            | Refusal::TooManyTasks
+            | Refusal::TooManyRounds(_)
+            | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::TimedOut(_) => ErrorCode::TIMEOUT,
             Refusal::NotInitialized | Refusal::AlreadyInitialized => ErrorCode::INVALID_REQUEST,
         };

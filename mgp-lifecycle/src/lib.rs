@@ -2,15 +2,19 @@
 //!
 //! Applies to: both.
 
+mod catch_panic;
 mod error;
 mod handshake;
 mod limit;
+mod rounds;
 mod timeout;
 
+pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
 pub use error::Refusal;
 pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer, PermissionGate, Phase,
     ServerOffer, Session, Stamp, StampLayer, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use timeout::{Timeout, TimeoutLayer};

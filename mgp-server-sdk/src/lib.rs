@@ -22,21 +22,17 @@
 //!
 //! Applies to: inbound.
 
-mod catch_panic;
 mod error;
 pub mod prelude;
 mod server;
 mod stack;
 mod tool;
-mod trace;
 
-pub use catch_panic::{CatchPanic, CatchPanicLayer};
 pub use error::ServeError;
 pub use server::Server;
 pub use tool::{
     Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,
 };
-pub use trace::{Trace, TraceLayer};
 
 /// What macros and examples need besides this crate.
 #[doc(hidden)]

@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, ServerOffer, TimeoutLayer};
+use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TimeoutLayer};
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, ListChanged};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{MgpService, Router, Stack};
+use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
@@ -132,8 +133,10 @@ impl Server {
     }
 
     /// The finished stack, shared by all connections.
-    #[must_use]
-    pub fn into_stack(mut self) -> Stack {
+    ///
+    /// # Errors
+    /// −32603 when the system has no randomness for the key that seals request state.
+    pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
             self.offer.capabilities.tools = Some(ListChanged::new());
         }
@@ -143,9 +146,10 @@ impl Server {
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::new(self.timeout),
             cancel: CancelLayer::default(),
+            rounds: RoundsLayer::new(Sealer::random()?),
             endpoints: self.endpoints,
         });
-        self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack))
+        Ok(self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack)))
     }
 
     /// Serves one peer over a pair of byte streams until it leaves.
@@ -161,7 +165,7 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let limits = self.wire.clone();
-        match Connection::new(reader, writer, self.into_stack()).limits(limits).run().await {
+        match Connection::new(reader, writer, self.into_stack()?).limits(limits).run().await {
             Closed::Eof | Closed::Local => Ok(()),
             closed => Err(ServeError::Connection(closed)),
         }

@@ -4,7 +4,8 @@
 
 use std::task::{Context as Task, Poll};
 
-use mgp_lifecycle::{HandshakeLayer, LimitLayer, ServerOffer, TimeoutLayer};
+use mgp_lifecycle::{CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TimeoutLayer};
+use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
@@ -12,9 +13,9 @@ use mgp_types::service::{BoxFuture, Call, Either, Reply, Router, Stack};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
-use crate::catch_panic::CatchPanicLayer;
+
 use crate::tool::Tools;
-use crate::trace::TraceLayer;
+
 
 /// What the stack is built from.
 #[derive(Debug)]
@@ -24,12 +25,13 @@ pub(crate) struct Parts {
     pub(crate) limit: LimitLayer,
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
+    pub(crate) rounds: RoundsLayer,
     pub(crate) endpoints: Router,
 }
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, endpoints } = parts;
+    let Parts { offer, tools, limit, timeout, cancel, rounds, endpoints } = parts;
     let service = ServiceBuilder::new()
         // Anything below may panic.
         .layer(CatchPanicLayer::new())
@@ -37,6 +39,8 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         .layer(TraceLayer::new())
         // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
         .layer(HandshakeLayer::new(offer))
+        // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
+        .layer(rounds)
         // It must see a call before anything can wait, so that a cancellation right behind it finds it.
         .layer(cancel)
         // After the cheap refusals: a refused call takes no turn.

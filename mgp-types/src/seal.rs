@@ -150,7 +150,11 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn random<const N: usize>() -> Result<[u8; N], RpcError> {
+/// Takes secret random bytes from the system.
+///
+/// # Errors
+/// −32603 when the system has no randomness.
+pub fn random<const N: usize>() -> Result<[u8; N], RpcError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| RpcError::internal("the system has no randomness"))?;
     Ok(bytes)

@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::ToolRequest;
 use super::{Place, Tool};
-use crate::catch_panic::panicked;
+use mgp_lifecycle::panicked;
 
 impl Tool {
     pub(crate) fn start(&self, request: ToolRequest) -> Running {

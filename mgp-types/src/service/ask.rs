@@ -142,8 +142,12 @@ pub struct Rounds(Arc<Mutex<Board>>);
 /// What one round hands to the next; sealed on the way.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
+    /// Names the logical call: the same in all its rounds.
+    pub logical: String,
     /// How many rounds came before.
     pub round: u32,
+    /// The questions that are open; only their answers are taken.
+    pub asked: Vec<String>,
     /// Answers by key.
     pub answers: BTreeMap<String, Payload>,
     /// Values kept by key.
@@ -154,20 +158,24 @@ pub struct RoundState {
 struct Board {
     state: RoundState,
     suspended: Vec<(String, Ask)>,
+    /// The keys of the questions that went out.
+    asked: Vec<String>,
 }
 
 impl Rounds {
     /// Starts a round with what the rounds before left.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
-        Self(Arc::new(Mutex::new(Board { state, suspended: Vec::new() })))
+        Self(Arc::new(Mutex::new(Board { state, ..Board::default() })))
     }
 
     /// What the next round needs to know.
     #[must_use]
     pub fn state(&self) -> RoundState {
-        let mut state = self.board().state.clone();
+        let board = self.board();
+        let mut state = board.state.clone();
         state.round += 1;
+        state.asked.clone_from(&board.asked);
         state
     }
 
@@ -204,7 +212,9 @@ impl Asker for Rounds {
     }
 
     fn take_suspended(&self) -> Option<Reply> {
-        let asks = std::mem::take(&mut self.board().suspended);
+        let mut board = self.board();
+        let asks = std::mem::take(&mut board.suspended);
+        board.asked.extend(asks.iter().map(|(key, _)| key.clone()));
         (!asks.is_empty()).then_some(Reply::InputRequired(InputRequired { asks, state: None }))
     }
 }

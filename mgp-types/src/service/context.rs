@@ -34,6 +34,8 @@ pub struct Context {
     pub peer: Peer,
     /// The id the caller gave the call, for cancellation by id; never used to answer.
     pub wire_id: Option<Id>,
+    /// The logical call this one is a round or an attempt of; `None` where it is the whole of it.
+    pub logical: Option<ByteString>,
     /// The trace the call belongs to (MGP §6.5).
     pub trace: Option<ByteString>,
     /// The way back for partial results.
@@ -59,6 +61,7 @@ impl Context {
             scope,
             peer,
             wire_id: None,
+            logical: None,
             trace: None,
             outlet: Outlet::none(),
             asking: Asking::Nobody,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::record::Key;
+use crate::{Hash, canonical_hash};
 use crate::wire::{Id, Payload, RpcError};
 
 /// What a call is aimed at.
@@ -325,6 +326,18 @@ impl Params {
             return None;
         }
         serde_json::from_str::<Meta>(text).ok()?.progress_token
+    }
+
+    /// The hash of what the call means: target and body in canonical form, without the hop's own members.
+    ///
+    /// # Errors
+    /// As [`canonical`](crate::canonical).
+    pub fn meaning(&self) -> Result<Hash, RpcError> {
+        let mut kept = self.clone();
+        kept.forget_hop();
+        let mut text = Vec::new();
+        kept.write(&mut text, &OutMeta::default());
+        canonical_hash(&String::from_utf8_lossy(&text))
     }
 
     /// Leaves the hop-by-hop members behind: what is written next is the next hop's own.

@@ -65,7 +65,8 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
 }
 
 /// The answer of a handler that panicked; what it said goes to the log, not to the peer.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> RpcError {
+#[must_use]
+pub fn panicked(panic: &(dyn Any + Send)) -> RpcError {
     let what = panic
         .downcast_ref::<&str>()
         .copied()

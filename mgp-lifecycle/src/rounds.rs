@@ -1,0 +1,288 @@
+//! Rounds of a modern call: open questions go out as one result, answers come back with the next request (DESIGN §3 E).
+//!
+//! What a round must remember travels with the caller, sealed: nothing is kept here between rounds.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::mcp::{Era, InputResponses};
+use mgp_types::method::{PromptsGet, ResourcesRead, ToolsCall};
+use mgp_types::service::{
+    Asking, BoxFuture, Call, Context, Either, MgpService, Params, Reply, RoundState, Rounds,
+};
+use mgp_types::{RpcError, Sealer};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::error::Refusal;
+
+/// What sealed state is for; part of its binding.
+const PURPOSE: &str = "rounds";
+
+/// Bounds of a [`RoundsLayer`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RoundsConfig {
+    /// How long a caller may take to answer. 10 minutes.
+    pub ttl: Duration,
+    /// How many rounds a call may take. 16.
+    pub rounds: u32,
+    /// How many bytes answers and kept values may have. 64 KiB.
+    pub state_bytes: usize,
+}
+
+impl Default for RoundsConfig {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(600), rounds: 16, state_bytes: 64 * 1024 }
+    }
+}
+
+/// Lets handlers and gates below ask a modern caller.
+///
+/// ```
+/// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
+/// use mgp_types::mcp::Implementation;
+/// use mgp_types::service::{Ask, Call, Reply, Stack, mock};
+/// use mgp_types::{Payload, Sealer};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let tool = Stack::from_fn(|call: Call| async move {
+///     let name = call.cx().ask("name", Ask::new("elicitation/create", Payload::empty_object())).await?;
+///     Ok(Reply::raw(name))
+/// });
+/// let rounds = RoundsLayer::new(Sealer::random().unwrap()).layer(tool);
+/// let offer = ServerOffer::new(Implementation::new("s", "1"));
+/// let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(rounds)));
+///
+/// let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+///     "io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}"#;
+/// let asked = client.call("tools/call", &format!(r#"{{"name":"t",{meta}}}"#)).await.unwrap();
+/// let Reply::InputRequired(asked) = asked else { panic!("it must ask") };
+/// let again = format!(
+///     r#"{{"name":"t","inputResponses":{{"name":"Ann"}},"requestState":"{}",{meta}}}"#,
+///     asked.state.unwrap()
+/// );
+/// assert!(client.request("tools/call", &again).await.unwrap().as_str().contains("Ann"));
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RoundsLayer {
+    sealer: Sealer,
+    config: Arc<RoundsConfig>,
+}
+
+impl RoundsLayer {
+    /// A layer that seals with this; servers that share calls share its key.
+    pub fn new(sealer: Sealer) -> Self {
+        Self { sealer, config: Arc::default() }
+    }
+
+    /// Sets the bounds.
+    pub fn config(mut self, config: RoundsConfig) -> Self {
+        self.config = Arc::new(config);
+        self
+    }
+
+    /// Opens the state a call brings and joins the answers to it.
+    fn open(&self, call: &Call, bound: &Binding) -> Result<RoundState, RpcError> {
+        let params = call.params();
+        let Some(sealed) = params.request_state() else {
+            return Ok(RoundState { logical: fresh_name()?, ..RoundState::default() });
+        };
+        let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
+        let mut state: RoundState = serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
+        if state.round >= self.config.rounds {
+            return Err(Refusal::TooManyRounds(self.config.rounds).into());
+        }
+        let responses: InputResponses = match params.input_responses() {
+            Some(responses) => responses.get()?,
+            None => InputResponses::default(),
+        };
+        for key in std::mem::take(&mut state.asked) {
+            if let Some(answer) = responses.get(&key) {
+                state.answers.insert(key, answer.clone());
+            }
+        }
+        Ok(state)
+    }
+
+    fn seal(&self, rounds: &Rounds, bound: &Binding) -> Result<String, RpcError> {
+        let state = serde_json::to_vec(&rounds.state())
+            .map_err(|error| RpcError::internal("the state of a round could not be written").because(error))?;
+        if state.len() > self.config.state_bytes {
+            return Err(Refusal::StateTooLarge(self.config.state_bytes).into());
+        }
+        self.sealer.seal(PURPOSE, &bound.parts(), self.config.ttl, &state)
+    }
+}
+
+impl<S> Layer<S> for RoundsLayer {
+    type Service = RoundsService<S>;
+
+    fn layer(&self, inner: S) -> RoundsService<S> {
+        RoundsService { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`RoundsLayer`].
+#[derive(Clone)]
+pub struct RoundsService<S> {
+    inner: S,
+    layer: RoundsLayer,
+}
+
+impl<S> fmt::Debug for RoundsService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layer.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for RoundsService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let may_ask = call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
+        if call.cx().caller.era != Era::Modern || !may_ask {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        let layer = self.layer.clone();
+        let prepared = Binding::of(call.cx(), call.method().as_str(), call.params()).and_then(|bound| {
+            let state = layer.open(&call, &bound)?;
+            Ok((bound, state))
+        });
+        let (bound, state) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Either::Right { future: Box::pin(std::future::ready(Err(error))) },
+        };
+        call.cx_mut().logical = Some(state.logical.as_str().into());
+        let rounds = Rounds::new(state);
+        let asking = Asking::Via(Arc::new(rounds.clone()));
+        call.cx_mut().asking = asking.clone();
+        let running = self.inner.call(call);
+        Either::Right {
+            future: Box::pin(async move {
+                let mut reply = asking.drive(running).await?;
+                if let Reply::InputRequired(needed) = &mut reply
+                    && needed.state.is_none()
+                {
+                    needed.state = Some(layer.seal(&rounds, &bound)?);
+                }
+                Ok(reply)
+            }),
+        }
+    }
+}
+
+/// What a sealed state is bound to: it opens for the same caller and the same call only.
+struct Binding {
+    tenant: String,
+    subject: String,
+    agent: String,
+    method: String,
+    meaning: String,
+}
+
+impl Binding {
+    fn of(cx: &Context, method: &str, params: &Params) -> Result<Self, RpcError> {
+        let principal = &cx.principal;
+        Ok(Self {
+            tenant: principal.tenant().to_string(),
+            subject: principal.subject().to_string(),
+            agent: principal.as_agent().map(ToString::to_string).unwrap_or_default(),
+            method: method.to_owned(),
+            meaning: params.meaning()?.to_string(),
+        })
+    }
+
+    fn parts(&self) -> [&str; 5] {
+        [&self.tenant, &self.subject, &self.agent, &self.method, &self.meaning]
+    }
+}
+
+/// A name no caller can guess and no other process uses.
+fn fresh_name() -> Result<String, RpcError> {
+    let bytes = mgp_types::random::<16>()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+    use mgp_types::service::{Ask, Principal, Stack, mock};
+    use mgp_types::service::{Asks, Facts};
+    use mgp_types::mcp::Revision;
+
+    use super::*;
+
+    fn client(sealer: &Sealer) -> mock::Client {
+        let tool = Stack::from_fn(|call: Call| async move {
+            let cx = call.cx();
+            let seed: u32 = cx.once("seed", || async { Ok(7) }).await?;
+            let ask = || Ask::new("elicitation/create", Payload::empty_object());
+            let (a, b) = tokio::join!(cx.ask("a", ask()), cx.ask("b", ask()));
+            let c = cx.ask("c", ask()).await?;
+            Reply::of(&(seed, a?, b?, c))
+        });
+        let mut client = mock::client(Stack::new(RoundsLayer::new(sealer.clone()).layer(tool)));
+        let mut facts = Facts::new(Revision::MODERN);
+        let mut asks = Asks::default();
+        asks.elicitation = true;
+        facts.asks = asks;
+        client.cx.caller = Arc::new(facts);
+        client
+    }
+
+    async fn asked(client: &mut mock::Client, params: &str) -> (Vec<String>, String) {
+        match client.call("tools/call", params).await.unwrap() {
+            Reply::InputRequired(needed) => {
+                (needed.asks.into_iter().map(|(key, _)| key).collect(), needed.state.unwrap())
+            }
+            other => panic!("it must ask, got {other:?}"),
+        }
+    }
+
+    fn with(responses: &str, state: &str) -> String {
+        format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses},"requestState":"{state}"}}"#)
+    }
+
+    const FIRST: &str = r#"{"name":"t","arguments":{"x":1}}"#;
+
+    #[tokio::test]
+    async fn rounds_join_answers_and_ignore_what_was_not_asked() {
+        let mut client = client(&Sealer::random().unwrap());
+        let (keys, state) = asked(&mut client, FIRST).await;
+        assert_eq!(keys, ["a", "b"]);
+        let (keys, state) = asked(&mut client, &with(r#"{"a":1,"c":9,"z":0}"#, &state)).await;
+        assert_eq!(keys, ["b"]);
+        let (keys, state) = asked(&mut client, &with(r#"{"b":2}"#, &state)).await;
+        assert_eq!(keys, ["c"]);
+        let result = client.request("tools/call", &with(r#"{"c":3}"#, &state)).await.unwrap();
+        assert_eq!(result.as_str(), "[7,1,2,3]");
+    }
+
+    #[tokio::test]
+    async fn state_is_bound_to_caller_and_call() {
+        let sealer = Sealer::random().unwrap();
+        let mut client = client(&sealer);
+        let (_, state) = asked(&mut client, FIRST).await;
+        let other_arguments = with("{}", &state).replace(r#""x":1"#, r#""x":2"#);
+        let other_tool = with("{}", &state).replace(r#""name":"t""#, r#""name":"u""#);
+        for params in [other_arguments, other_tool, with("{}", &state.replace('0', "1")), with("{}", "")] {
+            assert_eq!(client.call("tools/call", &params).await.unwrap_err().code().0, -32602, "{params}");
+        }
+        client.cx.principal = Principal::new("local", "eve");
+        assert!(client.call("tools/call", &with("{}", &state)).await.is_err());
+    }
+}
