@@ -1,0 +1,84 @@
+//! THE inbound stack from one server: one layer a line, outermost first, each with its reason.
+//!
+//! Applies to: inbound.
+
+use std::task::{Context as Task, Poll};
+
+use mgp_lifecycle::CatchPanicLayer;
+use mgp_stream::RouteLayer;
+use mgp_types::method::{ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage};
+use mgp_types::service::{
+    Ask, Asking, BoxFuture, Call, Context, InFlight, Kind, Reply, Router, Stack,
+};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use tower::ServiceBuilder;
+use tower_service::Service;
+
+/// Puts the layers over a router of what the client answers itself.
+pub(crate) fn inbound(own: Router) -> Stack {
+    let service = ServiceBuilder::new()
+        // Anything below may panic.
+        .layer(CatchPanicLayer::new())
+        // Partial results go to the calls they belong to, in the order of the wire.
+        .layer(RouteLayer::new())
+        .service(Answers { own });
+    Stack::new(service)
+}
+
+/// Answers a server's own requests: what the client answers itself, else by asking the caller on whose behalf it asks.
+#[derive(Clone)]
+struct Answers {
+    own: Router,
+}
+
+impl Service<Call> for Answers {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let method = call.method().as_str();
+        if self.own.methods().any(|known| known == method) || call.kind() == Kind::Notification {
+            return self.own.call(call);
+        }
+        match method {
+            Ping::METHOD => Box::pin(std::future::ready(Ok(Reply::empty()))),
+            ElicitationCreate::METHOD | SamplingCreateMessage::METHOD | RootsList::METHOD => {
+                let origin = attribute(&call.cx().peer.all_in_flight());
+                Box::pin(async move { pass_on(origin?, &call).await })
+            }
+            _ => self.own.call(call),
+        }
+    }
+}
+
+/// Finds the caller a server's question belongs to (DESIGN §5).
+///
+/// On stdio the question names no call, so it is attributed only if exactly one principal has calls in flight;
+/// anything else would show one caller's question to another.
+fn attribute(in_flight: &[InFlight]) -> Result<Context, RpcError> {
+    let mut askable = in_flight.iter().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
+    let Some(first) = askable.next() else {
+        return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "no call is in flight whose caller could be asked"));
+    };
+    if in_flight.iter().any(|call| call.cx.principal != first.cx.principal) {
+        return Err(RpcError::new(
+            ErrorCode::PERMISSION_DENIED,
+            "several callers have calls in flight: whom the question is for cannot be told",
+        ));
+    }
+    Ok(first.cx.clone())
+}
+
+async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
+    let params: Payload = if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
+    let method = call.method().to_string();
+    // The question's key is its number on this connection: a legacy server cannot run from the top again,
+    // so it needs no name that stays the same.
+    let key = call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
+    origin.ask(&key, Ask::new(method, params)).await.map(Reply::raw)
+}

@@ -1,0 +1,189 @@
+//! One hop: a call from one side is made on the other, in each pair of eras (DESIGN §3 E).
+//!
+//! | caller | callee | a question of the callee |
+//! |---|---|---|
+//! | legacy | legacy | is a request, passed on to the caller as one |
+//! | legacy | modern | comes as a round: the caller is asked, and the call made again with the answer |
+//! | modern | modern | comes as a round and goes up as one; the callee's state travels inside ours |
+//! | modern | legacy | is a request: the call is parked while the caller fetches the answer |
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use mgp_types::mcp::Era;
+use mgp_types::service::{Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack};
+use mgp_types::{Object, Payload, RpcError};
+use serde::{Deserialize, Serialize};
+
+use super::park::{Event, Park, Parked};
+use super::remember::Remember;
+use crate::client::Client;
+
+/// The way to one server.
+#[derive(Clone)]
+pub struct Hop {
+    server: ServerId,
+    client: Client,
+    park: Park,
+}
+
+impl Hop {
+    /// A hop over a connected client; `server` is the configured id, the server's identity everywhere.
+    #[must_use]
+    pub fn new(server: impl Into<ServerId>, client: Client) -> Self {
+        Self { server: server.into(), client, park: Park::default() }
+    }
+
+    /// Calls that wait for an answer of their caller.
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.park.len()
+    }
+
+    /// Passes a call on.
+    pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        call.cx_mut().server = Some(self.server.clone());
+        let (stack, peer, park) = (self.client.stack().clone(), self.client.peer().clone(), self.park.clone());
+        let (above, below) = (call.cx().caller.era, self.client.server().era);
+        match (above, below) {
+            (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
+            (_, Era::Modern) => Box::pin(in_rounds(stack, peer, call)),
+            (Era::Modern, Era::Legacy) => Box::pin(parked(stack, peer, park, call)),
+        }
+    }
+}
+
+impl fmt::Debug for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hop({})", self.server)
+    }
+}
+
+// === A modern callee ===
+
+/// Under which name the callee's last round is kept between rounds of the caller.
+const ROUND: &str = "hop.round";
+
+/// The callee's last round: what it asked, and the state it wants back.
+#[derive(Serialize, Deserialize)]
+struct Round {
+    number: u32,
+    asks: Vec<Question>,
+    state: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Question {
+    key: String,
+    method: String,
+    params: Payload,
+}
+
+impl Round {
+    fn of(number: u32, needed: InputRequired) -> Self {
+        let asks = needed.asks.into_iter().map(|(key, ask)| Question {
+            key,
+            method: ask.method().to_owned(),
+            params: ask.params().clone(),
+        });
+        Self { number, asks: asks.collect(), state: needed.state }
+    }
+
+    /// Gets all answers; a modern caller suspends here until its next round.
+    async fn answers(&self, cx: &Context) -> Result<Object, RpcError> {
+        let asking = self.asks.iter().map(|question| async {
+            // A callee may use a key again in a later round for another question.
+            let key = match self.number {
+                0 => question.key.clone(),
+                number => format!("{}@{number}", question.key),
+            };
+            let ask = Ask::new(question.method.clone(), question.params.clone());
+            cx.ask(&key, ask).await.map(|answer| (question.key.clone(), answer))
+        });
+        join_all(asking).await.into_iter().collect()
+    }
+}
+
+async fn in_rounds(stack: Stack, peer: Peer, mut call: Call) -> Result<Reply, RpcError> {
+    if let Asking::Peer(_) = call.cx().asking {
+        // A legacy caller keeps nothing between rounds, so this hop does.
+        let remember = Remember::new(call.cx().clone());
+        call.cx_mut().asking = Asking::Via(Arc::new(remember));
+    }
+    let cx = call.cx().clone();
+    let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_string().into());
+    let mut round: Option<Round> = match &cx.asking {
+        Asking::Via(asker) => asker.kept(ROUND).and_then(|kept| kept.get().ok()),
+        _ => None,
+    };
+    loop {
+        let mut next = call.clone().forward(peer.clone());
+        next.cx_mut().logical = Some(logical.clone());
+        let mut number = 0;
+        if let Some(round) = &round {
+            let answers = round.answers(&cx).await?;
+            let hop = next.hop_mut();
+            hop.input_responses = Some(Payload::of(&answers)?);
+            hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;
+            number = round.number + 1;
+        }
+        let needed = match stack.send(next).await? {
+            Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => needed,
+            reply => return Ok(reply),
+        };
+        let asked = Round::of(number, needed);
+        if let Asking::Via(asker) = &cx.asking {
+            asker.keep(ROUND, &Payload::of(&asked)?);
+        }
+        round = Some(asked);
+    }
+}
+
+// === A legacy callee of a modern caller ===
+
+/// Under which name the name of the parked call is kept between rounds.
+const PARKED: &str = "hop.parked";
+
+async fn parked(stack: Stack, peer: Peer, park: Park, call: Call) -> Result<Reply, RpcError> {
+    let cx = call.cx().clone();
+    let Asking::Via(asker) = cx.asking.clone() else {
+        return stack.send(call.forward(peer)).await;
+    };
+    let (name, mut running) = match asker.kept(PARKED) {
+        Some(kept) => {
+            let name: String = kept.get()?;
+            let running = park.take(&name, &cx.principal)?;
+            (name, running)
+        }
+        None => {
+            let name = Park::name()?;
+            let start = |asker| {
+                let mut forwarded = call.forward(peer);
+                forwarded.cx_mut().asking = Asking::Via(asker);
+                stack.send(forwarded)
+            };
+            (name, Parked::start(cx.principal.clone(), start))
+        }
+    };
+    loop {
+        let asks = match running.next().await {
+            Event::Done(outcome) => return outcome,
+            Event::Asks(asks) => asks,
+        };
+        // While the caller is asked the call waits in the table: this future is dropped when the round ends.
+        park.put(&name, running)?;
+        asker.keep(PARKED, &Payload::of(&name)?);
+        let answers = join_all(asks.into_iter().map(|(key, ask)| async {
+            let answer = cx.ask(&key, ask).await;
+            (key, answer)
+        }))
+        .await;
+        running = park.take(&name, &cx.principal)?;
+        for (key, answer) in answers {
+            running.answer(&key, answer);
+        }
+    }
+}

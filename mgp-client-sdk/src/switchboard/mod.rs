@@ -1,0 +1,72 @@
+//! Passes calls on to servers, whatever era each side speaks (DESIGN §3 E).
+//!
+//! Applies to: outbound.
+
+mod hop;
+mod park;
+mod remember;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::service::{BoxFuture, Call, Kind, Reply};
+use mgp_types::{ErrorCode, RpcError};
+use tower_service::Service;
+
+pub use hop::Hop;
+
+/// Sends each tool call to the server that has the tool.
+#[derive(Clone, Default)]
+pub struct Switchboard {
+    tools: Arc<HashMap<String, Hop>>,
+}
+
+impl Switchboard {
+    /// Knows no tool yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends calls of a tool over a hop.
+    #[must_use]
+    pub fn route(mut self, tool: impl Into<String>, hop: Hop) -> Self {
+        Arc::make_mut(&mut self.tools).insert(tool.into(), hop);
+        self
+    }
+}
+
+impl fmt::Debug for Switchboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+impl Service<Call> for Switchboard {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let Some(tool) = call.tool() else {
+            let refused = match call.kind() {
+                Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
+                Kind::Notification => Ok(Reply::None),
+            };
+            return Box::pin(std::future::ready(refused));
+        };
+        match self.tools.get(tool.name) {
+            Some(hop) => hop.send(call),
+            None => {
+                let error = RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{}`", tool.name));
+                Box::pin(std::future::ready(Err(error)))
+            }
+        }
+    }
+}
