@@ -1,0 +1,10 @@
+//! The one service, end to end: what DESIGN §3 promises, over in-memory connections.
+//!
+//! Every story runs on a current-thread runtime and on one with two workers.
+
+mod cells;
+mod isolation;
+mod order;
+mod ownership;
+mod prototype;
+mod world;

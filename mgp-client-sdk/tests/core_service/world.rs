@@ -1,0 +1,151 @@
+//! The servers, clients and hops the stories are told with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientConfig, Hop, Switchboard};
+use mgp_lifecycle::{CatchPanicLayer, EraChoice, HandshakeLayer, MgpOffer, RoundsLayer, ServerOffer};
+use mgp_server_sdk::Server;
+use mgp_stream::{CancelLayer, EmitLayer};
+use mgp_transport::{Connection, duplex};
+use mgp_types::mcp::{ElicitationCapability, Implementation};
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::{BoxFuture, Gone, Item, MgpService, Outlet, Router, Sink, Stack};
+use mgp_types::{Payload, Sealer};
+use tower_layer::Layer;
+
+/// Runs a story on both runtimes; a story that hangs fails.
+pub(crate) fn both<F: Future<Output = ()> + Send + 'static>(story: impl Fn() -> F) {
+    let mut current = tokio::runtime::Builder::new_current_thread();
+    let mut multi = tokio::runtime::Builder::new_multi_thread();
+    for runtime in [&mut current, multi.worker_threads(2)] {
+        let runtime = runtime.enable_all().build().unwrap();
+        let told = story();
+        runtime.block_on(async move {
+            let told = tokio::spawn(told);
+            tokio::time::timeout(Duration::from_secs(30), told).await.expect("the story hangs").unwrap();
+        });
+    }
+}
+
+/// Serves a server over memory and gives the other end of the connection.
+pub(crate) fn serve(server: Server) -> mgp_transport::End {
+    let (here, there) = duplex();
+    tokio::spawn(async move { server.serve(there.reader, there.writer).await });
+    here
+}
+
+/// A client of this name that offers MGP streaming and elicitation, in one era.
+pub(crate) fn config(era: EraChoice) -> ClientConfig {
+    let mut config = ClientConfig::new("test", "1");
+    config.connect.era = era;
+    config.offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
+    config.offer.capabilities.elicitation = Some(ElicitationCapability::new());
+    config
+}
+
+/// Connects to a server in memory.
+pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
+    let end = serve(server);
+    Client::connect(end.reader, end.writer, config).await.unwrap()
+}
+
+/// A kernel in small: the layers a server needs above a switchboard. Gives the end a client connects to.
+pub(crate) fn kernel(board: Switchboard) -> mgp_transport::End {
+    let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
+    offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
+    let stack = Stack::new(CatchPanicLayer::new().layer(HandshakeLayer::new(offer).layer(
+        RoundsLayer::new(Sealer::random().unwrap()).layer(CancelLayer::default().layer(EmitLayer::new().layer(board))),
+    )));
+    let (here, there) = duplex();
+    tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+    here
+}
+
+/// A hop to a server, with gates on its outbound stack.
+pub(crate) async fn hop<L>(server: Server, config: ClientConfig, gates: L) -> Hop
+where
+    L: Layer<Stack>,
+    L::Service: MgpService,
+{
+    let end = serve(server);
+    Hop::new("below", Client::connect_through(end.reader, end.writer, config, gates).await.unwrap())
+}
+
+/// Answers elicitations with this, and counts them.
+pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
+    let asked = Arc::clone(asked);
+    Router::new().route(
+        "elicitation/create",
+        Stack::from_fn(move |_| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            async move {
+                // A person takes a moment.
+                tokio::task::yield_now().await;
+                Ok(mgp_types::service::Reply::raw(Payload::parse(answer)?))
+            }
+        }),
+    )
+}
+
+/// Takes the items of a call.
+#[derive(Default)]
+pub(crate) struct Seen(pub(crate) Mutex<Vec<Item>>);
+
+impl Seen {
+    /// An outlet into a new one.
+    pub(crate) fn outlet() -> (Arc<Self>, Outlet) {
+        let seen = Arc::new(Self::default());
+        let outlet = Outlet::new(Arc::clone(&seen) as Arc<dyn Sink>);
+        (seen, outlet)
+    }
+
+    /// The texts of the chunks, joined.
+    pub(crate) fn text(&self) -> String {
+        let items = self.0.lock().unwrap();
+        items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Chunk(content) => content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl Sink for Seen {
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        self.0.lock().unwrap().push(item);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A chunk of text.
+pub(crate) fn chunk(text: &str) -> Item {
+    Item::Chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
+}
+
+/// A flag that is set when it is dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Dropped(pub(crate) Arc<AtomicUsize>);
+
+impl Dropped {
+    /// A guard that counts its own end.
+    pub(crate) fn guard(&self) -> impl Drop + Send + use<> {
+        struct Guard(Arc<AtomicUsize>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Guard(Arc::clone(&self.0))
+    }
+
+    /// Waits until so many guards have ended.
+    pub(crate) async fn reach(&self, count: usize) {
+        while self.0.load(Ordering::SeqCst) < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
