@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll};
 
-use mgp_types::mcp::ProgressParams;
+use mgp_types::mcp::{Era, ProgressParams};
 use mgp_types::method::{CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
@@ -86,6 +86,8 @@ struct Back {
     token: Option<Id>,
     /// Chunks were negotiated and asked for.
     streams: bool,
+    /// Log messages may go out: a modern caller says so in each request.
+    logs: bool,
     chunks: AtomicU64,
     signal: Option<Arc<CancelSignal>>,
 }
@@ -101,7 +103,9 @@ impl Back {
         let streams = cx.caller.has(Extension::Streaming) && call.params().wants_stream();
         let signal = if streams { cx.extensions.get_shared::<CancelSignal>() } else { None };
         let token = call.params().progress_token();
-        Some(Self { cx: cx.clone(), id, token, streams, chunks: AtomicU64::new(0), signal })
+        let logs = cx.caller.era == Era::Legacy
+            || call.params().meta_str().is_some_and(|meta| meta.contains(mgp_types::mcp::key::LOG_LEVEL));
+        Some(Self { cx: cx.clone(), id, token, streams, logs, chunks: AtomicU64::new(0), signal })
     }
 
     async fn tell(&self, method: &'static str, params: Result<Payload, RpcError>) -> Result<(), Gone> {
@@ -163,7 +167,7 @@ impl Sink for Back {
         match kind {
             ItemKind::Chunk => self.streams,
             ItemKind::Progress => self.token.is_some() || self.cx.caller.has(Extension::Progress),
-            ItemKind::Log => true,
+            ItemKind::Log => self.logs,
             ItemKind::Event => self.cx.caller.has(Extension::Events),
             ItemKind::Callback => self.cx.caller.has(Extension::Callbacks),
             _ => false,

@@ -149,8 +149,12 @@ impl<S> Handshake<S> {
         let mut facts = client_facts(revision.clone(), &params.capabilities, Some(&params.client_info))?;
         facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
         tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
+        let rules = call.cx().scope.state::<WireRules>();
         if revision == Revision::V2025_03_26 {
-            call.cx().scope.state::<WireRules>().allow_batches();
+            rules.allow_batches();
+        }
+        if facts.speaks_mgp() {
+            rules.allow_recovery();
         }
         session.settle(Phase::Initialized, Arc::new(facts));
 

@@ -4,12 +4,15 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::{Era, key};
-use mgp_types::service::{Call, Kind, MgpService, Reply};
-use mgp_types::{Payload, RpcError};
+use mgp_types::method::lookup;
+use mgp_types::mgp::Extension;
+use mgp_types::service::{Call, Either, Kind, MgpService, Reply};
+use mgp_types::{ErrorCode, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -79,7 +82,7 @@ impl<S> fmt::Debug for Stamp<S> {
 impl<S: MgpService> Service<Call> for Stamp<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = S::Future;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
 
     fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
         self.inner.poll_ready(task)
@@ -87,6 +90,12 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let facts = self.layer.session.facts();
+        // A method of an extension that is not active does not go out: the peer would not know it.
+        if let Some(extension) = lookup(call.method().as_str()).and_then(|info| info.extension)
+            && !facts.has(extension)
+        {
+            return Either::Right { future: ready(inactive(&call, extension)) };
+        }
         if facts.era == Era::Modern && call.kind() == Kind::Request {
             let stamps = &self.layer.offer;
             let revision = Payload::from_trusted(format!("\"{}\"", facts.revision));
@@ -104,6 +113,17 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
             call.hop_mut().trace_id = Payload::of(&trace).ok();
         }
         call.cx_mut().callee = facts;
-        self.inner.call(call)
+        Either::Left { future: self.inner.call(call) }
+    }
+}
+
+/// What becomes of a call the callee would not know: an error to a request, silence for a notification.
+fn inactive(call: &Call, extension: Extension) -> Result<Reply, RpcError> {
+    match call.kind() {
+        Kind::Notification => Ok(Reply::None),
+        Kind::Request => Err(RpcError::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            format!("`{}` needs the extension `{extension}`, which the server did not negotiate", call.method()),
+        )),
     }
 }

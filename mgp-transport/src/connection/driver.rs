@@ -324,7 +324,8 @@ where
 
     fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
-        let error = Err(error.without_recovery());
+        let told = self.connection.scope.state::<WireRules>().tells_recovery();
+        let error = Err(if told { error } else { error.without_recovery() });
         match batch {
             None => self.connection.shared.outbox.push_own(|out| write_answer(out, id, &error)),
             Some(batch) => {

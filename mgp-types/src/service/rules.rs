@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub struct WireRules {
     batches: AtomicBool,
+    recovery: AtomicBool,
 }
 
 impl WireRules {
@@ -15,6 +16,17 @@ impl WireRules {
     #[must_use]
     pub fn takes_batches(&self) -> bool {
         self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer negotiated MGP, so that refusals of the transport itself may carry `_mgp`.
+    #[must_use]
+    pub fn tells_recovery(&self) -> bool {
+        self.recovery.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the peer negotiated MGP.
+    pub fn allow_recovery(&self) {
+        self.recovery.store(true, Ordering::Relaxed);
     }
 
     /// Allows arrays of messages.
