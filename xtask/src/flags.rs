@@ -57,6 +57,12 @@ impl Flags {
         Ok(flags)
     }
 
+    /// Switches that one command gives another.
+    pub(crate) fn of(switches: &[&str]) -> Self {
+        let given = switches.iter().map(|switch| ((*switch).to_owned(), String::new()));
+        Self { given: given.collect(), ..Self::default() }
+    }
+
     /// The plain arguments.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
@@ -82,9 +88,11 @@ impl Flags {
 pub(crate) fn help(commands: &[Command]) -> String {
     let mut text = "cargo xtask COMMAND\n\n".to_owned();
     for command in commands {
-        let line = format!("{} {}", command.name, command.usage);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {line:44} {}", command.help);
+        let _ = writeln!(text, "  {:8} {}", command.name, command.help);
+        if !command.usage.is_empty() {
+            let _ = writeln!(text, "           {}", command.usage);
+        }
     }
     text
 }

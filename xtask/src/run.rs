@@ -121,6 +121,12 @@ impl Program {
         self
     }
 
+    /// Removes an environment variable.
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.command.env_remove(key);
+        self
+    }
+
     /// Sets the working directory.
     pub(crate) fn dir(mut self, path: &Path) -> Self {
         self.command.current_dir(path);

@@ -48,7 +48,8 @@ pub(super) fn allowed(packages: &Value) -> Vec<Violation> {
             found.push(Violation::new(from, "is not in the table of arrows"));
             continue;
         };
-        if !row.to.contains(&to) && !(optional && row.optional.contains(&to)) {
+        let listed = row.to.contains(&to) || (optional && row.optional.contains(&to));
+        if !listed {
             found.push(Violation::new(from, format!("must not depend on {to}")));
         }
     }

@@ -30,7 +30,7 @@ impl Source {
 
     /// The line that holds the byte at `at`, counted from one.
     pub(crate) fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+        self.text[..at].split('\n').count()
     }
 
     /// Whether the byte at `at` belongs to a test, an example or a benchmark.
