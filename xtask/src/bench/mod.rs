@@ -46,7 +46,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         fs::write(file, table::markdown(&rows, effort)).context(file)?;
         println!("wrote {file}");
     }
-    let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(|row| row.name).collect();
+    let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 

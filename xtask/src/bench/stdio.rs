@@ -68,8 +68,8 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
 /// CPU time, start and memory: alternating rounds.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, share) = match effort {
-        Effort::Quick => (3, 4),
-        Effort::Full => (5, 1),
+        Effort::Quick => (5, 4),
+        Effort::Full => (11, 2),
     };
     let cells = [
         ("echo 64 B, depth 1", echo(64, 1), 20_000, 0.65),

@@ -31,6 +31,11 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// What is measured, in which unit.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.name, self.unit)
+    }
+
     /// Ours over the peer.
     fn ratio(&self) -> f64 {
         self.ours / self.peer
