@@ -8,6 +8,7 @@ use super::{
     server::Server,
 };
 use crate::run::now;
+use serde_json::json;
 use std::time::Duration;
 
 /// How long the server may take to answer the handshake.
@@ -23,7 +24,6 @@ const WHOLE: Duration = Duration::from_mins(1);
 /// How long a writer that cannot go on is watched before we begin to read.
 const STALLED: Duration = Duration::from_millis(1500);
 
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"corpus","version":"0"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const SIGN: &str = r#"{"jsonrpc":"2.0","id":"sign-of-life","method":"ping"}"#;
 
@@ -52,7 +52,7 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
     let input = row.input.as_ref().ok_or("this kind of input is not known")?;
     let mut server = Server::start(command).map_err(|failure| failure.to_string())?;
     if row.after_handshake() {
-        handshake(&server)?;
+        handshake(&server, &row.revision)?;
     }
     let memory = server.peak_memory();
     let time = server.processor_time();
@@ -110,11 +110,18 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         }
     }
     let own_id = String::from_utf8(input.first_line()).ok().and_then(|line| id_text(&line));
-    judge(&row.expect, own_id.as_deref(), input.lines(), &heard.replies)
+    judge(&row.expect, own_id.as_deref(), input.messages(), &heard.replies)
 }
 
-fn handshake(server: &Server) -> Result<(), String> {
-    server.say(HELLO);
+fn handshake(server: &Server, revision: &str) -> Result<(), String> {
+    let hello = json!({
+        "jsonrpc": "2.0", "id": "hello", "method": "initialize",
+        "params": {
+            "protocolVersion": revision, "capabilities": {},
+            "clientInfo": {"name": "corpus", "version": "0"},
+        },
+    });
+    server.say(&hello.to_string());
     let end = now() + START;
     while let Some(left) = end.checked_duration_since(now()) {
         let Some(line) = server.line(left) else { break };

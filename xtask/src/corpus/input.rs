@@ -1,5 +1,6 @@
 //! What a row sends: bytes, or a recipe for very many or very slow ones.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -105,11 +106,13 @@ impl Input {
         }
     }
 
-    /// How many lines that are not blank it has; an unfinished one counts.
-    pub(super) fn lines(&self) -> usize {
+    /// How many messages it has at most: lines that are not blank, and members of batches.
+    pub(super) fn messages(&self) -> usize {
         let count = |bytes: &[u8]| {
-            let full = |line: &&[u8]| !line.trim_ascii().is_empty();
-            bytes.split(|byte| *byte == b'\n').filter(full).count()
+            let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            let batch =
+                |line| serde_json::from_slice::<Vec<IgnoredAny>>(line).map_or(1, |b| b.len());
+            lines.filter(|line| !line.is_empty()).map(|line| batch(line).max(1)).sum::<usize>()
         };
         match self {
             Self::Bytes(bytes) | Self::Slow { bytes, .. } | Self::Idle { bytes, .. } => {
@@ -182,9 +185,10 @@ mod tests {
 
     #[test]
     fn lines_are_counted() {
-        assert_eq!(Input::line(b"a\n\r\nb".to_vec()).lines(), 2);
+        assert_eq!(Input::line(b"a\n\r\nb".to_vec()).messages(), 2);
+        assert_eq!(Input::line(b"[1, 2, 3]".to_vec()).messages(), 3);
         let many = Input::generated(&json!({"repeat": "x\n", "n": 10})).unwrap();
-        assert!(many.lines() >= 10);
+        assert!(many.messages() >= 10);
         assert!(Input::generated(&json!({"unheard": "of"})).is_none());
     }
 }

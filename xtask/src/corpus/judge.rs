@@ -74,14 +74,14 @@ pub(super) fn id_text(message: &str) -> Option<String> {
     members.get("id").map(|id| id.get().to_owned())
 }
 
-/// Judges the replies; `sent` is the id in the row's own message, `lines` how many it has.
+/// Judges the replies; `sent` is the id in the row's own message, `messages` how many it has.
 pub(super) fn judge(
     expect: &Expect,
     sent: Option<&str>,
-    lines: usize,
+    messages: usize,
     replies: &[Reply],
 ) -> Result<(), String> {
-    let allowed = expect.max_replies.unwrap_or(lines);
+    let allowed = expect.max_replies.unwrap_or(messages);
     if replies.len() > allowed {
         return Err(format!("{} replies, at most {allowed} expected", replies.len()));
     }

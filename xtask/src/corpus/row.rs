@@ -11,6 +11,8 @@ pub(super) struct Row {
     pub(super) id: String,
     pub(super) transport: String,
     pub(super) why: String,
+    /// The revision of MCP whose rules decide.
+    pub(super) revision: String,
     pub(super) input: Option<Input>,
     pub(super) expect: Expect,
 }
@@ -43,6 +45,8 @@ struct Written {
     transport: String,
     #[serde(default)]
     why: String,
+    #[serde(default = "current")]
+    revision: String,
     text: Option<String>,
     bytes_b64: Option<String>,
     #[serde(rename = "gen")]
@@ -50,6 +54,14 @@ struct Written {
     #[serde(default)]
     expect: Expect,
 }
+
+/// The revision of rows that name none.
+fn current() -> String {
+    "2025-11-25".to_owned()
+}
+
+/// The revision that has no handshake.
+const WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 impl Row {
     /// Reads a line of the corpus.
@@ -66,8 +78,8 @@ impl Row {
             Written { generator: Some(generator), .. } => Input::generated(&generator),
             _ => None,
         };
-        let Written { id, transport, why, expect, .. } = written;
-        Ok(Self { id, transport, why, input, expect })
+        let Written { id, transport, why, revision, expect, .. } = written;
+        Ok(Self { id, transport, why, revision, input, expect })
     }
 
     /// Whether the row tests our client against a misbehaving child.
@@ -78,7 +90,7 @@ impl Row {
     /// Whether the connection is initialised before the row is sent.
     pub(super) fn after_handshake(&self) -> bool {
         let about = self.why.to_lowercase();
-        if about.contains("before init") {
+        if about.contains("before init") || self.revision == WITHOUT_HANDSHAKE {
             return false;
         }
         let again = ["second", "again", "twice", "already", "after"];
