@@ -11,6 +11,8 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
         0
     }
 }
+
+/// The processes and everything they started.
 pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     let mut par: Vec<(i32, i32)> = vec![];
     for e in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -38,6 +40,8 @@ pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     }
     out
 }
+
+/// A line of `/proc/PID/status`, in kB.
 pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
     std::fs::read_to_string(format!("/proc/{pid}/status"))
         .ok()
@@ -48,7 +52,9 @@ pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
         })
         .unwrap_or(0)
 }
-pub(crate) fn ctxt(pid: i32) -> u64 {
+
+/// Context switches of all threads that still run.
+pub(crate) fn switches(pid: i32) -> u64 {
     let mut t = 0;
     if let Ok(d) = std::fs::read_dir(format!("/proc/{pid}/task")) {
         for e in d.flatten() {
@@ -67,32 +73,46 @@ pub(crate) fn ctxt(pid: i32) -> u64 {
     }
     t
 }
-pub(crate) struct Acct {
+
+/// What a process tree and we ourselves had used when the measured part began.
+pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
-    pub(crate) cpu0: u64,
-    pub(crate) self0: u64,
-    pub(crate) ctx0: u64,
+    pub(crate) server_cpu: u64,
+    pub(crate) own_cpu: u64,
+    pub(crate) server_switches: u64,
 }
-impl Acct {
-    pub(crate) fn start(roots: &[i32]) -> Acct {
+
+impl Account {
+    /// Begins to measure.
+    pub(crate) fn start(roots: &[i32]) -> Account {
         let pids = tree(roots);
-        Acct {
-            cpu0: pids.iter().map(|&p| cpu_ns(p)).sum(),
-            self0: cpu_ns(std::process::id() as i32),
-            ctx0: pids.iter().map(|&p| ctxt(p)).sum(),
+        Account {
+            server_cpu: pids.iter().map(|&p| cpu_ns(p)).sum(),
+            own_cpu: cpu_ns(std::process::id() as i32),
+            server_switches: pids.iter().map(|&p| switches(p)).sum(),
             pids,
         }
     }
+
+    /// Since the start: CPU time of the servers and of ourselves in nanoseconds, and context switches of the servers.
     pub(crate) fn end(&self) -> (u64, u64, u64) {
         (
-            self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.cpu0,
-            cpu_ns(std::process::id() as i32) - self.self0,
-            self.pids.iter().map(|&p| ctxt(p)).sum::<u64>().saturating_sub(self.ctx0),
+            self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
+            cpu_ns(std::process::id() as i32) - self.own_cpu,
+            self.pids
+                .iter()
+                .map(|&p| switches(p))
+                .sum::<u64>()
+                .saturating_sub(self.server_switches),
         )
     }
-    pub(crate) fn hwm_kb(&self) -> u64 {
+
+    /// The most memory the processes ever had.
+    pub(crate) fn peak_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmHWM")).sum()
     }
+
+    /// The memory the processes have now.
     pub(crate) fn rss_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmRSS")).sum()
     }

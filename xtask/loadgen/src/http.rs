@@ -1,10 +1,10 @@
 //! Drives a server over streamable HTTP, one keep-alive connection per unit of depth.
 use crate::{
     Res,
-    account::Acct,
-    message::{Gen, INITED, Msg},
-    options::Opt,
-    report::{Stat, report},
+    account::Account,
+    message::{INITIALIZED, Message, Requests},
+    options::Options,
+    report::{Figures, report},
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -14,14 +14,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) struct Conn {
+/// One keep-alive connection and its session.
+pub(crate) struct Connection {
     pub(crate) s: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     pub(crate) host: String,
     pub(crate) path: String,
-    pub(crate) sid: Option<String>,
-    pub(crate) proto: String,
-    pub(crate) hdr: Vec<(String, String)>,
+    pub(crate) session: Option<String>,
+    pub(crate) protocol: String,
+    pub(crate) headers: Vec<(String, String)>,
 }
+
+/// Host and path of a URL.
 pub(crate) fn split(url: &str) -> (String, String) {
     let u = url.strip_prefix("http://").expect("http:// url");
     match u.split_once('/') {
@@ -29,8 +32,10 @@ pub(crate) fn split(url: &str) -> (String, String) {
         None => (u.into(), "/".into()),
     }
 }
-pub(crate) async fn connect(o: &Opt, proto: &str) -> Res<Conn> {
-    let (host, path) = split(&o.s("url", ""));
+
+/// Opens a connection.
+pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
+    let (host, path) = split(&o.text("url", ""));
     let s = tokio::net::TcpStream::connect(&host).await?;
     s.set_nodelay(true)?;
     let (s, c) = hyper::client::conn::http1::Builder::new()
@@ -40,20 +45,23 @@ pub(crate) async fn connect(o: &Opt, proto: &str) -> Res<Conn> {
     tokio::spawn(async move {
         let _ = c.await;
     });
-    let hdr =
-        o.m.get("header")
-            .map(|h| {
-                h.split("||")
-                    .map(|h| {
-                        let (k, v) = h.split_once(':').expect("header");
-                        (k.trim().to_string(), v.trim().to_string())
-                    })
-                    .collect()
-            })
-            .unwrap_or_default();
-    Ok(Conn { s, host, path, sid: None, proto: proto.into(), hdr })
+    let headers = o
+        .given
+        .get("header")
+        .map(|h| {
+            h.split("||")
+                .map(|h| {
+                    let (k, v) = h.split_once(':').expect("header");
+                    (k.trim().to_string(), v.trim().to_string())
+                })
+                .collect()
+        })
+        .unwrap_or_default();
+    Ok(Connection { s, host, path, session: None, protocol: protocol.into(), headers })
 }
-impl Conn {
+
+impl Connection {
+    /// Posts one message.
     pub(crate) async fn post(
         &mut self,
         body: Bytes,
@@ -66,11 +74,11 @@ impl Conn {
             .header("host", &self.host)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
-        if let Some(s) = &self.sid {
+        if let Some(s) = &self.session {
             r = r.header("mcp-session-id", s);
         }
         if inited || modern {
-            r = r.header("mcp-protocol-version", &self.proto);
+            r = r.header("mcp-protocol-version", &self.protocol);
         }
         if modern {
             r = r.header("mcp-method", method);
@@ -78,13 +86,14 @@ impl Conn {
                 r = r.header("mcp-name", n);
             }
         }
-        for (k, v) in &self.hdr {
+        for (k, v) in &self.headers {
             r = r.header(k, v);
         }
         self.s.ready().await?;
         Ok(self.s.send_request(r.body(Full::new(body))?).await?)
     }
 }
+
 /// Reads the whole reply; for SSE calls f at the event with the awaited id; returns (reply JSON bytes, sse?, time of arrival)
 pub(crate) async fn read_reply(
     r: hyper::Response<hyper::body::Incoming>,
@@ -115,7 +124,7 @@ pub(crate) async fn read_reply(
                     if d.is_empty() {
                         continue;
                     }
-                    if let Ok(m) = serde_json::from_slice::<Msg>(d) {
+                    if let Ok(m) = serde_json::from_slice::<Message>(d) {
                         if m.id == Some(id) && m.method.is_none() {
                             hit = Some((d.to_vec(), Instant::now()));
                             break;
@@ -139,7 +148,9 @@ pub(crate) async fn read_reply(
         Ok((acc, false, Instant::now()))
     }
 }
-pub(crate) async fn handshake(c: &mut Conn, g: &Gen) -> Res<()> {
+
+/// Opens a session, or asks a modern server what it is.
+pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     let m = if g.modern { "server/discover" } else { "initialize" };
     let r = c.post(g.init(0).into(), m, None, g.modern, false).await?;
     let sid = r.headers().get("mcp-session-id").map(|v| v.to_str().unwrap().to_string());
@@ -149,13 +160,13 @@ pub(crate) async fn handshake(c: &mut Conn, g: &Gen) -> Res<()> {
         return Err(format!("{m} error {v}").into());
     }
     if let Some(p) = v["result"]["protocolVersion"].as_str() {
-        c.proto = p.into();
+        c.protocol = p.into();
     }
-    c.sid = sid;
+    c.session = sid;
     if !g.modern {
         let r = c
             .post(
-                Bytes::from_static(INITED.as_bytes()),
+                Bytes::from_static(INITIALIZED.as_bytes()),
                 "notifications/initialized",
                 None,
                 false,
@@ -169,15 +180,20 @@ pub(crate) async fn handshake(c: &mut Conn, g: &Gen) -> Res<()> {
     }
     Ok(())
 }
-pub(crate) async fn spawn_http(o: &Opt) -> Res<(Option<tokio::process::Child>, Vec<i32>, Instant)> {
+
+/// Starts the server, if a command was given, and waits until it listens.
+pub(crate) async fn spawn_http(
+    o: &Options,
+) -> Res<(Option<tokio::process::Child>, Vec<i32>, Instant)> {
     let t0 = Instant::now();
-    let mut pids: Vec<i32> =
-        o.m.get("cpu-pid")
-            .map(|s| s.split(',').map(|p| p.parse().unwrap()).collect())
-            .unwrap_or_default();
+    let mut pids: Vec<i32> = o
+        .given
+        .get("cpu-pid")
+        .map(|s| s.split(',').map(|p| p.parse().unwrap()).collect())
+        .unwrap_or_default();
     let mut child = None;
     if !o.rest.is_empty() {
-        let (host, _) = split(&o.s("url", ""));
+        let (host, _) = split(&o.text("url", ""));
         if tokio::net::TcpStream::connect(&host).await.is_ok() {
             return Err(format!("{host} already in use").into());
         }
@@ -186,7 +202,7 @@ pub(crate) async fn spawn_http(o: &Opt) -> Res<(Option<tokio::process::Child>, V
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(if o.has("stderr") {
-                Stdio::from(std::fs::File::create(o.s("stderr", ""))?)
+                Stdio::from(std::fs::File::create(o.text("stderr", ""))?)
             } else {
                 Stdio::null()
             })
@@ -198,7 +214,7 @@ pub(crate) async fn spawn_http(o: &Opt) -> Res<(Option<tokio::process::Child>, V
             if tokio::net::TcpStream::connect(&host).await.is_ok() {
                 break;
             }
-            if t0.elapsed() > Duration::from_secs(o.n("startup-timeout", 60) as u64) {
+            if t0.elapsed() > Duration::from_secs(o.number("startup-timeout", 60) as u64) {
                 return Err("server did not listen".into());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -206,39 +222,41 @@ pub(crate) async fn spawn_http(o: &Opt) -> Res<(Option<tokio::process::Child>, V
     }
     Ok((child, pids, t0))
 }
-pub(crate) async fn http(o: &Opt) -> Res<()> {
-    let g = std::sync::Arc::new(Gen::new(o));
-    let (n, depth) = (o.n("n", 10_000), o.n("depth", 1));
-    let warm = o.n("warmup", (n / 10).min(2000));
+
+/// Runs the warm-up and the measured part.
+pub(crate) async fn http(o: &Options) -> Res<()> {
+    let g = std::sync::Arc::new(Requests::new(o));
+    let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
+    let warm = o.number("warmup", (n / 10).min(2000));
     let (child, pids, t0) = spawn_http(o).await?;
     let mut conns = vec![];
     let mut start_ms = 0.0;
     let mut sid: Option<(Option<String>, String)> = None;
     for i in 0..depth {
-        let mut c = connect(o, &g.proto).await?;
+        let mut c = connect(o, &g.protocol).await?;
         if let (true, Some((s, p))) = (o.has("shared-session"), &sid) {
-            c.sid = s.clone();
-            c.proto = p.clone();
+            c.session = s.clone();
+            c.protocol = p.clone();
         } else {
             handshake(&mut c, &g).await?;
         }
         if i == 0 {
             start_ms = t0.elapsed().as_secs_f64() * 1e3;
-            sid = Some((c.sid.clone(), c.proto.clone()));
+            sid = Some((c.session.clone(), c.protocol.clone()));
         }
         conns.push(c);
     }
-    let session = conns[0].sid.is_some();
-    let mut acct = Acct::start(&pids);
+    let session = conns[0].session.is_some();
+    let mut acct = Account::start(&pids);
     let mut t = Instant::now();
-    let mut st = Stat::default();
+    let mut st = Figures::default();
     for phase in 0..2 {
         let todo = if phase == 0 { warm } else { n };
         if todo == 0 {
             continue;
         }
         if phase == 1 {
-            acct = Acct::start(&pids);
+            acct = Account::start(&pids);
             t = Instant::now();
         }
         let ctr = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -246,9 +264,9 @@ pub(crate) async fn http(o: &Opt) -> Res<()> {
         for mut c in conns.drain(..) {
             let (g, ctr) = (g.clone(), ctr.clone());
             hs.push(tokio::spawn(async move {
-                let mut st = Stat::default();
+                let mut st = Figures::default();
                 let mut out = Vec::new();
-                let name = if g.method == "tools/call" { Some(g.toolname.clone()) } else { None };
+                let name = if g.method == "tools/call" { Some(g.tool.clone()) } else { None };
                 loop {
                     let i = ctr.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     if i >= todo {
@@ -266,13 +284,13 @@ pub(crate) async fn http(o: &Opt) -> Res<()> {
                     .await;
                     match r {
                         Ok((b, sse, at)) => {
-                            st.lat
+                            st.latencies
                                 .push(at.duration_since(t).as_nanos().min(u32::MAX as u128) as u32);
                             if sse {
                                 st.sse += 1;
                             }
                             st.bytes += b.len() as u64;
-                            match serde_json::from_slice::<Msg>(&b) {
+                            match serde_json::from_slice::<Message>(&b) {
                                 Ok(m) if m.id == Some(id) && m.result.is_some() => {
                                     let r = m.result.unwrap().get();
                                     if !g.ok(id, r.as_bytes())
@@ -305,7 +323,7 @@ pub(crate) async fn http(o: &Opt) -> Res<()> {
             let (c, s) = h.await?;
             conns.push(c);
             if phase == 1 || s.errors > 0 {
-                st.lat.extend(s.lat);
+                st.latencies.extend(s.latencies);
                 st.errors += s.errors;
                 st.bad += s.bad;
                 st.sse += s.sse;
@@ -321,6 +339,8 @@ pub(crate) async fn http(o: &Opt) -> Res<()> {
     stop(child).await;
     Ok(())
 }
+
+/// Ends the server: first politely.
 pub(crate) async fn stop(child: Option<tokio::process::Child>) {
     if let Some(mut ch) = child {
         if let Some(p) = ch.id() {

@@ -13,14 +13,14 @@ mod report;
 mod sessions;
 mod stdio;
 
-use options::{Opt, usage};
+use options::{Options, usage};
 use serde_json::json;
 
 type Res<T> = Result<T, Box<dyn std::error::Error>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let o = Opt::parse();
+    let o = Options::parse();
     let result = match o.mode.as_str() {
         "stdio" => stdio::stdio(&o).await,
         "http" => http::http(&o).await,
@@ -30,7 +30,7 @@ async fn main() {
     if let Err(e) = result {
         println!(
             "{}",
-            json!({"name": o.s("name", ""), "mode": o.mode, "depth": o.n("depth", 1), "payload": o.n("payload-bytes", 64), "fatal": e.to_string()})
+            json!({"name": o.text("name", ""), "mode": o.mode, "depth": o.number("depth", 1), "payload": o.number("payload-bytes", 64), "fatal": e.to_string()})
         );
         std::process::exit(1);
     }

@@ -1,13 +1,18 @@
 //! The command line: `--key value` pairs and the server command after `--`.
 use std::collections::HashMap;
 
-pub(crate) struct Opt {
-    pub(crate) m: HashMap<String, String>,
+/// What was typed.
+pub(crate) struct Options {
+    pub(crate) given: HashMap<String, String>,
+    /// The server command.
     pub(crate) rest: Vec<String>,
+    /// `stdio`, `http` or `sessions`.
     pub(crate) mode: String,
 }
-impl Opt {
-    pub(crate) fn parse() -> Opt {
+
+impl Options {
+    /// Reads the command line, or explains it and leaves.
+    pub(crate) fn parse() -> Options {
         let mut it = std::env::args().skip(1);
         let mode = it.next().unwrap_or_else(|| usage());
         let (mut m, mut rest) = (HashMap::new(), vec![]);
@@ -31,18 +36,26 @@ impl Opt {
                 m.insert(k.into(), it.next().unwrap_or_else(|| usage()));
             }
         }
-        Opt { m, rest, mode }
+        Options { given: m, rest, mode }
     }
-    pub(crate) fn s(&self, k: &str, d: &str) -> String {
-        self.m.get(k).cloned().unwrap_or(d.into())
+
+    /// The value of `k`, or `d`.
+    pub(crate) fn text(&self, k: &str, d: &str) -> String {
+        self.given.get(k).cloned().unwrap_or(d.into())
     }
-    pub(crate) fn n(&self, k: &str, d: usize) -> usize {
-        self.m.get(k).map(|v| v.parse().expect(k)).unwrap_or(d)
+
+    /// The number given for `k`, or `d`.
+    pub(crate) fn number(&self, k: &str, d: usize) -> usize {
+        self.given.get(k).map(|v| v.parse().expect(k)).unwrap_or(d)
     }
+
+    /// Whether `k` was given.
     pub(crate) fn has(&self, k: &str) -> bool {
-        self.m.contains_key(k)
+        self.given.contains_key(k)
     }
 }
+
+/// Explains the command line and leaves.
 pub(crate) fn usage() -> ! {
     eprintln!("loadgen stdio    [opts] -- SERVER_CMD ARGS...
 loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (spawns the server if a command is given)

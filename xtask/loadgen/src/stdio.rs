@@ -1,10 +1,10 @@
 //! Drives a server over its standard input and output.
 use crate::{
     Res,
-    account::Acct,
-    message::{Gen, INITED, Msg},
-    options::Opt,
-    report::{Stat, report},
+    account::Account,
+    message::{INITIALIZED, Message, Requests},
+    options::Options,
+    report::{Figures, report},
 };
 use serde_json::{Value, json};
 use std::{
@@ -18,17 +18,18 @@ use tokio::{
     sync::mpsc::UnboundedReceiver,
 };
 
-pub(crate) async fn stdio(o: &Opt) -> Res<()> {
-    let g = Gen::new(o);
-    let (n, depth) = (o.n("n", 10_000), o.n("depth", 1));
-    let warm = o.n("warmup", (n / 10).min(2000));
+/// Runs the warm-up and the measured part.
+pub(crate) async fn stdio(o: &Options) -> Res<()> {
+    let g = Requests::new(o);
+    let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
+    let warm = o.number("warmup", (n / 10).min(2000));
     let t0 = Instant::now();
     let mut ch = tokio::process::Command::new(&o.rest[0])
         .args(&o.rest[1..])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(if o.has("stderr") {
-            Stdio::from(std::fs::File::create(o.s("stderr", ""))?)
+            Stdio::from(std::fs::File::create(o.text("stderr", ""))?)
         } else {
             Stdio::null()
         })
@@ -39,13 +40,13 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
     let mut rx = ch.stdout.take().unwrap();
     // Bytes received, where the current line starts, and how far it was searched.
     let mut buf: Vec<u8> = Vec::with_capacity(1 << 20);
-    let limit = Duration::from_secs(o.n("startup-timeout", 60) as u64);
+    let limit = Duration::from_secs(o.number("startup-timeout", 60) as u64);
     let mut start =
         tokio::time::timeout(limit, handshake(&g, &mut tx, &mut rx, &mut buf)).await??;
     let mut scanned = start;
     let start_ms = t0.elapsed().as_secs_f64() * 1e3;
     if !g.modern {
-        tx.write_all(INITED.as_bytes()).await?;
+        tx.write_all(INITIALIZED.as_bytes()).await?;
         tx.write_all(b"\n").await?;
     }
 
@@ -57,13 +58,13 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
     let g = Arc::new(g);
     let queues = Queues { raw: crx, credit: grx };
     let writer = tokio::spawn(write_requests(tx, queues, g.clone(), stamps.clone(), total));
-    let mut st = Stat { lat: Vec::with_capacity(n), ..Default::default() };
-    let mut acct = Acct::start(&[pid]);
+    let mut st = Figures { latencies: Vec::with_capacity(n), ..Default::default() };
+    let mut acct = Account::start(&[pid]);
     let mut tstart = Instant::now();
     let mut done = 0usize;
     let mut granted = depth.min(if warm > 0 { warm } else { total });
     gtx.send(granted).ok();
-    let lim = Duration::from_secs(o.n("timeout", 300) as u64);
+    let lim = Duration::from_secs(o.number("timeout", 300) as u64);
     'o: loop {
         if start == buf.len() {
             buf.clear();
@@ -85,7 +86,7 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
         while let Some(p) = memchr::memchr(b'\n', &buf[scanned..]) {
             let line = &buf[start..scanned + p];
             if !line.is_empty() {
-                let m: Msg = match serde_json::from_slice(line) {
+                let m: Message = match serde_json::from_slice(line) {
                     Ok(m) => m,
                     Err(e) => {
                         st.bad += 1;
@@ -112,7 +113,7 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
                     done += 1;
                     credit += 1;
                     if done > warm {
-                        st.lat.push(
+                        st.latencies.push(
                             now.duration_since(stamps.lock().unwrap()[id as usize])
                                 .as_nanos()
                                 .min(u32::MAX as u128) as u32,
@@ -141,7 +142,7 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
                     }
                     if done == warm {
                         // all warm-up replies in: start the measured part
-                        acct = Acct::start(&[pid]);
+                        acct = Account::start(&[pid]);
                         tstart = Instant::now();
                         let k = depth.min(n);
                         granted += k;
@@ -168,7 +169,7 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
     drop(gtx);
     drop(ctx);
     let _ = writer.await; // closes stdin
-    if tokio::time::timeout(Duration::from_secs(o.n("exit-grace", 20) as u64), ch.wait())
+    if tokio::time::timeout(Duration::from_secs(o.number("exit-grace", 20) as u64), ch.wait())
         .await
         .is_err()
     {
@@ -180,7 +181,7 @@ pub(crate) async fn stdio(o: &Opt) -> Res<()> {
 
 /// Sends the first request and reads up to its reply; returns where the next line starts.
 async fn handshake(
-    g: &Gen,
+    g: &Requests,
     tx: &mut ChildStdin,
     rx: &mut ChildStdout,
     buf: &mut Vec<u8>,
@@ -193,7 +194,9 @@ async fn handshake(
         while let Some(p) = memchr::memchr(b'\n', &buf[start..]) {
             let line = &buf[start..start + p];
             start += p + 1;
-            if let Ok(Msg { id: Some(0), method: None, error, .. }) = serde_json::from_slice(line) {
+            if let Ok(Message { id: Some(0), method: None, error, .. }) =
+                serde_json::from_slice(line)
+            {
                 return match error {
                     Some(e) => Err(format!("initialize error {}", e.get()).into()),
                     None => Ok(start),
@@ -218,7 +221,7 @@ struct Queues {
 async fn write_requests(
     mut tx: ChildStdin,
     mut queues: Queues,
-    g: Arc<Gen>,
+    g: Arc<Requests>,
     stamps: Arc<Mutex<Vec<Instant>>>,
     total: usize,
 ) {
