@@ -28,8 +28,8 @@ pub(super) fn prober() -> Outcome<Option<String>> {
     if !root().join("mgp-transport/examples/child_probe.rs").is_file() {
         return Ok(None);
     }
-    let build =
-        ["build", "--quiet", "--release", "-p", "mgp-transport", "--example", "child_probe"];
+    // All examples: the client starts another of them as its child.
+    let build = ["build", "--quiet", "--release", "-p", "mgp-transport", "--examples"];
     Program::cargo(&build).run()?;
     Ok(Some(target()?.join("release/examples/child_probe").to_string_lossy().into_owned()))
 }
