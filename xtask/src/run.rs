@@ -1,4 +1,4 @@
-//! Runs other programs: prints the command, times it, and fails with what failed.
+//! Runs other programs: says what it runs, times it, and fails with what failed.
 //!
 //! Also the few facts every command needs: where the workspace is and where it builds.
 
@@ -133,15 +133,15 @@ impl Program {
         self
     }
 
-    /// Prints the command and runs it with our own input and output.
+    /// Says on standard error what it runs, and runs it with our own input and output.
     pub(crate) fn run(mut self) -> Outcome {
-        println!("$ {}", self.shown);
+        eprintln!("$ {}", self.shown);
         let start = now();
         let status = self.command.status().context(&self.shown)?;
         if !status.success() {
             return Err(Failure(format!("`{}` failed: {status}", self.shown)));
         }
-        println!("  done in {}", seconds(start.elapsed()));
+        eprintln!("  done in {}", seconds(start.elapsed()));
         Ok(())
     }
 
@@ -155,9 +155,9 @@ impl Program {
         Err(Failure(format!("`{}` failed: {}\n{text}", self.shown, output.status)))
     }
 
-    /// Prints the command, runs it, shows what it printed and returns it with its success.
+    /// Says what it runs, runs it, shows what it printed and returns it with its success.
     pub(crate) fn tee(mut self) -> Outcome<(bool, String)> {
-        println!("$ {}", self.shown);
+        eprintln!("$ {}", self.shown);
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         print!("{text}");
