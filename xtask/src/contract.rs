@@ -11,17 +11,17 @@ use crate::run::Outcome;
 pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
     use crate::run::Context;
     let checked = mgp_types::spec::check_example(file, text);
-    checked.map(|name| name.to_string()).context(file)
+    checked.map(str::to_owned).context(file)
 }
 
-/// The JSON Schemas of the messages: name and text.
+/// The JSON Schemas of the messages: file name and text.
 #[cfg(feature = "types")]
 pub(crate) fn schemas() -> Outcome<Vec<(String, String)>> {
     let schemas = mgp_types::schema::message_schemas().into_iter();
-    let texts = schemas.map(|(name, schema)| {
+    let texts = schemas.map(|(file, schema)| {
         let mut text = serde_json::to_string_pretty(&schema)?;
         text.push('\n');
-        Ok((name.to_string(), text))
+        Ok((file, text))
     });
     texts.collect()
 }

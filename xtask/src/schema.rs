@@ -14,8 +14,8 @@ use std::{
 /// Writes the generated files, or with `--check` fails if one is stale, missing or left over.
 pub(crate) fn schema(flags: &Flags) -> Outcome {
     let mut files = BTreeMap::new();
-    for (name, text) in contract::schemas()? {
-        files.insert(PathBuf::from(format!("docs/schema/{name}.json")), text);
+    for (file, text) in contract::schemas()? {
+        files.insert(Path::new("docs/schema").join(file), text);
     }
     files.insert(PathBuf::from("docs/methods.md"), contract::methods_markdown()?);
     let stale = stale(&root(), &files)?;
