@@ -35,7 +35,7 @@ pub(super) fn complete(
         for (head, cell) in heads.iter().zip(cells) {
             if cell.is_empty() {
                 refuse(format!("`{head}` is empty"));
-            } else if !cell.starts_with(OPEN) {
+            } else if cell.trim_matches('*') != OPEN {
                 for name in cell.split('`').skip(1).step_by(2) {
                     let known = match head.to_lowercase() {
                         head if head.contains("golden") => golden(name, exists),
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn missing_cells_goldens_and_tests_are_refused() {
         check("| `x/y` | `a.json` | `rounds_trip` |", 0);
-        check("| `x/y` | open | open |", 0);
+        check("| `x/y` | open | **open** |", 0);
         check("| `x/y` |  | `wire.rs` |", 1);
         check("| `x/y` | `b.json` | `rounds_trip` |", 1);
         check("| `x/y` | `a` | `wire::other` |", 1);
