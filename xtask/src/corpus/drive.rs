@@ -196,3 +196,57 @@ impl Heard {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    /// A server in shell: greets, answers the sign of life, and does `otherwise` with the rest.
+    fn server(otherwise: &str) -> Vec<String> {
+        let answer = |id: &str| format!(r#"echo '{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}'"#);
+        let script = format!(
+            "while read -r line; do case \"$line\" in *hello*) {};; *sign-of-life*) {};; *initialized*) ;; *) {otherwise};; esac; done",
+            answer("hello"),
+            answer("sign-of-life"),
+        );
+        ["sh", "-c", &script].map(str::to_owned).to_vec()
+    }
+
+    #[track_caller]
+    fn check(row: &str, otherwise: &str, ok: bool, alive: bool) {
+        let row = Row::read(row).unwrap();
+        let report = run(&row, &server(otherwise));
+        assert_eq!((report.ok, report.alive), (ok, alive), "{report:?}");
+    }
+
+    const PARSE: &str = r#"{"id":"a","text":"[","expect":
+        {"reaction":"error","code":-32700,"id":"null_or_absent","alive":true}}"#;
+    const REFUSE: &str = r#"echo '{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}'"#;
+
+    #[test]
+    fn a_refusal_and_a_sign_of_life_pass() {
+        check(PARSE, REFUSE, true, true);
+    }
+
+    #[test]
+    fn noise_and_death_do_not() {
+        let row = r#"{"id":"a","text":"[","expect":{"reaction":"error_or_ignore","alive":true}}"#;
+        check(row, "true", true, true);
+        check(row, "echo oops", false, true);
+        check(PARSE, "exit 1", false, false);
+    }
+
+    #[test]
+    fn a_clean_exit_is_told_from_a_crash() {
+        let row = r#"{"id":"a","bytes_b64":"eyI=","expect":
+            {"reaction":"error_or_ignore","alive":"exit0"}}"#;
+        check(row, "true", true, true);
+        check(
+            r#"{"id":"a","text":"x","expect":{"reaction":"no_reply","alive":"exit0"}}"#,
+            "exit 3",
+            false,
+            false,
+        );
+    }
+}
