@@ -1,10 +1,13 @@
 //! The seam to the Rust types of the messages: which type reads an example, and what is generated from the types.
 //!
-//! Everything else here works without building `mgp-types`; these three need its features `schema` and `service`.
+//! Everything else here works without building `mgp-types`; these need its features `schema` and `service`.
 
 #[cfg(not(feature = "types"))]
 use crate::run::Failure;
 use crate::run::Outcome;
+#[cfg(feature = "types")]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// Reads an example with the Rust type its name asks for; returns the name of that type.
 #[cfg(feature = "types")]
@@ -14,22 +17,15 @@ pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
     checked.map(str::to_owned).context(file)
 }
 
-/// The JSON Schemas of the messages: file name and text.
+/// Every file that is made from the types: its path and its text.
 #[cfg(feature = "types")]
-pub(crate) fn schemas() -> Outcome<Vec<(String, String)>> {
-    let schemas = mgp_types::schema::message_schemas().into_iter();
-    let texts = schemas.map(|(file, schema)| {
-        let mut text = serde_json::to_string_pretty(&schema)?;
-        text.push('\n');
-        Ok((file, text))
-    });
-    texts.collect()
-}
-
-/// The text of `docs/methods.md`.
-#[cfg(feature = "types")]
-pub(crate) fn methods_markdown() -> Outcome<String> {
-    Ok(mgp_types::schema::methods_markdown())
+pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
+    let mut files = vec![("docs/methods.md".into(), mgp_types::schema::methods_markdown())];
+    for (file, schema) in mgp_types::schema::message_schemas() {
+        let text = serde_json::to_string_pretty(&schema)?;
+        files.push((Path::new("docs/schema").join(file), text + "\n"));
+    }
+    Ok(files)
 }
 
 /// Without the types, no example can be read.
@@ -38,16 +34,10 @@ pub(crate) fn check_example(file: &str, _: &str) -> Outcome<String> {
     Err(without_types(file))
 }
 
-/// Without the types, there are no schemas.
+/// Without the types, there is nothing to make files from.
 #[cfg(not(feature = "types"))]
-pub(crate) fn schemas() -> Outcome<Vec<(String, String)>> {
-    Err(without_types("docs/schema"))
-}
-
-/// Without the types, there is no table of methods.
-#[cfg(not(feature = "types"))]
-pub(crate) fn methods_markdown() -> Outcome<String> {
-    Err(without_types("docs/methods.md"))
+pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
+    Err(without_types("docs"))
 }
 
 #[cfg(not(feature = "types"))]

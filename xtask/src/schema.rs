@@ -13,11 +13,7 @@ use std::{
 
 /// Writes the generated files, or with `--check` fails if one is stale, missing or left over.
 pub(crate) fn schema(flags: &Flags) -> Outcome {
-    let mut files = BTreeMap::new();
-    for (file, text) in contract::schemas()? {
-        files.insert(Path::new("docs/schema").join(file), text);
-    }
-    files.insert(PathBuf::from("docs/methods.md"), contract::methods_markdown()?);
+    let files: BTreeMap<PathBuf, String> = contract::generated()?.into_iter().collect();
     let stale = stale(&root(), &files)?;
     if flags.has("--check") {
         for path in &stale {
