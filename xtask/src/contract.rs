@@ -1,24 +1,14 @@
-//! The seam to the Rust types of the messages: which type reads an example, and what is generated from the types.
-//!
-//! Everything else here works without building `mgp-types`; these need its features `schema` and `service`.
+//! What xtask takes from the Rust types of the messages: which type reads an example, and the files made from them.
 
-#[cfg(not(feature = "types"))]
-use crate::run::Failure;
-use crate::run::Outcome;
-#[cfg(feature = "types")]
-use std::path::Path;
-use std::path::PathBuf;
+use crate::run::{Context, Outcome};
+use std::path::{Path, PathBuf};
 
-/// Reads an example with the Rust type its name asks for; returns the name of that type.
-#[cfg(feature = "types")]
+/// Reads an example with the Rust type its content asks for; returns the name of that type.
 pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
-    use crate::run::Context;
-    let checked = mgp_types::spec::check_example(file, text);
-    checked.map(str::to_owned).context(file)
+    mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
 }
 
 /// Every file that is made from the types: its path and its text.
-#[cfg(feature = "types")]
 pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
     let mut files = vec![("docs/methods.md".into(), mgp_types::schema::methods_markdown())];
     for (file, schema) in mgp_types::schema::message_schemas() {
@@ -26,21 +16,4 @@ pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
         files.push((Path::new("docs/schema").join(file), text + "\n"));
     }
     Ok(files)
-}
-
-/// Without the types, no example can be read.
-#[cfg(not(feature = "types"))]
-pub(crate) fn check_example(file: &str, _: &str) -> Outcome<String> {
-    Err(without_types(file))
-}
-
-/// Without the types, there is nothing to make files from.
-#[cfg(not(feature = "types"))]
-pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
-    Err(without_types("docs"))
-}
-
-#[cfg(not(feature = "types"))]
-fn without_types(what: &str) -> Failure {
-    Failure::new(format!("{what}: built without the feature `types` of xtask"))
 }

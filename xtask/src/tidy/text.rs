@@ -50,7 +50,7 @@ fn method_in(literal: &str) -> Option<&str> {
         METHOD_WORDS.contains(part)
             || rest.is_some_and(|rest| {
                 let plain = |c: char| c.is_ascii_alphabetic() || "/._".contains(c);
-                !rest.is_empty() && rest.chars().all(plain)
+                rest.ends_with(|c: char| c.is_ascii_alphabetic()) && rest.chars().all(plain)
             })
     })
 }
@@ -118,6 +118,7 @@ mod tests {
         assert_eq!(literals("mgp-stream/tests/a.rs", r#"f("tools/call")"#), 0);
         assert_eq!(literals("mgp-stream/src/a.rs", "/// f(\"tools/call\")\nfn a() {}"), 0);
         assert_eq!(literals("mgp-stream/src/a.rs", r#"f("tools/ are listed")"#), 0);
+        assert_eq!(literals("mgp-stream/src/a.rs", r#"f("notifications/mgp.")"#), 0);
         assert_eq!(literals("mgp-stream/src/a.rs", r#"f("failed to initialize")"#), 0);
     }
 
