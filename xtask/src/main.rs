@@ -59,9 +59,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio [--json] [--quick] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        usage: "stdio [--json] [--quick] [--pin] [--strict] [--markdown FILE] [-- SERVER CMD]",
         help: "measure against rmcp and the bare loop",
-        switches: &["--json", "--quick", "--strict"],
+        switches: &["--json", "--quick", "--pin", "--strict"],
         options: &["--markdown"],
         run: bench::bench,
     },

@@ -123,7 +123,13 @@ fn drive(
         ("--startup-timeout", 200),
         ("--exit-grace", 120),
     ];
-    let mut program = Program::new(&programs.load).args(&["stdio", "--method", load.method]);
+    let mut program = match &programs.processor {
+        Some(processor) => {
+            Program::new("taskset").args(&["--cpu-list", processor]).args(&[&programs.load])
+        }
+        None => Program::new(&programs.load),
+    };
+    program = program.args(&["stdio", "--method", load.method]);
     for (flag, number) in numbers {
         program = program.args(&[flag, &number.to_string()]);
     }

@@ -33,7 +33,10 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         _ => return Err(Failure::new("give a transport: stdio (http comes with its transport)")),
     }
     let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
-    let programs = Programs::build(flags.rest())?;
+    let mut programs = Programs::build(flags.rest())?;
+    if flags.has("--pin") {
+        programs = programs.pinned()?;
+    }
     let rows = rows(&programs, effort, Rigour::from_strict(flags.has("--strict")))?;
     if flags.has("--json") {
         for row in &rows {
@@ -43,7 +46,8 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         print!("{}", table::text(&rows));
     }
     if let Some(file) = flags.value("--markdown") {
-        fs::write(file, table::markdown(&rows, effort)).context(file)?;
+        fs::write(file, table::markdown(&rows, effort, programs.processor.is_some()))
+            .context(file)?;
         println!("wrote {file}");
     }
     let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();

@@ -2,7 +2,7 @@
 
 use crate::{
     corpus::echo,
-    run::{Outcome, Program, target},
+    run::{Context, Outcome, Program, target},
 };
 use std::path::PathBuf;
 
@@ -18,6 +18,11 @@ pub(super) struct Server {
 pub(super) struct Programs {
     /// The load generator.
     pub(super) load: PathBuf,
+    /// The processor that generator and server share; they run where they like if there is none.
+    ///
+    /// With one call in flight, waking the other process costs several times more on another processor
+    /// than on the same one, and the scheduler decides anew in each run.
+    pub(super) processor: Option<String>,
     /// Where measurements leave their files.
     pub(super) scratch: PathBuf,
     /// Ours on a current-thread runtime: the one that is judged.
@@ -57,6 +62,7 @@ impl Programs {
         };
         Ok(Self {
             load: built.join("loadgen"),
+            processor: None,
             ours: with("ours", "current"),
             ours_multi: with("ours, multi-thread", "multi"),
             rmcp_stdio: server("rmcp stdio()", "rmcp-echo", &["stdio"]),
@@ -64,6 +70,17 @@ impl Programs {
             bare: server("bare loop", "bare-stdio", &["pipes"]),
             scratch,
         })
+    }
+}
+
+impl Programs {
+    /// Lets generator and server share one processor.
+    pub(super) fn pinned(mut self) -> Outcome<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let last = list.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
+        self.processor = Some(last.trim().to_owned());
+        Ok(self)
     }
 }
 

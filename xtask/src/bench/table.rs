@@ -116,10 +116,11 @@ pub(super) fn text(rows: &[Row]) -> String {
 }
 
 /// The rows as a Markdown table, with the command and the machine that made them.
-pub(super) fn markdown(rows: &[Row], effort: Effort) -> String {
+pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
+    let pin = if pinned { " --pin" } else { "" };
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     let mut text = format!(
-        "Made by `cargo xtask bench stdio{quick} --markdown FILE` on {}.\n\
+        "Made by `cargo xtask bench stdio{quick}{pin} --markdown FILE` on {}.\n\
          `ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
          `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
          CPU times are minima of alternating rounds.\n\n",
@@ -184,7 +185,7 @@ mod tests {
     fn rows_are_shown() {
         let rows = [row(6.6, Bound::Ratio(0.65))];
         assert!(text(&rows).contains("0.66x"));
-        assert!(markdown(&rows, Effort::Quick).contains("| echo | us | 6.60 |"));
+        assert!(markdown(&rows, Effort::Quick, false).contains("| echo | us | 6.60 |"));
         assert_eq!(rows[0].json()["pass"], false);
     }
 }
