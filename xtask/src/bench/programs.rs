@@ -77,8 +77,9 @@ impl Programs {
     /// Lets generator and server share one processor.
     pub(super) fn pinned(mut self) -> Outcome<Self> {
         let status = std::fs::read_to_string("/proc/self/status")?;
-        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let last = list.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let last =
+            allowed.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
         self.processor = Some(last.trim().to_owned());
         Ok(self)
     }
