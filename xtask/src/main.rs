@@ -1,2 +1,103 @@
-//! The workspace commands.
-fn main() {}
+//! The workspace's own commands: `cargo xtask COMMAND`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints")]
+
+mod accept;
+mod bench;
+mod ci;
+mod contract;
+mod corpus;
+mod flags;
+mod run;
+mod schema;
+mod spec;
+mod tidy;
+
+use flags::{Command, Flags};
+use std::process::ExitCode;
+
+/// Every command, in the order of the help.
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "ci",
+        usage: "[--strict]",
+        help: "everything a change must pass",
+        switches: &["--strict"],
+        options: &[],
+        run: ci::ci,
+    },
+    Command {
+        name: "tidy",
+        usage: "",
+        help: "check the rules of the house",
+        switches: &[],
+        options: &[],
+        run: tidy::tidy,
+    },
+    Command {
+        name: "schema",
+        usage: "[--check]",
+        help: "write docs/schema and docs/methods.md",
+        switches: &["--check"],
+        options: &[],
+        run: schema::schema,
+    },
+    Command {
+        name: "spec",
+        usage: "DIR",
+        help: "read a folder of example messages",
+        switches: &[],
+        options: &[],
+        run: spec::spec,
+    },
+    Command {
+        name: "corpus",
+        usage: "stdio FILE [-- SERVER CMD]",
+        help: "send labelled broken input, judge the reaction",
+        switches: &[],
+        options: &[],
+        run: corpus::corpus,
+    },
+    Command {
+        name: "bench",
+        usage: "stdio [--json] [--quick] [--pin] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and the bare loop",
+        switches: &["--json", "--quick", "--pin", "--strict"],
+        options: &["--markdown"],
+        run: bench::bench,
+    },
+    Command {
+        name: "accept",
+        usage: "[NAME…] [--strict]",
+        help: "run acceptance checks, or list them",
+        switches: &["--strict"],
+        options: &[],
+        run: accept::accept,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    if matches!(&*name, "help" | "--help" | "-h") {
+        print!("{}", flags::help(COMMANDS));
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("unknown command `{name}`\n\n{}", flags::help(COMMANDS));
+        return ExitCode::from(2);
+    };
+    let flags = match Flags::parse(command, arguments) {
+        Ok(flags) => flags,
+        Err(failure) => {
+            eprintln!("{failure}\nusage: cargo xtask {} {}", command.name, command.usage);
+            return ExitCode::from(2);
+        }
+    };
+    match (command.run)(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{} failed: {failure}", command.name);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! CPU time, memory and context switches of a process tree, read from the kernel.
+
+/// CPU time (ns) of a whole process (all threads, also exited ones) from its CPU clock.
+pub(crate) fn cpu_ns(pid: i32) -> u64 {
+    let clk = ((!(pid as libc::clockid_t)) << 3) | 2;
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid place to write to.
+    if unsafe { libc::clock_gettime(clk, &mut ts) } == 0 {
+        ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+    } else {
+        0
+    }
+}
+
+/// The processes and everything they started.
+pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
+    let mut par: Vec<(i32, i32)> = vec![];
+    for e in std::fs::read_dir("/proc").unwrap().flatten() {
+        if let Ok(pid) = e.file_name().to_string_lossy().parse::<i32>() {
+            if let Ok(s) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+                if let Some(p) = s
+                    .rsplit_once(')')
+                    .and_then(|x| x.1.split_whitespace().nth(1).and_then(|x| x.parse().ok()))
+                {
+                    par.push((pid, p));
+                }
+            }
+        }
+    }
+    let mut out: Vec<i32> = roots.to_vec();
+    let mut i = 0;
+    while i < out.len() {
+        let r = out[i];
+        for &(c, p) in &par {
+            if p == r && !out.contains(&c) {
+                out.push(c);
+            }
+        }
+        i += 1;
+    }
+    out
+}
+
+/// A line of `/proc/PID/status`, in kB.
+pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .ok()
+        .and_then(|s| {
+            s.lines()
+                .find(|l| l.starts_with(key))
+                .and_then(|l| l.split_whitespace().nth(1).and_then(|x| x.parse().ok()))
+        })
+        .unwrap_or(0)
+}
+
+/// Context switches of all threads that still run.
+pub(crate) fn switches(pid: i32) -> u64 {
+    let mut t = 0;
+    if let Ok(d) = std::fs::read_dir(format!("/proc/{pid}/task")) {
+        for e in d.flatten() {
+            if let Ok(s) = std::fs::read_to_string(e.path().join("status")) {
+                for l in s.lines() {
+                    if l.contains("ctxt_switches") {
+                        t += l
+                            .split_whitespace()
+                            .nth(1)
+                            .and_then(|x| x.parse::<u64>().ok())
+                            .unwrap_or(0);
+                    }
+                }
+            }
+        }
+    }
+    t
+}
+
+/// What a process tree and we ourselves had used when the measured part began.
+pub(crate) struct Account {
+    pub(crate) pids: Vec<i32>,
+    pub(crate) server_cpu: u64,
+    pub(crate) own_cpu: u64,
+    pub(crate) server_switches: u64,
+}
+
+impl Account {
+    /// Begins to measure.
+    pub(crate) fn start(roots: &[i32]) -> Account {
+        let pids = tree(roots);
+        Account {
+            server_cpu: pids.iter().map(|&p| cpu_ns(p)).sum(),
+            own_cpu: cpu_ns(std::process::id() as i32),
+            server_switches: pids.iter().map(|&p| switches(p)).sum(),
+            pids,
+        }
+    }
+
+    /// Since the start: CPU time of the servers and of ourselves in nanoseconds, and context switches of the servers.
+    pub(crate) fn end(&self) -> (u64, u64, u64) {
+        (
+            self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
+            cpu_ns(std::process::id() as i32) - self.own_cpu,
+            self.pids
+                .iter()
+                .map(|&p| switches(p))
+                .sum::<u64>()
+                .saturating_sub(self.server_switches),
+        )
+    }
+
+    /// The most memory the processes ever had.
+    pub(crate) fn peak_kb(&self) -> u64 {
+        self.pids.iter().map(|&p| status_kb(p, "VmHWM")).sum()
+    }
+
+    /// The memory the processes have now.
+    pub(crate) fn rss_kb(&self) -> u64 {
+        self.pids.iter().map(|&p| status_kb(p, "VmRSS")).sum()
+    }
+}

@@ -1,0 +1,357 @@
+//! Drives a server over streamable HTTP, one keep-alive connection per unit of depth.
+use crate::{
+    Res,
+    account::Account,
+    message::{INITIALIZED, Message, Requests},
+    options::Options,
+    report::{Figures, report},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+/// One keep-alive connection and its session.
+pub(crate) struct Connection {
+    pub(crate) s: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) session: Option<String>,
+    pub(crate) protocol: String,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// Host and path of a URL.
+pub(crate) fn split(url: &str) -> (String, String) {
+    let u = url.strip_prefix("http://").expect("http:// url");
+    match u.split_once('/') {
+        Some((h, p)) => (h.into(), format!("/{p}")),
+        None => (u.into(), "/".into()),
+    }
+}
+
+/// Opens a connection.
+pub(crate) async fn connect(o: &Options, protocol: &str) -> Res<Connection> {
+    let (host, path) = split(&o.text("url", ""));
+    let s = tokio::net::TcpStream::connect(&host).await?;
+    s.set_nodelay(true)?;
+    let (s, c) = hyper::client::conn::http1::Builder::new()
+        .max_buf_size(1 << 20)
+        .handshake(hyper_util::rt::TokioIo::new(s))
+        .await?;
+    tokio::spawn(async move {
+        let _ = c.await;
+    });
+    let headers = o
+        .given
+        .get("header")
+        .map(|h| {
+            h.split("||")
+                .map(|h| {
+                    let (k, v) = h.split_once(':').expect("header");
+                    (k.trim().to_string(), v.trim().to_string())
+                })
+                .collect()
+        })
+        .unwrap_or_default();
+    Ok(Connection { s, host, path, session: None, protocol: protocol.into(), headers })
+}
+
+impl Connection {
+    /// Posts one message.
+    pub(crate) async fn post(
+        &mut self,
+        body: Bytes,
+        method: &str,
+        name: Option<&str>,
+        modern: bool,
+        inited: bool,
+    ) -> Res<hyper::Response<hyper::body::Incoming>> {
+        let mut r = hyper::Request::post(&self.path)
+            .header("host", &self.host)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        if let Some(s) = &self.session {
+            r = r.header("mcp-session-id", s);
+        }
+        if inited || modern {
+            r = r.header("mcp-protocol-version", &self.protocol);
+        }
+        if modern {
+            r = r.header("mcp-method", method);
+            if let Some(n) = name {
+                r = r.header("mcp-name", n);
+            }
+        }
+        for (k, v) in &self.headers {
+            r = r.header(k, v);
+        }
+        self.s.ready().await?;
+        Ok(self.s.send_request(r.body(Full::new(body))?).await?)
+    }
+}
+
+/// Reads the whole reply; for SSE calls f at the event with the awaited id; returns (reply JSON bytes, sse?, time of arrival)
+pub(crate) async fn read_reply(
+    r: hyper::Response<hyper::body::Incoming>,
+    id: u64,
+) -> Res<(Vec<u8>, bool, Instant)> {
+    let st = r.status();
+    let sse = r
+        .headers()
+        .get("content-type")
+        .map(|c| c.as_bytes().starts_with(b"text/event-stream"))
+        .unwrap_or(false);
+    let mut b = r.into_body();
+    let mut acc: Vec<u8> = vec![];
+    let mut hit: Option<(Vec<u8>, Instant)> = None;
+    let mut pos = 0;
+    while let Some(f) = b.frame().await {
+        let f = f?;
+        if let Some(d) = f.data_ref() {
+            acc.extend_from_slice(d);
+        }
+        if sse && hit.is_none() {
+            while let Some(p) = memchr::memchr(b'\n', &acc[pos..]) {
+                let line = &acc[pos..pos + p];
+                pos += p + 1;
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                if let Some(d) = line.strip_prefix(b"data:") {
+                    let d = d.strip_prefix(b" ").unwrap_or(d);
+                    if d.is_empty() {
+                        continue;
+                    }
+                    if let Ok(m) = serde_json::from_slice::<Message>(d) {
+                        if m.id == Some(id) && m.method.is_none() {
+                            hit = Some((d.to_vec(), Instant::now()));
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if sse {
+        let (d, t) = hit.ok_or_else(|| {
+            format!(
+                "SSE ended without reply to {id}: {}",
+                String::from_utf8_lossy(&acc[..acc.len().min(300)])
+            )
+        })?;
+        Ok((d, true, t))
+    } else if !st.is_success() {
+        Err(format!("HTTP {st}: {}", String::from_utf8_lossy(&acc[..acc.len().min(300)])).into())
+    } else {
+        Ok((acc, false, Instant::now()))
+    }
+}
+
+/// Opens a session, or asks a modern server what it is.
+pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
+    let m = if g.modern { "server/discover" } else { "initialize" };
+    let r = c.post(g.init(0).into(), m, None, g.modern, false).await?;
+    let sid = r.headers().get("mcp-session-id").map(|v| v.to_str().unwrap().to_string());
+    let (b, _, _) = read_reply(r, 0).await?;
+    let v: Value = serde_json::from_slice(&b)?;
+    if v.get("error").is_some() {
+        return Err(format!("{m} error {v}").into());
+    }
+    if let Some(p) = v["result"]["protocolVersion"].as_str() {
+        c.protocol = p.into();
+    }
+    c.session = sid;
+    if !g.modern {
+        let r = c
+            .post(
+                Bytes::from_static(INITIALIZED.as_bytes()),
+                "notifications/initialized",
+                None,
+                false,
+                true,
+            )
+            .await?;
+        if !r.status().is_success() {
+            return Err(format!("initialized: HTTP {}", r.status()).into());
+        }
+        let _ = r.into_body().collect().await?;
+    }
+    Ok(())
+}
+
+/// Starts the server, if a command was given, and waits until it listens.
+pub(crate) async fn spawn_http(
+    o: &Options,
+) -> Res<(Option<tokio::process::Child>, Vec<i32>, Instant)> {
+    let t0 = Instant::now();
+    let mut pids: Vec<i32> = o
+        .given
+        .get("cpu-pid")
+        .map(|s| s.split(',').map(|p| p.parse().unwrap()).collect())
+        .unwrap_or_default();
+    let mut child = None;
+    if !o.rest.is_empty() {
+        let (host, _) = split(&o.text("url", ""));
+        if tokio::net::TcpStream::connect(&host).await.is_ok() {
+            return Err(format!("{host} already in use").into());
+        }
+        let ch = tokio::process::Command::new(&o.rest[0])
+            .args(&o.rest[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(if o.has("stderr") {
+                Stdio::from(std::fs::File::create(o.text("stderr", ""))?)
+            } else {
+                Stdio::null()
+            })
+            .kill_on_drop(true)
+            .spawn()?;
+        pids.push(ch.id().unwrap() as i32);
+        child = Some(ch);
+        loop {
+            if tokio::net::TcpStream::connect(&host).await.is_ok() {
+                break;
+            }
+            if t0.elapsed() > Duration::from_secs(o.number("startup-timeout", 60) as u64) {
+                return Err("server did not listen".into());
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    Ok((child, pids, t0))
+}
+
+/// Runs the warm-up and the measured part.
+pub(crate) async fn http(o: &Options) -> Res<()> {
+    let g = std::sync::Arc::new(Requests::new(o));
+    let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
+    let warm = o.number("warmup", (n / 10).min(2000));
+    let (child, pids, t0) = spawn_http(o).await?;
+    let mut conns = vec![];
+    let mut start_ms = 0.0;
+    let mut sid: Option<(Option<String>, String)> = None;
+    for i in 0..depth {
+        let mut c = connect(o, &g.protocol).await?;
+        if let (true, Some((s, p))) = (o.has("shared-session"), &sid) {
+            c.session = s.clone();
+            c.protocol = p.clone();
+        } else {
+            handshake(&mut c, &g).await?;
+        }
+        if i == 0 {
+            start_ms = t0.elapsed().as_secs_f64() * 1e3;
+            sid = Some((c.session.clone(), c.protocol.clone()));
+        }
+        conns.push(c);
+    }
+    let session = conns[0].session.is_some();
+    let mut acct = Account::start(&pids);
+    let mut t = Instant::now();
+    let mut st = Figures::default();
+    for phase in 0..2 {
+        let todo = if phase == 0 { warm } else { n };
+        if todo == 0 {
+            continue;
+        }
+        if phase == 1 {
+            acct = Account::start(&pids);
+            t = Instant::now();
+        }
+        let ctr = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let mut hs = vec![];
+        for mut c in conns.drain(..) {
+            let (g, ctr) = (g.clone(), ctr.clone());
+            hs.push(tokio::spawn(async move {
+                let mut st = Figures::default();
+                let mut out = Vec::new();
+                let name = if g.method == "tools/call" { Some(g.tool.clone()) } else { None };
+                loop {
+                    let i = ctr.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if i >= todo {
+                        return (c, st);
+                    }
+                    let id = (i + 1) as u64;
+                    out.clear();
+                    g.write(id, &mut out);
+                    let body = Bytes::copy_from_slice(&out);
+                    let t = Instant::now();
+                    let r = async {
+                        let r = c.post(body, &g.method, name.as_deref(), g.modern, true).await?;
+                        read_reply(r, id).await
+                    }
+                    .await;
+                    match r {
+                        Ok((b, sse, at)) => {
+                            st.latencies
+                                .push(at.duration_since(t).as_nanos().min(u32::MAX as u128) as u32);
+                            if sse {
+                                st.sse += 1;
+                            }
+                            st.bytes += b.len() as u64;
+                            match serde_json::from_slice::<Message>(&b) {
+                                Ok(m) if m.id == Some(id) && m.result.is_some() => {
+                                    let r = m.result.unwrap().get();
+                                    if !g.ok(id, r.as_bytes())
+                                        || (i == 0 && r.contains("\"isError\":true"))
+                                    {
+                                        st.bad += 1;
+                                        st.first_error.get_or_insert(r.to_string());
+                                    }
+                                }
+                                _ => {
+                                    st.errors += 1;
+                                    st.first_error.get_or_insert(
+                                        String::from_utf8_lossy(&b[..b.len().min(300)]).into(),
+                                    );
+                                }
+                            }
+                        }
+                        Err(e) => {
+                            st.errors += 1;
+                            st.first_error.get_or_insert(e.to_string());
+                            if st.errors > 20 {
+                                return (c, st);
+                            }
+                        }
+                    }
+                }
+            }));
+        }
+        for h in hs {
+            let (c, s) = h.await?;
+            conns.push(c);
+            if phase == 1 || s.errors > 0 {
+                st.latencies.extend(s.latencies);
+                st.errors += s.errors;
+                st.bad += s.bad;
+                st.sse += s.sse;
+                st.bytes += s.bytes;
+                if st.first_error.is_none() {
+                    st.first_error = s.first_error;
+                }
+            }
+        }
+    }
+    let wall = t.elapsed().as_secs_f64();
+    report(o, &g, depth, st, wall, &acct, start_ms, json!({"session_header": session}));
+    stop(child).await;
+    Ok(())
+}
+
+/// Ends the server: first politely.
+pub(crate) async fn stop(child: Option<tokio::process::Child>) {
+    if let Some(mut ch) = child {
+        if let Some(p) = ch.id() {
+            // SAFETY: signals a child we started and have not reaped.
+            unsafe {
+                libc::kill(p as i32, libc::SIGTERM);
+            }
+        }
+        if tokio::time::timeout(Duration::from_secs(5), ch.wait()).await.is_err() {
+            ch.start_kill().ok();
+            let _ = ch.wait().await;
+        }
+    }
+}

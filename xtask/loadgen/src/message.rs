@@ -1,0 +1,133 @@
+//! The requests that are sent, and the check that a reply belongs to its request.
+use crate::options::Options;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+/// Writes the requests of a run, each with its own number in the message.
+pub(crate) struct Requests {
+    pub(crate) prefix: String,
+    pub(crate) suffix: String,
+    pub(crate) template: Vec<u8>,
+    /// Where the number goes; nowhere if all requests are alike.
+    pub(crate) vary_at: Option<usize>,
+    pub(crate) payload: usize,
+    pub(crate) check: bool,
+    pub(crate) method: String,
+    pub(crate) tool: String,
+    pub(crate) modern: bool,
+    pub(crate) protocol: String,
+}
+
+/// What every request of the 2026-07-28 revision carries.
+pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"loadgen","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+impl Requests {
+    /// Prepares the template from the command line.
+    pub(crate) fn new(o: &Options) -> Requests {
+        let protocol = o.text("protocol", "2025-11-25");
+        let modern = protocol == "2026-07-28";
+        let method = o.text("method", "tools/call");
+        let tool = o.text("tool", "echo");
+        let payload = o.number("payload-bytes", 64);
+        let mut vary_at = None;
+        let params = if let Some(p) = o.given.get("params-json") {
+            p.clone()
+        } else if method != "tools/call" {
+            "{}".to_string()
+        } else if let Some(a) = o.given.get("args-json") {
+            format!(r#"{{"name":{},"arguments":{a}}}"#, json!(tool))
+        } else {
+            // payload: 12 digit counter + filler; --escaped 1 gives text that needs JSON escapes (a quote and a newline every 16 bytes)
+            let filler: String = if o.has("escaped") {
+                (0..payload.saturating_sub(12))
+                    .map(|i| match i % 16 {
+                        7 => '"',
+                        15 => '\n',
+                        k => (b'a' + k as u8) as char,
+                    })
+                    .collect()
+            } else {
+                (0..payload.saturating_sub(12)).map(|i| (b'a' + (i % 26) as u8) as char).collect()
+            };
+            format!(
+                r#"{{"name":{},"arguments":{{{}:"@@@@@@@@@@@@{}"}}}}"#,
+                json!(tool),
+                json!(o.text("payload-key", "message")),
+                serde_json::to_string(&filler).unwrap().trim_matches('"')
+            )
+        };
+        let params = if modern {
+            if params.trim() == "{}" {
+                format!("{{{META}}}")
+            } else {
+                format!("{{{META},{}", &params.trim_start()[1..])
+            }
+        } else {
+            params
+        };
+        if !o.has("no-vary") {
+            vary_at = params.find("@@@@@@@@@@@@");
+        }
+        Requests {
+            prefix: r#"{"jsonrpc":"2.0","id":"#.into(),
+            suffix: format!(r#","method":{},"params":"#, json!(method)),
+            template: params.into_bytes(),
+            vary_at,
+            payload,
+            check: !o.has("no-check"),
+            method,
+            tool: tool,
+            modern,
+            protocol,
+        }
+    }
+
+    /// Appends request `id`.
+    pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix.as_bytes());
+        out.extend_from_slice(id.to_string().as_bytes());
+        out.extend_from_slice(self.suffix.as_bytes());
+        let at = out.len();
+        out.extend_from_slice(&self.template);
+        if let Some(v) = self.vary_at {
+            let c = format!("{id:012}");
+            out[at + v..at + v + 12].copy_from_slice(c.as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    /// Whether a reply carries the number of its request and all of the payload.
+    pub(crate) fn ok(&self, id: u64, body: &[u8]) -> bool {
+        if !self.check || self.vary_at.is_none() {
+            return true;
+        }
+        let c = format!("{id:012}");
+        memchr::memmem::find(&body[..body.len().min(4096)], c.as_bytes()).is_some()
+            && body.len() >= self.payload
+    }
+
+    /// The first request of the revision in use.
+    pub(crate) fn init(&self, id: u64) -> Vec<u8> {
+        if self.modern {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{{META}}}}}"#
+            )
+            .into_bytes()
+        } else {
+            serde_json::to_vec(&json!({"jsonrpc":"2.0","id":id,"method":"initialize","params":{"protocolVersion":self.protocol,"capabilities":{},"clientInfo":{"name":"loadgen","version":"0.1"}}})).unwrap()
+        }
+    }
+}
+
+/// The end of the handshake.
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// The envelope of whatever a server writes.
+#[derive(Deserialize)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: Option<u64>,
+    #[serde(borrow)]
+    pub(crate) method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) error: Option<&'a RawValue>,
+}

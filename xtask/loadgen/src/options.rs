@@ -1,0 +1,67 @@
+//! The command line: `--key value` pairs and the server command after `--`.
+use std::collections::HashMap;
+
+/// What was typed.
+pub(crate) struct Options {
+    pub(crate) given: HashMap<String, String>,
+    /// The server command.
+    pub(crate) rest: Vec<String>,
+    /// `stdio`, `http` or `sessions`.
+    pub(crate) mode: String,
+}
+
+impl Options {
+    /// Reads the command line, or explains it and leaves.
+    pub(crate) fn parse() -> Options {
+        let mut it = std::env::args().skip(1);
+        let mode = it.next().unwrap_or_else(|| usage());
+        let (mut m, mut rest) = (HashMap::new(), vec![]);
+        while let Some(a) = it.next() {
+            if a == "--" {
+                rest.extend(it.by_ref());
+                break;
+            }
+            let Some(k) = a.strip_prefix("--") else {
+                eprintln!("unexpected argument {a}");
+                usage()
+            };
+            if let Some((k, v)) = k.split_once('=') {
+                m.insert(k.into(), v.into());
+            } else if matches!(
+                k,
+                "no-vary" | "get-stream" | "quiet-stderr" | "shared-session" | "no-check"
+            ) {
+                m.insert(k.into(), "1".into());
+            } else {
+                m.insert(k.into(), it.next().unwrap_or_else(|| usage()));
+            }
+        }
+        Options { given: m, rest, mode }
+    }
+
+    /// The value of `k`, or `d`.
+    pub(crate) fn text(&self, k: &str, d: &str) -> String {
+        self.given.get(k).cloned().unwrap_or(d.into())
+    }
+
+    /// The number given for `k`, or `d`.
+    pub(crate) fn number(&self, k: &str, d: usize) -> usize {
+        self.given.get(k).map(|v| v.parse().expect(k)).unwrap_or(d)
+    }
+
+    /// Whether `k` was given.
+    pub(crate) fn has(&self, k: &str) -> bool {
+        self.given.contains_key(k)
+    }
+}
+
+/// Explains the command line and leaves.
+pub(crate) fn usage() -> ! {
+    eprintln!("loadgen stdio    [opts] -- SERVER_CMD ARGS...
+loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (spawns the server if a command is given)
+loadgen sessions --url ... --n N [--get-stream] [-- SERVER_CMD ...]            (idle sessions: memory per session)
+opts: --name LABEL --n N --depth D --warmup W --tool echo --args-json JSON | --payload-bytes B [--payload-key message] [--escaped 1]
+      --method tools/call --params-json JSON   --protocol 2025-11-25|2026-07-28   --cpu-pid P1,P2 (extra processes to account)
+      --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
+    std::process::exit(2)
+}

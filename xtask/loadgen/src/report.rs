@@ -1,0 +1,62 @@
+//! One JSON line per run.
+use crate::{account::Account, message::Requests, options::Options};
+use serde_json::{Value, json};
+
+/// What was seen of the replies.
+#[derive(Default)]
+pub(crate) struct Figures {
+    /// Nanoseconds.
+    pub(crate) latencies: Vec<u32>,
+    pub(crate) errors: u64,
+    /// Replies that belong to another request.
+    pub(crate) bad: u64,
+    pub(crate) first_error: Option<String>,
+    /// Replies that came as an event stream.
+    pub(crate) sse: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A percentile of sorted latencies, in microseconds.
+pub(crate) fn percentile_us(v: &[u32], p: f64) -> f64 {
+    if v.is_empty() {
+        return 0.0;
+    }
+    v[((v.len() - 1) as f64 * p) as usize] as f64 / 1000.0
+}
+
+/// Three digits are enough.
+pub(crate) fn rounded(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
+/// Prints the line of a run.
+pub(crate) fn report(
+    o: &Options,
+    g: &Requests,
+    depth: usize,
+    mut st: Figures,
+    wall: f64,
+    acct: &Account,
+    start_ms: f64,
+    extra: Value,
+) {
+    let (cpu, selfc, ctx) = acct.end();
+    st.latencies.sort_unstable();
+    let n = st.latencies.len().max(1) as f64;
+    let mut v = json!({
+        "name": o.text("name", ""), "mode": o.mode, "method": g.method, "protocol": g.protocol, "n": st.latencies.len(), "depth": depth, "payload": g.payload,
+        "rps": rounded(n / wall), "p50_us": percentile_us(&st.latencies, 0.5), "p90_us": percentile_us(&st.latencies, 0.9), "p99_us": percentile_us(&st.latencies, 0.99), "max_us": percentile_us(&st.latencies, 1.0),
+        "server_cpu_s_per_1k": (cpu as f64 / 1e9 / n * 1000.0 * 1e6).round() / 1e6, "client_cpu_s_per_1k": (selfc as f64 / 1e9 / n * 1000.0 * 1e6).round() / 1e6,
+        "server_ctxsw_per_req": rounded(ctx as f64 / n), "server_peak_rss_kb": acct.peak_kb(), "server_rss_kb": acct.rss_kb(), "server_procs": acct.pids.len(),
+        "start_to_init_ms": rounded(start_ms), "wall_s": rounded(wall), "errors": st.errors, "bad": st.bad, "sse_replies": st.sse, "resp_bytes": st.bytes / (n as u64)
+    });
+    if let Some(e) = st.first_error {
+        v["first_error"] = json!(e.chars().take(300).collect::<String>());
+    }
+    if let Value::Object(m) = extra {
+        for (k, x) in m {
+            v[k] = x;
+        }
+    }
+    println!("{v}");
+}

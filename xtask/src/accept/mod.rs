@@ -1,0 +1,127 @@
+//! `accept`: the acceptance checks, by name; without a name, the list of them.
+//!
+//! Each ends with `NAME: PASS|FAIL <figure> (bound <figure>)`.
+
+mod binary;
+mod fresh;
+mod members;
+mod spec;
+mod wire;
+
+use crate::{
+    bench,
+    flags::Flags,
+    run::{Failure, Outcome, Rigour, root},
+};
+use std::path::PathBuf;
+
+/// One acceptance check.
+struct Check {
+    name: &'static str,
+    about: &'static str,
+    run: fn(Rigour) -> Outcome<Verdict>,
+}
+
+/// What a check found.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) pass: bool,
+    pub(crate) figure: String,
+    pub(crate) bound: String,
+}
+
+/// Every check, in the order of the issues that ask for them.
+const CHECKS: &[Check] = &[
+    Check {
+        name: "core.fresh",
+        about: "a fresh clone with only the Rust toolchain runs the two README commands",
+        run: |_| fresh::core_fresh(),
+    },
+    Check {
+        name: "core.spec",
+        about: "the examples of the specification are read, and spoilt copies are refused",
+        run: |_| spec::core_spec(),
+    },
+    Check {
+        name: "core.service",
+        about: "order, asking over a hop, one stack for all callers, scopes, tasks, outlets",
+        run: |_| binary::run("core_service"),
+    },
+    Check {
+        name: "core.cleanup",
+        about: "dropped calls, slow readers, bad children and a killed parent leave nothing",
+        run: |_| binary::run("core_cleanup"),
+    },
+    Check {
+        name: "core.wire",
+        about: "broken input: the labelled corpus, and ten million mutated lines",
+        run: |_| wire::core_wire(),
+    },
+    Check {
+        name: "core.stdio-kinds",
+        about: "real Node and Python parents over pipes, sockets, files and a terminal",
+        run: binary::stdio_kinds,
+    },
+    Check {
+        name: "core.bench",
+        about: "the stdio budgets against rmcp and the bare loop",
+        run: bench::core_bench,
+    },
+];
+
+/// The checks that are fast enough for every change; those of the test binaries run as tests.
+const QUICK: &[&str] = &["core.spec"];
+
+/// Runs one check, several, or lists them.
+pub(crate) fn accept(flags: &Flags) -> Outcome {
+    if flags.words().is_empty() {
+        for check in CHECKS {
+            println!("{:18} {}", check.name, check.about);
+        }
+        return Ok(());
+    }
+    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let mut failed = Vec::new();
+    for name in flags.words() {
+        let Some(check) = CHECKS.iter().find(|check| check.name == name) else {
+            let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+            return Err(Failure::new(format!("unknown check {name}; known: {}", known.join(", "))));
+        };
+        if !check.passes(rigour) {
+            failed.push(check.name);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+}
+
+/// The part of `accept` that belongs to `ci`.
+pub(crate) fn quick() -> Outcome {
+    if shared("").is_none() {
+        println!("what the checks compare with is not here; passed over");
+        return Ok(());
+    }
+    let quick = CHECKS.iter().filter(|check| QUICK.contains(&check.name));
+    let failed: Vec<_> =
+        quick.filter(|check| !check.passes(Rigour::Lenient)).map(|check| check.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+}
+
+/// A file or folder of the material that lies beside the repository, if it is there.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let place = root().parent()?.join("shared").join(path);
+    place.exists().then_some(place)
+}
+
+impl Check {
+    /// Runs the check and prints its last line.
+    fn passes(&self, rigour: Rigour) -> bool {
+        let verdict = (self.run)(rigour).unwrap_or_else(|failure| Verdict {
+            pass: false,
+            figure: failure.to_string(),
+            bound: "no failure".to_owned(),
+        });
+        let word = if verdict.pass { "PASS" } else { "FAIL" };
+        println!("{}: {word} {} (bound {})", self.name, verdict.figure, verdict.bound);
+        verdict.pass
+    }
+}

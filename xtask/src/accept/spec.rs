@@ -1,0 +1,110 @@
+//! `core.spec`: each example of the specification is read by its own type, and spoilt copies are refused.
+
+use super::{Verdict, members::MEMBERS, shared};
+use crate::{
+    contract::check_example,
+    run::{Context, Outcome},
+    spec,
+};
+use serde_json::{Value, json};
+
+/// How many examples the specification has.
+const EXAMPLES: usize = 50;
+
+/// Reads the examples, then copies of them without a required member or with a wrong kind of value.
+pub(super) fn core_spec() -> Outcome<Verdict> {
+    let folder = shared("spec/mgp-examples").context("the examples of the specification")?;
+    let count = spec::folder_of_examples(&folder)?;
+    let mut tried = 0;
+    let mut accepted = Vec::new();
+    for (file, text) in spec::examples(&folder)? {
+        let original: Value = serde_json::from_str(&text).context(&file)?;
+        for (what, copy) in spoilt(&file, &original) {
+            tried += 1;
+            if let Ok(name) = check_example(&file, &copy.to_string()) {
+                accepted.push(format!("{file}: {name} accepts a copy with {what}"));
+            }
+        }
+    }
+    for line in &accepted {
+        println!("{line}");
+    }
+    Ok(Verdict {
+        pass: count == EXAMPLES && accepted.is_empty() && tried > 0,
+        figure: format!(
+            "{count} read, {} of {tried} spoilt copies refused",
+            tried - accepted.len()
+        ),
+        bound: format!("{EXAMPLES} read, all refused"),
+    })
+}
+
+/// Every spoilt copy of an example, and what is wrong with it.
+fn spoilt(file: &str, original: &Value) -> Vec<(String, Value)> {
+    let Some(members) = MEMBERS.iter().find(|members| file.starts_with(members.file)) else {
+        return Vec::new();
+    };
+    let envelope: &[&str] = match original {
+        Value::Object(top) if !top.contains_key("jsonrpc") => &[],
+        Value::Object(top) if top.contains_key("result") => &["/jsonrpc", "/id", "/result"],
+        Value::Object(top) if top.contains_key("error") => &["/jsonrpc", "/id", "/error"],
+        Value::Object(top) if top.contains_key("id") => &["/jsonrpc", "/id", "/method"],
+        _ => &["/jsonrpc", "/method"],
+    };
+    let mut copies = Vec::new();
+    for pointer in envelope.iter().chain(members.required) {
+        if let Some(copy) = without(original, pointer) {
+            copies.push((format!("no {pointer}"), copy));
+        }
+    }
+    for pointer in envelope.iter().chain(members.required).chain(members.typed) {
+        if let Some(copy) = mistyped(original, pointer) {
+            copies.push((format!("a mistyped {pointer}"), copy));
+        }
+    }
+    copies
+}
+
+fn without(original: &Value, pointer: &str) -> Option<Value> {
+    let mut copy = original.clone();
+    let (parent, name) = pointer.rsplit_once('/')?;
+    copy.pointer_mut(parent)?.as_object_mut()?.remove(name)?;
+    Some(copy)
+}
+
+/// An object where none belongs, or a number where an object belongs.
+fn mistyped(original: &Value, pointer: &str) -> Option<Value> {
+    let mut copy = original.clone();
+    let member = copy.pointer_mut(pointer)?;
+    *member = if member.is_object() { json!(7) } else { json!({"not": "this kind"}) };
+    Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_spoilt_one_member_at_a_time() {
+        let original = json!({"jsonrpc": "2.0", "id": 1, "method": "m",
+            "params": {"request_id": 20, "reason": "r"}});
+        let copies = spoilt("12.7-1-cancellation.json", &original);
+        // Three of the envelope and one required go missing; these and one more are mistyped.
+        assert_eq!(copies.len(), 4 + 5);
+        assert!(copies.iter().all(|(_, copy)| *copy != original));
+    }
+
+    #[test]
+    fn each_listed_member_is_in_its_example() {
+        let Some(folder) = shared("spec/mgp-examples") else { return };
+        for (file, text) in spec::examples(&folder).unwrap() {
+            let original: Value = serde_json::from_str(&text).unwrap();
+            let members = MEMBERS.iter().filter(|members| file.starts_with(members.file));
+            let members: Vec<_> = members.collect();
+            assert_eq!(members.len(), 1, "{file}");
+            for pointer in members[0].required.iter().chain(members[0].typed) {
+                assert!(original.pointer(pointer).is_some(), "{file} {pointer}");
+            }
+        }
+    }
+}

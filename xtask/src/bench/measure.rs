@@ -1,0 +1,182 @@
+//! One measurement: the load generator drives one server, with or without valgrind around it.
+
+use super::programs::{Programs, Server};
+use crate::run::{Context, Failure, Outcome, Program};
+use serde_json::Value;
+use std::fs;
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// `tools/call` of the echo tool, or another method without parameters.
+    pub(super) method: &'static str,
+    /// Bytes of the echoed message.
+    pub(super) payload: usize,
+    /// Requests in flight.
+    pub(super) depth: usize,
+}
+
+/// The load of most budgets: small echoes.
+pub(super) const fn echo(payload: usize, depth: usize) -> Load {
+    Load { method: "tools/call", payload, depth }
+}
+
+/// Two run lengths whose difference is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lengths(pub(super) usize, pub(super) usize);
+
+/// What one run of the load generator says.
+#[derive(Debug)]
+pub(super) struct Run(Value);
+
+impl Run {
+    /// CPU time of the server for one call, in microseconds.
+    pub(super) fn cpu_us(&self) -> f64 {
+        self.number("server_cpu_s_per_1k") * 1000.0
+    }
+
+    /// From the start of the process to its reply to initialize, in milliseconds.
+    pub(super) fn start_ms(&self) -> f64 {
+        self.number("start_to_init_ms")
+    }
+
+    /// The most memory the server had, in MiB.
+    pub(super) fn memory_mib(&self) -> f64 {
+        self.number("server_peak_rss_kb") / 1024.0
+    }
+
+    fn number(&self, key: &str) -> f64 {
+        self.0[key].as_f64().unwrap_or(f64::NAN)
+    }
+}
+
+/// Runs a load of `calls` after a warm-up that is not measured.
+pub(super) fn run(programs: &Programs, server: &Server, load: Load, calls: usize) -> Outcome<Run> {
+    let warm = (calls / 10).min(2000);
+    drive(programs, &server.command, load, calls, warm)
+}
+
+/// Instructions for one call, by callgrind.
+pub(super) fn instructions(
+    programs: &Programs,
+    server: &Server,
+    load: Load,
+    lengths: Lengths,
+) -> Outcome<f64> {
+    let file = programs.scratch.join("callgrind.out");
+    let flag = format!("--callgrind-out-file={}", file.display());
+    let [few, many] = [lengths.0, lengths.1].map(|calls| {
+        let tool = ["valgrind", "--quiet", "--tool=callgrind", &flag];
+        under(programs, &tool, server, load, calls)?;
+        let text = fs::read_to_string(&file).context(file.display())?;
+        total_instructions(&text).context(format!("{}: callgrind totals", server.name))
+    });
+    Ok(per_call(few?, many?, lengths))
+}
+
+/// Allocations and bytes allocated for one call, by dhat.
+pub(super) fn allocations(
+    programs: &Programs,
+    server: &Server,
+    load: Load,
+    lengths: Lengths,
+) -> Outcome<(f64, f64)> {
+    let log = programs.scratch.join("dhat.log");
+    let flags = [
+        format!("--log-file={}", log.display()),
+        format!("--dhat-out-file={}", programs.scratch.join("dhat.out").display()),
+    ];
+    let [few, many] = [lengths.0, lengths.1].map(|calls| {
+        let tool = ["valgrind", "--tool=dhat", &flags[0], &flags[1]];
+        under(programs, &tool, server, load, calls)?;
+        let text = fs::read_to_string(&log).context(log.display())?;
+        total_allocations(&text).context(format!("{}: dhat totals", server.name))
+    });
+    let (few, many) = (few?, many?);
+    Ok((per_call(few.0, many.0, lengths), per_call(few.1, many.1, lengths)))
+}
+
+fn under(
+    programs: &Programs,
+    tool: &[&str],
+    server: &Server,
+    load: Load,
+    calls: usize,
+) -> Outcome<Run> {
+    let tool = tool.iter().map(ToString::to_string);
+    let command: Vec<String> = tool.chain(server.command.iter().cloned()).collect();
+    drive(programs, &command, load, calls, 0)
+}
+
+fn drive(
+    programs: &Programs,
+    command: &[String],
+    load: Load,
+    calls: usize,
+    warm: usize,
+) -> Outcome<Run> {
+    let numbers = [
+        ("--n", calls),
+        ("--warmup", warm),
+        ("--depth", load.depth),
+        ("--payload-bytes", load.payload),
+        ("--startup-timeout", 200),
+        ("--exit-grace", 120),
+    ];
+    let mut program = match &programs.processor {
+        Some(processor) => {
+            Program::new("taskset").args(&["--cpu-list", processor]).args(&[&programs.load])
+        }
+        None => Program::new(&programs.load),
+    };
+    program = program.args(&["stdio", "--method", load.method]);
+    for (flag, number) in numbers {
+        program = program.args(&[flag, &number.to_string()]);
+    }
+    let text = program.args(&["--"]).args(command).output()?;
+    let figures: Value = serde_json::from_str(text.trim()).context("the load generator")?;
+    let clean = figures["errors"] == 0 && figures["bad"] == 0 && figures.get("fatal").is_none();
+    if clean { Ok(Run(figures)) } else { Err(Failure::new(format!("{command:?}: {figures}"))) }
+}
+
+/// The whole count of a callgrind file.
+fn total_instructions(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("summary:").or_else(|| line.strip_prefix("totals:")))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Blocks and bytes of a dhat log: `Total: 12,345 bytes in 67 blocks`.
+fn total_allocations(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.split_once("Total:"))?.1.replace(',', "");
+    let mut words = line.split_whitespace();
+    let bytes = words.next()?.parse().ok()?;
+    let blocks = words.nth(2)?.parse().ok()?;
+    Some((blocks, bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
+    many.saturating_sub(few) as f64 / (lengths.1 - lengths.0) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read() {
+        assert_eq!(total_instructions("events: Ir\nsummary: 1234\n"), Some(1234));
+        assert_eq!(total_instructions("fn=a\n1 2\ntotals: 99\n"), Some(99));
+        let log = "==1== Total:     1,234 bytes in 56 blocks\n==1== At t-gmax: 1 bytes";
+        assert_eq!(total_allocations(log), Some((56, 1234)));
+        assert_eq!(total_allocations("nothing"), None);
+    }
+
+    #[test]
+    fn start_up_cancels() {
+        let figure = per_call(1000, 3000, Lengths(100, 300));
+        assert!((figure - 10.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,95 @@
+//! Builds the load generator, the peers and our server, one after the other.
+
+use crate::{
+    corpus::echo,
+    run::{Context, Outcome, Program, target},
+};
+use std::path::PathBuf;
+
+/// A command to start a server, and what it is called.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    pub(super) command: Vec<String>,
+}
+
+/// Everything a benchmark runs.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// The load generator.
+    pub(super) load: PathBuf,
+    /// The processor that generator and server share; they run where they like if there is none.
+    ///
+    /// With one call in flight, waking the other process costs several times more on another processor
+    /// than on the same one, and the scheduler decides anew in each run.
+    pub(super) processor: Option<String>,
+    /// Where measurements leave their files.
+    pub(super) scratch: PathBuf,
+    /// Ours on a current-thread runtime: the one that is judged.
+    pub(super) ours: Server,
+    /// Ours on a multi-thread runtime: shown.
+    pub(super) ours_multi: Server,
+    /// rmcp as its documentation starts it.
+    pub(super) rmcp_stdio: Server,
+    /// rmcp in its best configuration.
+    pub(super) rmcp_pipes: Server,
+    /// The same tool without a framework.
+    pub(super) bare: Server,
+}
+
+impl Programs {
+    /// Builds all; `command`, if given, stands in for our own server.
+    pub(super) fn build(command: &[String]) -> Outcome<Self> {
+        let folder = target()?.join("bench");
+        for workspace in ["loadgen", "peers"] {
+            let manifest = format!("xtask/{workspace}/Cargo.toml");
+            let build = ["build", "--quiet", "--release", "--locked", "--manifest-path"];
+            Program::cargo(&build).args(&[&manifest]).env("CARGO_TARGET_DIR", &folder).run()?;
+        }
+        let built = folder.join("release");
+        let scratch = folder.join("scratch");
+        std::fs::create_dir_all(&scratch)?;
+        let server = |name, program: &str, arguments: &[&str]| {
+            let mut command = vec![built.join(program).to_string_lossy().into_owned()];
+            command.extend(arguments.iter().map(ToString::to_string));
+            Server { name, command }
+        };
+        let ours = if command.is_empty() { vec![echo()?] } else { command.to_vec() };
+        let with = |name, runtime: &str| {
+            let mut command = ours.clone();
+            command.extend(["--rt".to_owned(), runtime.to_owned()]);
+            Server { name, command }
+        };
+        Ok(Self {
+            load: built.join("loadgen"),
+            processor: None,
+            ours: with("ours", "current"),
+            ours_multi: with("ours, multi-thread", "multi"),
+            rmcp_stdio: server("rmcp stdio()", "rmcp-echo", &["stdio"]),
+            rmcp_pipes: server("rmcp stdio_pipes()", "rmcp-echo", &["pipes", "--rt", "current"]),
+            bare: server("bare loop", "bare-stdio", &["pipes"]),
+            scratch,
+        })
+    }
+}
+
+impl Programs {
+    /// Lets generator and server share one processor.
+    pub(super) fn pinned(mut self) -> Outcome<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let last =
+            allowed.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
+        self.processor = Some(last.trim().to_owned());
+        Ok(self)
+    }
+}
+
+impl Server {
+    /// The same server with this many more tools.
+    pub(super) fn with_tools(&self, count: usize) -> Self {
+        let mut server = self.clone();
+        server.command.extend(["--tools".to_owned(), count.to_string()]);
+        server
+    }
+}

@@ -1,0 +1,191 @@
+//! The rows: what was measured, against what, and whether the budget is kept.
+
+use super::Effort;
+use crate::run::Program;
+use serde_json::{Value, json};
+use std::{fmt::Write, fs};
+
+/// A budget.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bound {
+    /// Ours is at most this.
+    Figure(f64),
+    /// Ours is at most this many times the best peer.
+    Ratio(f64),
+}
+
+/// One figure of ours, and of those we are measured against.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    /// Ours on a current-thread runtime.
+    pub(super) ours: f64,
+    /// The median of the rounds, where there are rounds.
+    pub(super) median: Option<f64>,
+    pub(super) ours_multi: Option<f64>,
+    /// The better of the two ways to start rmcp.
+    pub(super) peer: f64,
+    pub(super) bare: Option<f64>,
+    pub(super) bound: Bound,
+}
+
+impl Row {
+    /// What is measured, in which unit.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.name, self.unit)
+    }
+
+    /// Ours over the peer.
+    fn ratio(&self) -> f64 {
+        self.ours / self.peer
+    }
+
+    /// Whether the budget is not kept; a figure that is not a number is not.
+    pub(super) fn missed(&self) -> bool {
+        let kept = match self.bound {
+            Bound::Figure(most) => self.ours <= most,
+            Bound::Ratio(most) => self.ratio() <= most,
+        };
+        !kept
+    }
+
+    fn bound(&self) -> String {
+        match self.bound {
+            Bound::Figure(most) => format!("<= {}", figure(most)),
+            Bound::Ratio(most) => format!("<= {most:.2}x"),
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.missed() { "MISSED" } else { "ok" }
+    }
+
+    /// The row as JSON.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "row": self.name, "unit": self.unit, "ours": round(self.ours), "peer": round(self.peer),
+            "ratio": round(self.ratio()), "bound": self.bound(), "pass": !self.missed(),
+            "ours_median": self.median.map(round), "ours_multi": self.ours_multi.map(round),
+            "bare": self.bare.map(round),
+        })
+    }
+
+    /// The cells of the row, as text.
+    fn cells(&self) -> [String; 10] {
+        let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
+        [
+            self.name.to_owned(),
+            self.unit.to_owned(),
+            figure(self.ours),
+            optional(self.median),
+            optional(self.ours_multi),
+            figure(self.peer),
+            optional(self.bare),
+            format!("{:.2}x", self.ratio()),
+            self.bound(),
+            self.verdict().to_owned(),
+        ]
+    }
+}
+
+const HEADS: [&str; 10] =
+    ["row", "unit", "ours", "median", "multi", "rmcp", "bare", "ratio", "bound", "verdict"];
+
+/// The rows for a terminal.
+pub(super) fn text(rows: &[Row]) -> String {
+    let mut table = vec![HEADS.map(str::to_owned)];
+    table.extend(rows.iter().map(Row::cells));
+    let widths: Vec<usize> = (0..HEADS.len())
+        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in table {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Words to the left, numbers to the right; writing to a string cannot fail.
+            let _ = if column < 2 {
+                write!(text, "{cell:<width$}  ")
+            } else {
+                write!(text, "{cell:>width$}  ")
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// The rows as a Markdown table, with the command and the machine that made them.
+pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
+    let pin = if pinned { " --pin" } else { "" };
+    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let mut text = format!(
+        "Made by `cargo xtask bench stdio{quick}{pin} --markdown FILE` on {}.\n\
+         `ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
+         `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
+         CPU times are minima of alternating rounds.\n\n",
+        machine()
+    );
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.cells().join(" | "));
+    }
+    text
+}
+
+/// Processor and compiler.
+fn machine() -> String {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let names = cpus.lines().filter_map(|line| line.strip_prefix("model name"));
+    let names: Vec<_> = names.map(|name| name.trim_start_matches(['\t', ' ', ':'])).collect();
+    let compiler = Program::new("rustc").args(&["--version"]).output().unwrap_or_default();
+    format!("{} x {}, {}", names.len(), names.first().unwrap_or(&"unknown"), compiler.trim())
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// A figure with as many digits as it deserves.
+fn figure(value: f64) -> String {
+    if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ours: f64, bound: Bound) -> Row {
+        Row {
+            name: "echo",
+            unit: "us",
+            ours,
+            median: None,
+            ours_multi: None,
+            peer: 10.0,
+            bare: None,
+            bound,
+        }
+    }
+
+    #[test]
+    fn budgets_are_kept_or_missed() {
+        assert!(!row(6.5, Bound::Ratio(0.65)).missed());
+        assert!(row(6.6, Bound::Ratio(0.65)).missed());
+        assert!(!row(20.0, Bound::Figure(20.0)).missed());
+        assert!(row(f64::NAN, Bound::Figure(20.0)).missed());
+    }
+
+    #[test]
+    fn rows_are_shown() {
+        let rows = [row(6.6, Bound::Ratio(0.65))];
+        assert!(text(&rows).contains("0.66x"));
+        assert!(markdown(&rows, Effort::Quick, false).contains("| echo | us | 6.60 |"));
+        assert_eq!(rows[0].json()["pass"], false);
+    }
+}

@@ -1,0 +1,110 @@
+//! `ci`: everything a change must pass, in the order that finds mistakes soonest.
+
+use crate::{
+    accept,
+    flags::Flags,
+    run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
+    schema, spec, tidy,
+};
+use std::time::Duration;
+
+/// One step: its name, the program it cannot do without, and what it does.
+struct Step {
+    name: &'static str,
+    needs: Option<&'static str>,
+    run: fn() -> Outcome,
+}
+
+/// The steps. One that is added here is part of every change from then on.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", needs: Some("cargo-fmt"), run: fmt },
+    Step { name: "tidy", needs: None, run: || tidy::tidy(&Flags::default()) },
+    Step { name: "clippy", needs: Some("cargo-clippy"), run: clippy },
+    Step { name: "test", needs: None, run: test },
+    Step { name: "doctest", needs: None, run: doctest },
+    Step { name: "features", needs: None, run: features },
+    Step { name: "doc", needs: None, run: doc },
+    Step { name: "schema", needs: None, run: fresh_schema },
+    Step { name: "spec", needs: None, run: goldens },
+    Step { name: "accept", needs: None, run: accept::quick },
+];
+
+/// Runs every step, even after one failed, and ends with a table.
+pub(crate) fn ci(flags: &Flags) -> Outcome {
+    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let start = now();
+    let mut table: Vec<(&str, Outcome, Duration)> = Vec::new();
+    for step in STEPS {
+        println!("\n== {}", step.name);
+        let begin = now();
+        let outcome = match step.needs.filter(|tool| !has(tool)) {
+            Some(tool) => rigour.skip(step.name, &format!("{tool} is not installed")),
+            None => (step.run)(),
+        };
+        if let Err(failure) = &outcome {
+            println!("{} FAILED: {failure}", step.name);
+        }
+        table.push((step.name, outcome, begin.elapsed()));
+    }
+    println!();
+    for (name, outcome, took) in &table {
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("{name:10} {word:6} {:>9}", seconds(*took));
+    }
+    let failed: Vec<_> = table.iter().filter(|row| row.1.is_err()).map(|row| row.0).collect();
+    println!("ci: {} steps in {}", table.len(), seconds(start.elapsed()));
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+}
+
+fn fmt() -> Outcome {
+    Program::cargo(&["fmt", "--all", "--check"]).run()?;
+    for manifest in ["xtask/loadgen/Cargo.toml", "xtask/peers/Cargo.toml"] {
+        Program::cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]).run()?;
+    }
+    Ok(())
+}
+
+fn clippy() -> Outcome {
+    Program::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+}
+
+/// The runner that is there; both end with their counts.
+fn test() -> Outcome {
+    // A golden is rewritten by a person, never here.
+    let runner: &[&str] =
+        if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--all-targets"] };
+    Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]).without("UPDATE_GOLDEN").run()
+}
+
+fn doctest() -> Outcome {
+    Program::cargo(&["test", "--doc", "--workspace"]).run()
+}
+
+/// The vocabulary has abilities that no default turns on.
+fn features() -> Outcome {
+    let package = ["--package", "mgp-types"];
+    if has("cargo-clippy") {
+        for what in [["--no-default-features", "--lib"], ["--all-features", "--all-targets"]] {
+            Program::cargo(&["clippy"])
+                .args(&package)
+                .args(&what)
+                .args(&["--", "-D", "warnings"])
+                .run()?;
+        }
+    }
+    Program::cargo(&["test", "--all-features"]).args(&package).without("UPDATE_GOLDEN").run()
+}
+
+fn doc() -> Outcome {
+    Program::cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").run()
+}
+
+fn fresh_schema() -> Outcome {
+    let check = Flags::of(&["--check"]);
+    schema::schema(&check)
+}
+
+/// Our own goldens; the examples of the specification are read by `accept`.
+fn goldens() -> Outcome {
+    spec::folder_of_examples(&root().join("mgp-types/tests/golden")).map(|_| ())
+}

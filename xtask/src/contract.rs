@@ -1,0 +1,19 @@
+//! What xtask takes from the Rust types of the messages: which type reads an example, and the files made from them.
+
+use crate::run::{Context, Outcome};
+use std::path::{Path, PathBuf};
+
+/// Reads an example with the Rust type its content asks for; returns the name of that type.
+pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
+    mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
+}
+
+/// Every file that is made from the types: its path and its text.
+pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
+    let mut files = vec![("docs/methods.md".into(), mgp_types::schema::methods_markdown())];
+    for (file, schema) in mgp_types::schema::message_schemas() {
+        let text = serde_json::to_string_pretty(&schema)?;
+        files.push((Path::new("docs/schema").join(file), text + "\n"));
+    }
+    Ok(files)
+}

@@ -1,0 +1,119 @@
+//! `corpus`: sends labelled broken input to a server and judges what comes back.
+//!
+//! Each row has a server of its own, so that no row can spoil the next.
+
+mod child;
+mod drive;
+mod input;
+mod judge;
+mod row;
+mod server;
+
+use crate::{
+    flags::Flags,
+    run::{Context, Failure, Outcome, Program, now, seconds, target},
+};
+use row::Row;
+use serde_json::{Value, json};
+use std::{fs, path::Path, sync::Mutex, thread};
+
+/// How many servers run at a time.
+const AT_A_TIME: usize = 2;
+
+/// What became of one row.
+#[derive(Debug, Default)]
+struct Report {
+    ok: bool,
+    alive: bool,
+    got: Vec<String>,
+    why: String,
+}
+
+/// What became of all rows.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Summary {
+    pub(crate) rows: usize,
+    pub(crate) ok: usize,
+    pub(crate) alive: usize,
+}
+
+impl Summary {
+    /// The share of rows that went as labelled.
+    pub(crate) fn ratio(self) -> f64 {
+        if self.rows == 0 { 0.0 } else { ratio(self.ok, self.rows) }
+    }
+}
+
+/// Two small counts as a ratio.
+#[expect(clippy::cast_precision_loss, reason = "counts of rows are small")]
+fn ratio(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// Runs a file of rows: a JSON line for each, and one for all.
+pub(crate) fn corpus(flags: &Flags) -> Outcome {
+    match flags.words() {
+        [transport, file] if transport == "stdio" => {
+            let summary = stdio(Path::new(file), flags.rest())?;
+            if summary.ok == summary.rows && summary.alive == summary.rows {
+                Ok(())
+            } else {
+                Err(Failure::new(format!("{} of {} rows", summary.ok, summary.rows)))
+            }
+        }
+        [transport, ..] if transport == "http" => {
+            Err(Failure::new("not yet: comes with the HTTP transport"))
+        }
+        _ => Err(Failure::new("give a transport and a file")),
+    }
+}
+
+/// Runs the stdio rows of a file against a server; without a command, against our own echo.
+pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
+    let text = fs::read_to_string(file).context(file.display())?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let rows: Vec<Row> = lines.map(Row::read).collect::<Outcome<_>>()?;
+    let rows: Vec<Row> = rows.into_iter().filter(|row| row.transport == "stdio").collect();
+    let command = if command.is_empty() { vec![echo()?] } else { command.to_vec() };
+    let prober = if rows.iter().any(Row::needs_child) { child::prober()? } else { None };
+    let start = now();
+    let queue = Mutex::new(rows.iter());
+    let summary = Mutex::new(Summary::default());
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(row) = queue.lock().ok().and_then(|mut rows| rows.next()) {
+                    let report = if row.needs_child() {
+                        child::run(row, prober.as_deref())
+                    } else {
+                        drive::run(row, &command)
+                    };
+                    println!("{}", line(row, &report));
+                    if let Ok(mut summary) = summary.lock() {
+                        summary.rows += 1;
+                        summary.ok += usize::from(report.ok && report.alive);
+                        summary.alive += usize::from(report.alive);
+                    }
+                }
+            });
+        }
+    });
+    let summary = summary.into_inner().unwrap_or_default();
+    let Summary { rows, ok, alive } = summary;
+    let ratio = (summary.ratio() * 10_000.0).round() / 10_000.0;
+    println!("{}", json!({"rows": rows, "ok": ok, "alive": alive, "ratio": ratio}));
+    println!("corpus: {}", seconds(start.elapsed()));
+    Ok(summary)
+}
+
+/// Builds our echo server and returns its path.
+pub(crate) fn echo() -> Outcome<String> {
+    let build = ["build", "--quiet", "--release", "-p", "mgp-server-sdk", "--example", "echo"];
+    Program::cargo(&build).run()?;
+    Ok(target()?.join("release/examples/echo").to_string_lossy().into_owned())
+}
+
+fn line(row: &Row, report: &Report) -> Value {
+    let Report { ok, alive, got, why } = report;
+    json!({"id": row.id, "ok": ok, "alive": alive, "got": got, "why": why, "about": row.why})
+}

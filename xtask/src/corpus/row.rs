@@ -1,0 +1,164 @@
+//! One labelled row: what is sent and what is expected.
+
+use super::input::Input;
+use crate::run::{Context, Outcome};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+/// One row of the corpus.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) transport: String,
+    pub(super) why: String,
+    /// The revision of MCP whose rules decide.
+    pub(super) revision: String,
+    pub(super) input: Option<Input>,
+    pub(super) expect: Expect,
+}
+
+/// What must come back. Every member is optional; what is not said is not judged.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Expect {
+    pub(super) reaction: String,
+    /// One code, or a list of codes that are all right.
+    pub(super) code: Value,
+    /// An id, or words such as `null_or_absent`; raw, so that a large number stays exact.
+    pub(super) id: Option<Box<RawValue>>,
+    /// `true`, or `"exit0"`.
+    pub(super) alive: Value,
+    pub(super) max_replies: Option<usize>,
+    /// The id of a later message in the same input that must still succeed.
+    pub(super) then_ok: Option<Box<RawValue>>,
+    pub(super) max_rss_growth_bytes: Option<u64>,
+    pub(super) bounded_memory: bool,
+}
+
+/// What `bounded_memory` allows.
+const BOUNDED: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+struct Written {
+    id: String,
+    #[serde(default)]
+    transport: String,
+    #[serde(default)]
+    why: String,
+    #[serde(default = "current")]
+    revision: String,
+    text: Option<String>,
+    bytes_b64: Option<String>,
+    #[serde(rename = "gen")]
+    generator: Option<Value>,
+    #[serde(default)]
+    expect: Expect,
+}
+
+/// The revision of rows that name none.
+fn current() -> String {
+    "2025-11-25".to_owned()
+}
+
+/// The revision that has no handshake.
+const WITHOUT_HANDSHAKE: &str = "2026-07-28";
+
+impl Row {
+    /// Reads a line of the corpus.
+    pub(super) fn read(line: &str) -> Outcome<Self> {
+        let written: Written = serde_json::from_str(line).context("a row of the corpus")?;
+        let input = match written {
+            Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
+            Written { bytes_b64: Some(text), .. } => {
+                let bytes = Input::base64(&text).context(&written.id)?;
+                // A message cut short must stay cut short.
+                let cut = written.expect.alive == "exit0";
+                Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
+            }
+            Written { generator: Some(generator), .. } => Input::generated(&generator),
+            _ => None,
+        };
+        let Written { id, transport, why, revision, expect, .. } = written;
+        Ok(Self { id, transport, why, revision, input, expect })
+    }
+
+    /// Whether the row tests our client against a misbehaving child.
+    pub(super) fn needs_child(&self) -> bool {
+        matches!(self.input, Some(Input::Child { .. }))
+    }
+
+    /// Whether the connection is initialised before the row is sent.
+    pub(super) fn after_handshake(&self) -> bool {
+        let about = self.why.to_lowercase();
+        if about.contains("before init") || self.revision == WITHOUT_HANDSHAKE {
+            return false;
+        }
+        let again = ["second", "again", "twice", "already", "after"];
+        let initializes = match &self.input {
+            Some(Input::Bytes(bytes)) => find(bytes, b"\"initialize\""),
+            _ => false,
+        };
+        !initializes || again.iter().any(|word| about.contains(word))
+    }
+}
+
+impl Expect {
+    /// The codes that are all right; none means any.
+    pub(super) fn codes(&self) -> Vec<i64> {
+        match &self.code {
+            Value::Array(codes) => codes.iter().filter_map(Value::as_i64).collect(),
+            code => code.as_i64().into_iter().collect(),
+        }
+    }
+
+    /// How much the server may grow, if that is judged.
+    pub(super) fn growth(&self) -> Option<u64> {
+        self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
+    }
+
+    /// Whether the server is expected to leave at the end of the input.
+    pub(super) fn exits(&self) -> bool {
+        self.alive == "exit0"
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read() {
+        let line = r#"{"id":"a","transport":"stdio","text":"x","why":"y","expect":
+            {"reaction":"error","code":[-1,-2],"id":99999999999999999999,"alive":true,"note":"z"}}"#;
+        let row = Row::read(line).unwrap();
+        assert_eq!(row.expect.codes(), [-1, -2]);
+        assert_eq!(row.expect.id.unwrap().get(), "99999999999999999999");
+        assert!(matches!(row.input, Some(Input::Bytes(bytes)) if bytes == b"x\n"));
+    }
+
+    #[test]
+    fn rows_that_initialize_come_first_unless_they_say_second() {
+        let row = |why: &str, method: &str| {
+            let text = format!("{{\"method\":\"{method}\"}}");
+            let line = serde_json::json!({"id": "a", "text": text, "why": why, "expect": {}});
+            Row::read(&line.to_string()).unwrap().after_handshake()
+        };
+        assert!(row("x", "ping"));
+        assert!(!row("unknown version", "initialize"));
+        assert!(row("a second one", "initialize"));
+        assert!(row("x", "notifications/initialized"));
+        assert!(!row("request before initialize", "tools/list"));
+    }
+
+    #[test]
+    fn memory_bounds_are_read() {
+        let expect = |text: &str| serde_json::from_str::<Expect>(text).unwrap().growth();
+        assert_eq!(expect("{}"), None);
+        assert_eq!(expect(r#"{"bounded_memory":true}"#), Some(BOUNDED));
+        assert_eq!(expect(r#"{"max_rss_growth_bytes":5}"#), Some(5));
+    }
+}

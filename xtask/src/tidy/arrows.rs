@@ -1,0 +1,161 @@
+//! Which crate may depend on which.
+
+use super::Violation;
+use serde_json::Value;
+
+/// One crate and the crates of ours it may depend on, dev-dependencies included.
+struct Arrows {
+    from: &'static str,
+    to: &'static [&'static str],
+    /// Only behind a feature.
+    optional: &'static [&'static str],
+}
+
+/// The layers know the vocabulary and nothing else; the SDKs assemble.
+const ALLOWED: &[Arrows] = &[
+    Arrows { from: "mgp-types", to: &[], optional: &[] },
+    Arrows { from: "mgp-transport", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-security", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-lifecycle", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-stream", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-discovery", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-toolindex", to: &["mgp-types"], optional: &[] },
+    Arrows {
+        from: "mgp-server-sdk",
+        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
+        optional: &[],
+    },
+    Arrows {
+        from: "mgp-client-sdk",
+        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
+        optional: &["mgp-server-sdk", "mgp-discovery", "mgp-toolindex"],
+    },
+    Arrows { from: "xtask", to: &["mgp-types"], optional: &[] },
+];
+
+/// A dependency between two crates of ours.
+struct Arrow<'a> {
+    from: &'a str,
+    to: &'a str,
+    optional: bool,
+}
+
+/// Only the arrows of the table exist.
+pub(super) fn allowed(packages: &Value) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for Arrow { from, to, optional } in arrows(packages) {
+        let Some(row) = ALLOWED.iter().find(|row| row.from == from) else {
+            found.push(Violation::new(from, "is not in the table of arrows"));
+            continue;
+        };
+        let listed = row.to.contains(&to) || (optional && row.optional.contains(&to));
+        if !listed {
+            found.push(Violation::new(from, format!("must not depend on {to}")));
+        }
+    }
+    found
+}
+
+/// ARCHITECTURE.md has a line `from → to, to` for each arrow.
+pub(super) fn written_down(packages: &Value, architecture: Option<&str>) -> Vec<Violation> {
+    let Some(text) = architecture else {
+        return vec![Violation::new("ARCHITECTURE.md", "is missing")];
+    };
+    let text = text.replace("->", "→");
+    let written = |arrow: &Arrow<'_>| {
+        text.lines().filter_map(|line| line.split_once('→')).any(|(left, right)| {
+            names(left).any(|name| name == arrow.from) && names(right).any(|name| name == arrow.to)
+        })
+    };
+    let unwritten = arrows(packages).into_iter().filter(|arrow| !written(arrow));
+    unwritten
+        .map(|Arrow { from, to, .. }| {
+            Violation::new("ARCHITECTURE.md", format!("has no line `{from} → {to}`"))
+        })
+        .collect()
+}
+
+/// Errors are typed: no catch-all error crates.
+pub(super) fn no_anyhow(packages: &Value) -> Vec<Violation> {
+    let banned = |name: &str| matches!(name, "anyhow" | "eyre" | "color-eyre");
+    dependencies(packages)
+        .filter(|(_, to, _)| banned(to))
+        .map(|(from, to, _)| Violation::new(from, format!("must not depend on {to}")))
+        .collect()
+}
+
+/// The arrows between members, once each.
+fn arrows(packages: &Value) -> Vec<Arrow<'_>> {
+    let ours: Vec<_> = list(packages, "packages").filter_map(|p| p["name"].as_str()).collect();
+    let mut arrows: Vec<Arrow<'_>> = Vec::new();
+    // A crate may name itself among its dev-dependencies, to test with a feature turned on.
+    let between = |(from, to, _): &(&str, &str, bool)| from != to && ours.contains(to);
+    for (from, to, optional) in dependencies(packages).filter(between) {
+        match arrows.iter_mut().find(|arrow| arrow.from == from && arrow.to == to) {
+            Some(arrow) => arrow.optional &= optional,
+            None => arrows.push(Arrow { from, to, optional }),
+        }
+    }
+    arrows
+}
+
+/// All dependencies of the members: from, to, optional.
+fn dependencies(packages: &Value) -> impl Iterator<Item = (&str, &str, bool)> {
+    list(packages, "packages").flat_map(|package| {
+        let from = package["name"].as_str().unwrap_or_default();
+        list(package, "dependencies").map(move |dependency| {
+            let optional = dependency["optional"].as_bool().unwrap_or(false);
+            (from, dependency["name"].as_str().unwrap_or_default(), optional)
+        })
+    })
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+/// The crate names in a piece of prose.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn packages(from: &str, to: &str, optional: bool) -> Value {
+        json!({"packages": [
+            {"name": from, "dependencies": [{"name": to, "kind": "dev", "optional": optional}]},
+            {"name": to, "dependencies": []},
+        ]})
+    }
+
+    #[test]
+    fn a_layer_on_a_layer_is_refused() {
+        assert_eq!(allowed(&packages("mgp-stream", "mgp-types", false)), []);
+        assert_eq!(allowed(&packages("mgp-stream", "mgp-security", false)).len(), 1);
+        assert_eq!(allowed(&packages("mgp-new", "mgp-types", false)).len(), 1);
+        assert_eq!(allowed(&packages("mgp-types", "mgp-types", false)), []);
+    }
+
+    #[test]
+    fn a_kernel_arrow_must_be_optional() {
+        assert_eq!(allowed(&packages("mgp-client-sdk", "mgp-toolindex", true)), []);
+        assert_eq!(allowed(&packages("mgp-client-sdk", "mgp-toolindex", false)).len(), 1);
+    }
+
+    #[test]
+    fn an_unwritten_arrow_is_refused() {
+        let packages = packages("mgp-stream", "mgp-types", false);
+        assert_eq!(written_down(&packages, Some("- `mgp-stream` → `mgp-types`: words")), []);
+        assert_eq!(written_down(&packages, Some("mgp-stream and mgp-types -> nothing")).len(), 1);
+        assert_eq!(written_down(&packages, None).len(), 1);
+    }
+
+    #[test]
+    fn anyhow_is_refused() {
+        assert_eq!(no_anyhow(&packages("mgp-stream", "anyhow", false)).len(), 1);
+        assert_eq!(no_anyhow(&packages("mgp-stream", "thiserror", false)), []);
+    }
+}

@@ -1,0 +1,129 @@
+//! How files are named, how long they are, how they begin, and what a `lib.rs` may hold.
+
+use super::{
+    Violation,
+    source::{Source, closing},
+};
+
+/// No file is longer than this.
+const LONGEST: usize = 600;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
+
+/// No file is too long, tests included.
+pub(super) fn length(source: &Source) -> Option<Violation> {
+    let lines = source.text.lines().count();
+    (lines > LONGEST)
+        .then(|| Violation::new(&source.path, format!("has {lines} lines; {LONGEST} are allowed")))
+}
+
+/// No file or folder has a name that says nothing.
+pub(super) fn name(source: &Source) -> Option<Violation> {
+    let path = source.path.strip_suffix(".rs").unwrap_or(&source.path);
+    let name = path.split('/').find(|part| EMPTY_NAMES.contains(part))?;
+    Some(Violation::new(&source.path, format!("`{name}` does not say what is inside")))
+}
+
+/// Every file begins by saying what it is.
+pub(super) fn header(source: &Source) -> Option<Violation> {
+    let first = source.text.lines().next().unwrap_or_default();
+    let said = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
+    (!said).then(|| Violation::new(&source.path, "does not begin with `//! what it is`"))
+}
+
+/// A `lib.rs` holds docs, modules, re-exports and macros.
+pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
+    let is_lib = source.path.ends_with("src/lib.rs");
+    if is_lib { items_with_logic(source, 0, source.code.len()) } else { Vec::new() }
+}
+
+/// The items between two places that are neither modules, uses nor macros.
+fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
+    let code = &source.code[..end];
+    let mut found = Vec::new();
+    while let Some(start) = code[at..].find(|c: char| !c.is_whitespace()).map(|skip| at + skip) {
+        let rest = &code[start..];
+        if rest.starts_with('#') {
+            at = rest.find('[').and_then(|open| closing(code, start + open)).map_or(end, |e| e + 1);
+            continue;
+        }
+        let word = rest.strip_prefix("pub").map_or(rest, |after| {
+            let after = after.trim_start();
+            if after.starts_with('(') {
+                after.split_once(')').map_or(after, |(_, after)| after.trim_start())
+            } else {
+                after
+            }
+        });
+        let stop = rest.find([';', '{']).map_or(end, |offset| start + offset);
+        let block = code[stop..].starts_with('{').then(|| closing(code, stop).unwrap_or(end));
+        let after_block = block.map_or(stop + 1, |close| close + 1).min(end);
+        if word.starts_with("use ") || word.starts_with("extern crate ") {
+            at = rest.find(';').map_or(end, |offset| start + offset + 1);
+            continue;
+        } else if word.starts_with("mod ") {
+            if let Some(close) = block.filter(|_| !source.is_test(start)) {
+                found.extend(items_with_logic(source, stop + 1, close));
+            }
+        } else if !is_macro(word) {
+            found.push(Violation::at(source, start, "`lib.rs` holds no logic; give it a module"));
+        }
+        at = after_block;
+    }
+    found
+}
+
+/// Whether an item is a macro or the call of one, or the `;` after it.
+fn is_macro(item: &str) -> bool {
+    let name = item.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_:".contains(c));
+    name.starts_with(['!', ';'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lib(text: &str) -> usize {
+        lib_without_logic(&Source::new("a/src/lib.rs", text)).len()
+    }
+
+    #[test]
+    fn a_long_file_is_refused() {
+        let long = Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST + 1));
+        assert!(length(&long).is_some());
+        assert!(length(&Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST))).is_none());
+    }
+
+    #[test]
+    fn an_empty_name_is_refused() {
+        assert!(name(&Source::new("a/src/utils.rs", "")).is_some());
+        assert!(name(&Source::new("a/tests/common/mod.rs", "")).is_some());
+        assert!(name(&Source::new("a/src/commonality.rs", "")).is_none());
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_refused() {
+        assert!(header(&Source::new("b.rs", "use a::b;\n")).is_some());
+        assert!(header(&Source::new("b.rs", "//!\n//! B.\n")).is_some());
+        assert!(header(&Source::new("b.rs", "//! B.\n")).is_none());
+    }
+
+    #[test]
+    fn logic_in_lib_is_refused() {
+        assert_eq!(lib("//! A.\npub struct B;\n"), 1);
+        assert_eq!(lib("//! A.\nmod b;\nfn c() { 1 }\nconst D: u8 = 1;\n"), 2);
+        assert_eq!(lib("//! A.\npub mod prelude { pub fn c() {} }\n"), 1);
+    }
+
+    #[test]
+    fn modules_uses_and_macros_are_fine() {
+        assert_eq!(
+            lib("//! A.\n#![cfg_attr(docsrs, feature(x))]\nmod b;\npub use b::{C, D};\n"),
+            0
+        );
+        assert_eq!(lib("//! A.\npub(crate) mod b;\n#[cfg(test)]\nmod tests { fn a() {} }\n"), 0);
+        assert_eq!(lib("//! A.\n#[macro_export]\nmacro_rules! m { () => { fn x() {} } }\n"), 0);
+        assert_eq!(lib("//! A.\ncrate::m! { a }\nm!(b);\npub mod prelude { pub use b::C; }\n"), 0);
+    }
+}

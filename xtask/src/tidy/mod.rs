@@ -1,0 +1,131 @@
+//! `tidy`: the rules of the house that a program can check.
+//!
+//! A rule is a small function that reports violations; each has a sample in its tests that it must refuse.
+
+mod arrows;
+mod layout;
+mod methods;
+mod source;
+mod text;
+
+use crate::{
+    flags::Flags,
+    run::{Context, Failure, Outcome, metadata, root},
+};
+use source::Source;
+use std::{fmt, fs, path::Path};
+
+/// A broken rule.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    place: String,
+    what: String,
+}
+
+impl Violation {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into() }
+    }
+
+    fn at(source: &Source, at: usize, what: impl Into<String>) -> Self {
+        Self::new(format!("{}:{}", source.path, source.line(at)), what)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What the rules look at.
+#[derive(Debug, Default)]
+struct Tree {
+    rust: Vec<Source>,
+    /// Other texts: path and content.
+    prose: Vec<(String, String)>,
+    /// `cargo metadata --no-deps`.
+    packages: serde_json::Value,
+}
+
+/// Runs all rules over the workspace.
+pub(crate) fn tidy(_: &Flags) -> Outcome {
+    let tree = Tree::read(&root())?;
+    let violations = check(&tree);
+    for violation in &violations {
+        println!("{violation}");
+    }
+    let files = tree.rust.len() + tree.prose.len();
+    println!("tidy: {files} files, {} violations", violations.len());
+    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house is not tidy")) }
+}
+
+/// Every rule, in the order of the house style.
+fn check(tree: &Tree) -> Vec<Violation> {
+    let architecture = tree.prose("ARCHITECTURE.md");
+    let mut found = arrows::allowed(&tree.packages);
+    found.extend(arrows::written_down(&tree.packages, architecture));
+    found.extend(arrows::no_anyhow(&tree.packages));
+    for source in &tree.rust {
+        found.extend(layout::length(source));
+        found.extend(layout::name(source));
+        found.extend(layout::header(source));
+        found.extend(layout::lib_without_logic(source));
+        found.extend(text::method_literals(source));
+        found.extend(text::attributes(source));
+        found.extend(text::unfinished(&source.path, &source.text));
+    }
+    for (path, content) in &tree.prose {
+        found.extend(text::unfinished(path, content));
+    }
+    if let Some(table) = tree.prose("docs/methods.md") {
+        found.extend(methods::complete(table, &tree.rust, &|path| root().join(path).exists()));
+    }
+    found
+}
+
+impl Tree {
+    fn read(root: &Path) -> Outcome<Self> {
+        let mut tree = Self { packages: metadata()?, ..Self::default() };
+        tree.walk(root, "")?;
+        Ok(tree)
+    }
+
+    fn walk(&mut self, root: &Path, below: &str) -> Outcome {
+        let folder = root.join(below);
+        for entry in fs::read_dir(&folder).context(folder.display())? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            if entry.file_type()?.is_dir() {
+                if !name.starts_with('.') && !matches!(&*name, "target" | "node_modules") {
+                    self.walk(root, &path)?;
+                }
+            } else if let Some((_, extension @ ("rs" | "md" | "toml"))) = name.rsplit_once('.') {
+                let text = fs::read_to_string(entry.path()).context(&path)?;
+                if extension == "rs" {
+                    self.rust.push(Source::new(path, text));
+                } else {
+                    self.prose.push((path, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prose(&self, path: &str) -> Option<&str> {
+        self.prose.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_is_tidy() {
+        let violations = check(&Tree::read(&root()).unwrap());
+        let lines: Vec<_> = violations.iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "{}", lines.join("\n"));
+    }
+}

@@ -1,0 +1,228 @@
+//! A Rust file as the rules see it: code, string literals and comments told apart.
+//!
+//! A small lexer, not a parser: it knows comments, strings, raw strings, character literals and lifetimes.
+
+use std::ops::Range;
+
+/// One Rust file.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The path below the workspace root, with forward slashes.
+    pub(crate) path: String,
+    /// The text as it stands.
+    pub(crate) text: String,
+    /// The text with comments and the insides of literals blanked; same length, same lines.
+    pub(crate) code: String,
+    /// The inside of each string literal, with its place in the text.
+    pub(crate) strings: Vec<Range<usize>>,
+    /// Items under `#[cfg(test)]`.
+    tests: Vec<Range<usize>>,
+}
+
+impl Source {
+    /// Reads a file.
+    pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let (path, text) = (path.into(), text.into());
+        let (code, strings) = blank(&text);
+        let tests = test_items(&code);
+        Self { path, text, code, strings, tests }
+    }
+
+    /// The line that holds the byte at `at`, counted from one.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.text[..at].split('\n').count()
+    }
+
+    /// Whether the byte at `at` belongs to a test, an example or a benchmark.
+    pub(crate) fn is_test(&self, at: usize) -> bool {
+        let file = self.path.split('/').any(|part| {
+            matches!(part, "tests" | "tests.rs" | "examples" | "benches" | "fuzz" | "build.rs")
+        });
+        file || self.tests.iter().any(|range| range.contains(&at))
+    }
+
+    /// The insides of all attributes (`#[…]`, `#![…]`), blanked as in [`Self::code`].
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (usize, &str)> {
+        let starts = self.code.match_indices('#').map(|(at, _)| at);
+        starts.filter_map(|at| {
+            let open = at + 1 + usize::from(self.code[at + 1..].starts_with('!'));
+            let open = open + self.code[open..].len() - self.code[open..].trim_start().len();
+            let end = closing(&self.code, open).filter(|_| self.code[open..].starts_with('['))?;
+            Some((at, &self.code[open + 1..end]))
+        })
+    }
+}
+
+/// Where the bracket that opens at `open` closes.
+pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (offset, byte) in code.as_bytes()[open..].iter().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(open + offset);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Blanks comments and literals; also returns where the insides of strings are.
+fn blank(text: &str) -> (String, Vec<Range<usize>>) {
+    let bytes = text.as_bytes();
+    let mut code = bytes.to_vec();
+    let mut strings = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let end = if rest.starts_with(b"//") {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            erase(&mut code[at..at + end]);
+            at + end
+        } else if rest.starts_with(b"/*") {
+            let end = at + comment_length(rest);
+            erase(&mut code[at..end]);
+            end
+        } else if let Some((inside, end)) = string(bytes, at) {
+            erase(&mut code[inside.clone()]);
+            strings.push(inside);
+            end
+        } else if rest[0] == b'\'' {
+            let length = character_length(rest);
+            if length > 1 {
+                erase(&mut code[at..at + length]);
+            }
+            at + length
+        } else if rest[0].is_ascii_alphanumeric() || rest[0] == b'_' {
+            // A whole word, so that the `r` in `for"` never starts a raw string.
+            at + rest.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(1)
+        } else {
+            at + 1
+        };
+        at = end.max(at + 1);
+    }
+    // Only whole literals and comments were blanked, so this is still UTF-8.
+    (String::from_utf8_lossy(&code).into_owned(), strings)
+}
+
+/// Replaces everything but line ends by spaces.
+fn erase(bytes: &mut [u8]) {
+    bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+}
+
+/// The length of a block comment; they nest.
+fn comment_length(rest: &[u8]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        if rest[at..].starts_with(b"/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if rest[at..].starts_with(b"*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    rest.len()
+}
+
+/// The inside and the end of the string literal that starts at `at`, if one does.
+fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
+    let rest = &bytes[at..];
+    let prefix = rest.iter().take(2).take_while(|b| matches!(b, b'b' | b'r' | b'c')).count();
+    let raw = rest[..prefix].contains(&b'r');
+    let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();
+    if rest.get(prefix + hashes) != Some(&b'"') || (hashes > 0 && !raw) {
+        return None;
+    }
+    let start = at + prefix + hashes + 1;
+    let mut end = start;
+    while end < bytes.len() {
+        if bytes[end] == b'\\' && !raw {
+            end += 2;
+        } else if bytes[end] == b'"'
+            && bytes[end + 1..].iter().take_while(|byte| **byte == b'#').count() >= hashes
+        {
+            return Some((start..end, end + 1 + hashes));
+        } else {
+            end += 1;
+        }
+    }
+    Some((start..bytes.len(), bytes.len()))
+}
+
+/// The length of a character literal, or one for a lifetime.
+fn character_length(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        return rest.iter().skip(3).position(|byte| *byte == b'\'').map_or(1, |at| at + 4);
+    }
+    // One character of at most four bytes.
+    match rest.iter().take(6).skip(2).position(|byte| *byte == b'\'') {
+        Some(0) => 3,
+        Some(at) if rest[1] >= 0x80 => at + 3,
+        _ => 1,
+    }
+}
+
+/// The items that stand under `#[cfg(test)]`.
+fn test_items(code: &str) -> Vec<Range<usize>> {
+    let mut items = Vec::new();
+    for (at, _) in code.match_indices("#[cfg(test)]") {
+        let end = code[at..].find(['{', ';']).map_or(code.len(), |offset| {
+            let stop = at + offset;
+            if code[stop..].starts_with('{') {
+                closing(code, stop).unwrap_or(code.len())
+            } else {
+                stop
+            }
+        });
+        items.push(at..end);
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, code: &str, strings: &[&str]) {
+        let source = Source::new("a/src/b.rs", text);
+        assert_eq!(source.code, code);
+        let found: Vec<_> = source.strings.iter().map(|range| &text[range.clone()]).collect();
+        assert_eq!(found, strings);
+    }
+
+    #[test]
+    fn comments_and_literals_are_blanked() {
+        check("a // b\nc", "a     \nc", &[]);
+        check("a /* /* */ b */ c", "a               c", &[]);
+        check(r#"f("x\"y", 'a', '\'', &'b c)"#, r#"f("    ",    ,     , &'b c)"#, &[r#"x\"y"#]);
+        check(r##"r#"a"b"# c"##, r##"r#"   "# c"##, &[r#"a"b"#]);
+        check("b\"x\" 'ü' z", "b\" \"      z", &["x"]);
+        check("for_r\"q\"", "for_r\" \"", &["q"]);
+    }
+
+    #[test]
+    fn test_items_are_known() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() {} }\nfn c() {}";
+        let source = Source::new("a/src/b.rs", text);
+        assert!(!source.is_test(text.find("fn a").unwrap()));
+        assert!(source.is_test(text.find("fn b").unwrap()));
+        assert!(!source.is_test(text.find("fn c").unwrap()));
+        assert!(Source::new("a/tests/b.rs", text).is_test(0));
+    }
+
+    #[test]
+    fn attributes_are_found() {
+        let source = Source::new("b.rs", "#![x(y)]\n#[z = \"#[no]\"] struct A;");
+        let found: Vec<_> = source.attributes().map(|(_, inside)| inside.trim()).collect();
+        assert_eq!(found, ["x(y)", "z = \"     \""]);
+    }
+}
