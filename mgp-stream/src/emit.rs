@@ -14,8 +14,8 @@ use mgp_types::mcp::{Era, ProgressParams};
 use mgp_types::method::{CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, Context, Gone, Item, ItemKind, Kind, Method, MgpService, Outlet, Params, Progress as Step, Reply,
-    Sink,
+    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, Method, MgpService, Outlet,
+    Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
 };
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -80,7 +80,11 @@ impl<S: MgpService> Service<Call> for Emit<S> {
 
 /// The way back to one caller.
 struct Back {
-    cx: Context,
+    peer: Peer,
+    scope: Scope,
+    principal: Principal,
+    caller: Arc<Facts>,
+    key: CallKey,
     /// The id the caller gave the call.
     id: Id,
     token: Option<Id>,
@@ -105,13 +109,26 @@ impl Back {
         let token = call.params().progress_token();
         let logs = cx.caller.era == Era::Legacy
             || call.params().meta_str().is_some_and(|meta| meta.contains(mgp_types::mcp::key::LOG_LEVEL));
-        Some(Self { cx: cx.clone(), id, token, streams, logs, chunks: AtomicU64::new(0), signal })
+        Some(Self {
+            peer: cx.peer.clone(),
+            scope: cx.scope.clone(),
+            principal: cx.principal.clone(),
+            caller: Arc::clone(&cx.caller),
+            key: cx.key,
+            id,
+            token,
+            streams,
+            logs,
+            chunks: AtomicU64::new(0),
+            signal,
+        })
     }
 
     async fn tell(&self, method: &'static str, params: Result<Payload, RpcError>) -> Result<(), Gone> {
         let params = params.and_then(|params| Params::split(method, params.as_shared().clone())).map_err(|_| Gone)?;
-        let call = Call::notification(Method::from_static(method), params, self.cx.clone()).related(self.cx.key);
-        self.cx.peer.send(call).await.map(drop).map_err(|_| Gone)
+        let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
+        let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
+        self.peer.send(call).await.map(drop).map_err(|_| Gone)
     }
 
     async fn chunk(&self, content: Payload) -> Result<(), Gone> {
@@ -138,7 +155,7 @@ impl Back {
             params.message.clone_from(&step.message);
             self.tell(<Progress as mgp_types::method::Notification>::METHOD, Payload::of(&params)).await?;
         }
-        if self.cx.caller.has(Extension::Progress) {
+        if self.caller.has(Extension::Progress) {
             let share = step.progress / step.total.unwrap_or(1.0);
             let mut params = StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
             params.message = step.message;
@@ -166,10 +183,10 @@ impl Sink for Back {
     fn wants(&self, kind: ItemKind) -> bool {
         match kind {
             ItemKind::Chunk => self.streams,
-            ItemKind::Progress => self.token.is_some() || self.cx.caller.has(Extension::Progress),
+            ItemKind::Progress => self.token.is_some() || self.caller.has(Extension::Progress),
             ItemKind::Log => self.logs,
-            ItemKind::Event => self.cx.caller.has(Extension::Events),
-            ItemKind::Callback => self.cx.caller.has(Extension::Callbacks),
+            ItemKind::Event => self.caller.has(Extension::Events),
+            ItemKind::Callback => self.caller.has(Extension::Callbacks),
             _ => false,
         }
     }

@@ -16,7 +16,8 @@ struct Inner {
     method: Method,
     kind: Kind,
     params: Params,
-    hop: OutMeta,
+    /// Rare on the way in, so it costs a word only.
+    hop: Option<Box<OutMeta>>,
     related: Option<CallKey>,
     cx: Context,
 }
@@ -61,7 +62,7 @@ impl Call {
     }
 
     fn new(method: Method, kind: Kind, params: Params, cx: Context) -> Self {
-        Self(Box::new(Inner { method, kind, params, hop: OutMeta::default(), related: None, cx }))
+        Self(Box::new(Inner { method, kind, params, hop: None, related: None, cx }))
     }
 
     /// Says which call this one belongs to, so that the transport finds its stream.
@@ -76,7 +77,7 @@ impl Call {
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
         inner.params.forget_hop();
-        inner.hop = OutMeta::default();
+        inner.hop = None;
         inner.related = None;
         inner.cx.key = CallKey::next();
         inner.cx.wire_id = None;
@@ -129,13 +130,14 @@ impl Call {
     /// What this hop adds to the params when they are sent.
     #[must_use]
     pub fn hop(&self) -> &OutMeta {
-        &self.0.hop
+        static NOTHING: OutMeta = OutMeta::nothing();
+        self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
     /// The same, to add to it.
     #[must_use]
     pub fn hop_mut(&mut self) -> &mut OutMeta {
-        &mut self.0.hop
+        self.0.hop.get_or_insert_default()
     }
 
     /// The surroundings.

@@ -444,6 +444,12 @@ pub struct OutMeta {
 }
 
 impl OutMeta {
+    /// Adds nothing.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self { meta: Vec::new(), mgp: None, trace_id: None, input_responses: None, request_state: None }
+    }
+
     /// Whether it adds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
