@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_types::mcp::{
     DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision, ServerCapabilities, key,
 };
-use mgp_types::method::{Initialize, Initialized, ServerDiscover};
+use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{BoxFuture, Call, Context, Facts, MgpService, Params, Reply, WireRules};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
@@ -135,7 +135,7 @@ async fn settle<S: MgpService>(
         match probe(stack, cx, offer, config, &Revision::MODERN).await? {
             Some(facts) => return Ok(facts),
             None if config.era == EraChoice::Modern => {
-                return Err(ConnectError::Refused(RpcError::method_not_found("server/discover")));
+                return Err(ConnectError::Refused(RpcError::method_not_found(ServerDiscover::METHOD)));
             }
             None => {}
         }
@@ -180,7 +180,7 @@ fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Resul
         capabilities.mgp = None;
     }
     let mut call = Call::request(
-        mgp_types::service::Method::from_static(<ServerDiscover as mgp_types::method::Request>::METHOD),
+        mgp_types::service::Method::from_static(ServerDiscover::METHOD),
         Params::none(),
         cx.clone(),
     );
@@ -260,7 +260,7 @@ async fn run_gate(facts: &Arc<Facts>, cx: &Context, config: &ConnectConfig) -> R
 
 async fn ask<R, S, P, T>(stack: &S, cx: &Context, params: &P) -> Result<T, ConnectError>
 where
-    R: mgp_types::method::Request<Params = P, Result = T>,
+    R: Request<Params = P, Result = T>,
     S: MgpService,
     P: Serialize,
     T: DeserializeOwned,

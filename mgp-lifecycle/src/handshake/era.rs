@@ -5,6 +5,7 @@
 //! Applies to: both.
 
 use mgp_types::mcp::{Era, Revision};
+use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -51,12 +52,12 @@ pub(crate) fn way(request: Request<'_>, supported: &[Revision]) -> Result<Way, R
         return Ok(Way::Modern);
     }
     match (request.method, request.phase) {
-        ("initialize", Phase::New) => Ok(Way::Initialize),
-        ("initialize", _) => Err(Refusal::AlreadyInitialized.into()),
-        ("server/discover", _) => Err(RpcError::invalid_params(
+        (Initialize::METHOD, Phase::New) => Ok(Way::Initialize),
+        (Initialize::METHOD, _) => Err(Refusal::AlreadyInitialized.into()),
+        (ServerDiscover::METHOD, _) => Err(RpcError::invalid_params(
             "`_meta` lacks `io.modelcontextprotocol/protocolVersion`",
         )),
-        ("ping", Phase::New) => Ok(Way::Early),
+        (Ping::METHOD, Phase::New) => Ok(Way::Early),
         (_, Phase::New) => Err(Refusal::NotInitialized.into()),
         (_, Phase::Initialized | Phase::Ready) => Ok(Way::Legacy),
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CancelledParams;
-use mgp_types::method::{Cancelled, StreamCancel};
+use mgp_types::method::{Cancelled, Initialize, StreamCancel};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, ResultExtension};
 use mgp_types::service::{Call, Either, Kind, MgpService, Params, Reply, ScopeId};
 use mgp_types::{Payload, RpcError};
@@ -128,7 +128,7 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         }
         // `initialize` must not be cancelled, and what has no id cannot be.
         let id = match &call.cx().wire_id {
-            Some(id) if call.kind() == Kind::Request && call.method().as_str() != "initialize" => id.clone(),
+            Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => return Either::Left { future: ResponseFuture { inner: self.inner.call(call), flight: None } },
         };
         let signal = Arc::new(CancelSignal::default());

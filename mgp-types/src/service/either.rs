@@ -12,7 +12,7 @@ pin_project! {
     /// One of two futures with the same output.
     #[project = EitherProj]
     #[derive(Debug)]
-    #[allow(missing_docs)]
+    #[expect(missing_docs, reason = "the macro takes no attributes on the fields of a variant")]
     pub enum Either<A, B> {
         /// The first.
         Left { #[pin] future: A },
