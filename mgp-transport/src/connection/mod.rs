@@ -33,7 +33,8 @@ pub struct Limits {
     /// Requests of the peer that run at once; more are answered 3001. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
-    /// notifications over it are dropped if they only report, else they end the connection. 64 MiB.
+    /// notifications over it are dropped if they only report, else they end the connection.
+    /// As many again may wait as partial results of our own calls; those over it are dropped and counted. 64 MiB.
     pub held_bytes: usize,
     /// Notifications waiting for the one being handled; same rule. 65,536.
     pub notifications: usize,
@@ -136,6 +137,7 @@ where
     /// Sets the bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.shared.outbox.bound(limits.unread_bytes);
+        self.shared.pending.bound(limits.held_bytes);
         self.limits = limits;
         self
     }
@@ -176,7 +178,7 @@ where
 }
 
 fn shared(limits: &Limits) -> Arc<Shared> {
-    Arc::new(Shared { outbox: Outbox::new(limits.unread_bytes), pending: Pending::default() })
+    Arc::new(Shared { outbox: Outbox::new(limits.unread_bytes), pending: Pending::new(limits.held_bytes) })
 }
 
 impl<R, W> Connection<R, W> {
@@ -245,6 +247,18 @@ impl Monitor {
     #[must_use]
     pub fn unread_bytes(&self) -> usize {
         self.shared.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of partial results that wait for the callers of our requests.
+    #[must_use]
+    pub fn inbox_bytes(&self) -> usize {
+        self.shared.pending.inbox().held()
+    }
+
+    /// Partial results dropped because their callers are slow.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.shared.pending.inbox().lost()
     }
 
     /// Requests answered 3001 because a bound was reached.
