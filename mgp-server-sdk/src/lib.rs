@@ -32,7 +32,7 @@ mod trace;
 
 pub use catch_panic::{CatchPanic, CatchPanicLayer};
 pub use error::ServeError;
-pub use server::Server;
+pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,
 };
