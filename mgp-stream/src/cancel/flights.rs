@@ -56,7 +56,11 @@ impl Flights {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.table().len()
+        let calls = |same: &Same| match same {
+            Same::One(..) => 1,
+            Same::Many(calls) => calls.len(),
+        };
+        self.table().values().map(calls).sum()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

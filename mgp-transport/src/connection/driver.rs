@@ -81,6 +81,7 @@ where
 
     pub(super) async fn run(mut self) -> Closed {
         let closed = poll_fn(|task| self.turn(task)).await;
+        self.end();
         if !matches!(closed, Closed::Io(_) | Closed::Stalled(_)) {
             // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
             let linger = self.connection.limits.linger;
@@ -94,7 +95,9 @@ where
         loop {
             let answered = self.answer_finished(task);
             self.move_lane(task);
-            if let Err(error) = self.write(task) {
+            let written = self.write(task);
+            self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
+            if let Err(error) = written {
                 return Poll::Ready(Closed::Io(error));
             }
             let read = match self.read(task) {
@@ -110,7 +113,7 @@ where
     /// Answers calls that finished, unless the peer does not read; `true` when there may be more.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..TURN {
-            if self.calls.is_empty() || self.connection.shared.outbox.is_high(self.unwritten()) {
+            if self.calls.is_empty() || self.connection.shared.outbox.is_stuffed(self.unwritten()) {
                 return false;
             }
             match Pin::new(&mut self.calls).poll_next(task) {
@@ -177,7 +180,7 @@ where
             return Ok(false);
         }
         if self.connection.shared.outbox.is_closed() {
-            self.phase = Phase::Flushing(Why::Local);
+            self.flush(Why::Local);
             return Ok(true);
         }
         if self.connection.shared.outbox.is_full(self.unwritten()) {
@@ -277,7 +280,7 @@ where
             batch.open();
         }
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
-        if !self.connection.shared.outbox.is_high(self.unwritten())
+        if !self.connection.shared.outbox.is_stuffed(self.unwritten())
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
             return self.finish(&id, size, batch, &outcome);
@@ -292,7 +295,7 @@ where
         if self.lane.len() >= limits.notifications || held + size > limits.held_bytes {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
             if !only_reports(method.as_str()) {
-                self.phase = Phase::Flushing(Why::Flooded);
+                self.flush(Why::Flooded);
             }
             return;
         }
@@ -345,13 +348,20 @@ where
 
     // === Waiting and ending ===
 
+    /// Reads no more; what is queued is written within the linger time, however long the peer was waited for before.
+    fn flush(&mut self, why: Why) {
+        self.phase = Phase::Flushing(why);
+        self.patience = None;
+    }
+
     /// Nothing moves: decides between waiting and ending.
     fn settle(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
         let idle = self.unwritten() == 0;
         let limits = &self.connection.limits;
         match self.phase {
             Phase::Open => {
-                if !self.connection.shared.outbox.is_full(self.unwritten()) {
+                // Senders and their callers wait from here on, so the peer may not make them wait for ever.
+                if !self.connection.shared.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }
                 let stall = limits.stall;
@@ -385,13 +395,24 @@ where
     }
 }
 
-/// Ends what hangs on the connection, also when the driver is dropped half-way.
-impl<R, W> Drop for Driver<R, W> {
-    fn drop(&mut self) {
+impl<R, W> Driver<R, W> {
+    /// Drops the running calls, then ends what else hangs on the connection.
+    fn end(&mut self) {
         self.connection.shared.outbox.close();
         self.calls.clear();
-        self.connection.shared.pending.close("the connection ended");
-        self.connection.scope.end();
+        self.lane.clear();
+        let counters = &self.connection.counters;
+        for gauge in [&counters.running, &counters.held, &counters.unwritten] {
+            gauge.store(0, Ordering::Relaxed);
+        }
+        self.connection.end();
+    }
+}
+
+/// Also when it is dropped half-way.
+impl<R, W> Drop for Driver<R, W> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

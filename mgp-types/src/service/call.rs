@@ -2,7 +2,8 @@
 //!
 //! Applies to: both.
 
-use super::params::{OutMeta, Target};
+use super::hop::OutMeta;
+use super::params::Target;
 use super::{CallKey, Context, Method, Params};
 use crate::method::{Kind, Notification, Request};
 use crate::wire::{Payload, RpcError};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ask::Ask;
-use super::params::merge_meta;
+use super::hop::merge_meta;
 use crate::wire::{Payload, RpcError};
 
 /// The outcome of a call that did not fail.

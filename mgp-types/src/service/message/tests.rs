@@ -55,6 +55,36 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     assert_eq!(forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#), r#"{"name":"echo","a":1,"\u0061b":1}"#);
 }
 
+/// The name was once cut at both ends as often as it went, and the line with it.
+#[test]
+fn a_member_name_that_ends_with_a_quote_stays_whole() {
+    assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
+    assert_eq!(forwarded(r#"{"\"":1,"name":"echo"}"#), r#"{"name":"echo","\"":1}"#);
+}
+
+#[test]
+fn arguments_that_stand_twice_are_refused() {
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{},"arguments":{"b":1}}}"#;
+    refused(line, -32600, Some(Id::Number(1)));
+    let first = r#"{"params":{"arguments":{},"argument\u0073":{}},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
+    assert!(Message::parse(first.into()).is_err());
+}
+
+/// A line of 16 MiB may hold eight million messages, and names with escapes by the million.
+#[test]
+fn what_a_line_may_hold_is_bounded() {
+    let many = |count: usize, one: &str| vec![one; count].join(",");
+    refused(&format!("[{}]", many(129, "1")), -32600, None);
+    assert!(matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128));
+    // A name in front that is no part of a run keeps the others out of one.
+    let escaped = |count| {
+        let members = many(count, r#""\u0061":1,"_mgp":{}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
+    };
+    refused(&escaped(257), -32600, Some(Id::Number(1)));
+    assert!(matches!(parse(&escaped(256)), Message::Request { .. }));
+}
+
 #[test]
 fn params_before_the_method_are_split_too() {
     let line = r#"{"params":{"name":"echo","arguments":{"a":1}},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
