@@ -12,6 +12,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
+use mgp_types::method::{LogMessage, Notification, Progress, StreamChunk, StreamProgress};
 use mgp_types::service::{
     BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
@@ -420,10 +421,7 @@ impl<R, W> Drop for Driver<R, W> {
 fn only_reports(method: &str) -> bool {
     matches!(
         method,
-        "notifications/progress"
-            | "notifications/message"
-            | "notifications/mgp.stream.chunk"
-            | "notifications/mgp.stream.progress"
+        Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD
     )
 }
 
