@@ -32,7 +32,8 @@ fn later(bytes: usize) -> Stack {
 }
 
 fn requests(count: usize) -> Vec<u8> {
-    let lines = (1..=count).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"a\"}}\n"));
+    let lines =
+        (1..=count).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"a\"}}\n"));
     lines.collect::<String>().into_bytes()
 }
 
@@ -55,7 +56,8 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
     let connection = Connection::new(here.reader, here.writer, nothing());
     let (peer, cx) = (connection.peer(), connection.context());
     tokio::spawn(connection.limits(Limits::default()).run());
-    let router = Router::new().on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) });
+    let router =
+        Router::new().on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) });
     tokio::spawn(Connection::new(there.reader, there.writer, Stack::new(router)).run());
     assert!(peer.send(ping(cx)).await.is_ok());
 }
@@ -85,7 +87,11 @@ async fn calls_end_though_their_caller_does_not_read() {
         tokio::task::yield_now().await;
     }
     assert_eq!((monitor.running(), monitor.held_bytes(), monitor.shed()), (0, 0, 0));
-    assert!(monitor.unread_bytes() > 4 << 20 && monitor.unread_bytes() < 6 << 20, "{}", monitor.unread_bytes());
+    assert!(
+        monitor.unread_bytes() > 4 << 20 && monitor.unread_bytes() < 6 << 20,
+        "{}",
+        monitor.unread_bytes()
+    );
     driving.abort();
 }
 
@@ -121,7 +127,9 @@ async fn a_peer_that_reads_slowly_is_not_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
-    for (takes, answered) in [(Duration::from_millis(1_900), true), (Duration::from_millis(2_100), false)] {
+    for (takes, answered) in
+        [(Duration::from_millis(1_900), true), (Duration::from_millis(2_100), false)]
+    {
         let ended = Arc::new(AtomicUsize::new(0));
         let guard = Arc::clone(&ended);
         let stack = Stack::from_fn(move |_| {

@@ -60,7 +60,11 @@ async fn a_connection_dropped_midway_fails_every_call_at_once() {
         let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(pair.call("hang", 0))).collect();
         until(|| (alive.now() == 100, alive.now())).await;
         let started = Instant::now();
-        if dropped_here { pair.client_run.abort() } else { pair.server_run.abort() }
+        if dropped_here {
+            pair.client_run.abort()
+        } else {
+            pair.server_run.abort()
+        }
         for call in waiting {
             assert_eq!(call.await.unwrap().unwrap_err().code().0, 2000);
         }

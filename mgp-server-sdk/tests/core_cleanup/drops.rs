@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_transport::{Closed, Limits};
-use mgp_types::service::{BoxFuture, Outlet, Reply};
 use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, Outlet, Reply};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 
@@ -46,7 +46,9 @@ type Pending = BoxFuture<'static, Result<Reply, RpcError>>;
 async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
     match gives_up {
         GivesUp::BeforeIt => false,
-        GivesUp::AfterOnePoll => tokio::select! { biased; _ = &mut call => true, () = std::future::ready(()) => false },
+        GivesUp::AfterOnePoll => {
+            tokio::select! { biased; _ = &mut call => true, () = std::future::ready(()) => false }
+        }
         GivesUp::AfterTurns(turns) => {
             let wait = async {
                 for _ in 0..turns {
@@ -64,7 +66,8 @@ async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
 }
 
 fn one(random: &mut Random, pair: &Pair, taker: &Arc<Taker>) -> (Pending, GivesUp) {
-    let tool = ["now", "task", "sleep", "stream", "hang", "block"][usize::try_from(random.below(6)).unwrap()];
+    let tool = ["now", "task", "sleep", "stream", "hang", "block"]
+        [usize::try_from(random.below(6)).unwrap()];
     let (n, outlet) = match tool {
         "sleep" => (random.below(4), Outlet::none()),
         "stream" => (random.below(300), taker.outlet()),
@@ -116,7 +119,10 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         answered += usize::from(done.unwrap());
     }
     // Otherwise the test would not test much.
-    assert!(answered > CALLS / 10 && answered < CALLS * 9 / 10, "{answered} of {CALLS} were answered");
+    assert!(
+        answered > CALLS / 10 && answered < CALLS * 9 / 10,
+        "{answered} of {CALLS} were answered"
+    );
     assert!(alive.ever() > CALLS / 4, "only {} tools ran", alive.ever());
     quiet(&pairs, &calls, &alive).await;
     assert_eq!(ends.load(Ordering::SeqCst), 0);

@@ -25,7 +25,9 @@ pub(crate) fn grows_less_than(bound: u64, name: &str, story: impl FnOnce()) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = [played.stdout, played.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let said = [played.stdout, played.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     assert!(played.status.success() && said.contains("1 passed"), "{said}");
 }
 

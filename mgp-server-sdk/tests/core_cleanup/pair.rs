@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_lifecycle::{ClientOffer, ConnectConfig, EraChoice, MgpOffer, Session, StampLayer, connect};
-use mgp_server_sdk::prelude::*;
+use mgp_lifecycle::{
+    ClientOffer, ConnectConfig, EraChoice, MgpOffer, Session, StampLayer, connect,
+};
 use mgp_server_sdk::ServerMonitor;
+use mgp_server_sdk::prelude::*;
 use mgp_stream::{CollectLayer, RouteLayer};
 use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
+use mgp_types::Payload;
 use mgp_types::mcp::Implementation;
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{BoxFuture, Call, Gone, Method, Params, Reply, Router, Scope, Sink, Stack};
-use mgp_types::Payload;
+use mgp_types::service::{
+    BoxFuture, Call, Gone, Method, Params, Reply, Router, Scope, Sink, Stack,
+};
 use tokio::task::JoinHandle;
 use tower::ServiceBuilder;
 
@@ -66,14 +70,16 @@ pub(crate) fn server(alive: &Alive) -> Server {
     let (now, task, sleep, stream, hang, block) =
         (begin(alive), begin(alive), begin(alive), begin(alive), begin(alive), begin(alive));
     Server::new("zoo", "1.0")
-        .tool(Tool::new("now", "Ends at once", move || {
-            let life = now();
-            async move {
-                let _life = life;
-                "done"
-            }
-        })
-        .inline())
+        .tool(
+            Tool::new("now", "Ends at once", move || {
+                let life = now();
+                async move {
+                    let _life = life;
+                    "done"
+                }
+            })
+            .inline(),
+        )
         .tool(Tool::new("task", "Ends at once, on a task", move |Args(size): Args<Amount>| {
             let life = task();
             async move {
@@ -89,19 +95,25 @@ pub(crate) fn server(alive: &Alive) -> Server {
                 "slept"
             }
         }))
-        .tool(Tool::new("stream", "Sends n chunks", move |Args(count): Args<Amount>, outlet: Outlet| {
-            let life = stream();
-            async move {
-                let _life = life;
-                for index in 0..count.n {
-                    let chunk = Payload::of(&serde_json::json!({ "type": "text", "text": index.to_string() }))?;
-                    if outlet.send(Item::Chunk(chunk)).await.is_err() {
-                        break;
+        .tool(Tool::new(
+            "stream",
+            "Sends n chunks",
+            move |Args(count): Args<Amount>, outlet: Outlet| {
+                let life = stream();
+                async move {
+                    let _life = life;
+                    for index in 0..count.n {
+                        let chunk = Payload::of(
+                            &serde_json::json!({ "type": "text", "text": index.to_string() }),
+                        )?;
+                        if outlet.send(Item::Chunk(chunk)).await.is_err() {
+                            break;
+                        }
                     }
+                    Ok::<_, RpcError>(format!("all {}", count.n))
                 }
-                Ok::<_, RpcError>(format!("all {}", count.n))
-            }
-        }))
+            },
+        ))
         .tool(Tool::new("hang", "Never ends", move || {
             let life = hang();
             async move {
@@ -140,7 +152,8 @@ impl Pair {
         offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
         let cx = client.context();
         let stamp = StampLayer::new(cx.scope.state::<Session>(), &offer).unwrap();
-        let outbound = ServiceBuilder::new().layer(stamp).layer(CollectLayer::new()).service(client.peer());
+        let outbound =
+            ServiceBuilder::new().layer(stamp).layer(CollectLayer::new()).service(client.peer());
         let pair = Self {
             stack: Stack::new(outbound),
             cx,
@@ -215,7 +228,9 @@ impl Sink for Taker {
 
 /// Waits until something holds; 20 s at most.
 #[track_caller]
-pub(crate) fn until<T: std::fmt::Debug>(mut look: impl FnMut() -> (bool, T)) -> impl Future<Output = ()> {
+pub(crate) fn until<T: std::fmt::Debug>(
+    mut look: impl FnMut() -> (bool, T),
+) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
     async move {
         for _ in 0..20_000 {

@@ -38,7 +38,8 @@ async fn a_peer_that_never_reads() {
     let calls = zoo.monitor();
     let served = zoo.into_stack();
     let good = Pair::join(&served, Limits::default()).await;
-    let Raw { reader: _reader, mut writer, monitor, run, scope } = Raw::join(&served, Limits::default()).await;
+    let Raw { reader: _reader, mut writer, monitor, run, scope } =
+        Raw::join(&served, Limits::default()).await;
 
     let greedy = greedy();
     let writing = tokio::spawn(async move {
@@ -62,7 +63,10 @@ async fn a_peer_that_never_reads() {
     assert_eq!(before.elapsed().as_millis(), 0);
 
     let closed = run.await.unwrap();
-    assert!(matches!(closed, Closed::Stalled(after) if after == Limits::default().stall), "{closed}");
+    assert!(
+        matches!(closed, Closed::Stalled(after) if after == Limits::default().stall),
+        "{closed}"
+    );
     assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
     assert!(scope.is_ended());
     assert!(writing.await.unwrap() > 0);
@@ -73,8 +77,13 @@ async fn a_peer_that_never_reads() {
 
 #[test]
 fn costs_little_memory_slows_nobody_and_is_given_up() {
-    grows_less_than(64 << 20, "slow_reader::costs_little_memory_slows_nobody_and_is_given_up", || {
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(a_peer_that_never_reads());
-    });
+    grows_less_than(
+        64 << 20,
+        "slow_reader::costs_little_memory_slows_nobody_and_is_given_up",
+        || {
+            let runtime =
+                Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+            runtime.block_on(a_peer_that_never_reads());
+        },
+    );
 }

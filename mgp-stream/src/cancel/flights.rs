@@ -25,7 +25,13 @@ enum Same {
 }
 
 impl Flights {
-    pub(super) fn enter(&self, scope: ScopeId, id: Id, key: CallKey, signal: Arc<CancelSignal>) -> Flight {
+    pub(super) fn enter(
+        &self,
+        scope: ScopeId,
+        id: Id,
+        key: CallKey,
+        signal: Arc<CancelSignal>,
+    ) -> Flight {
         let place = (scope, id);
         match self.table().entry(place.clone()) {
             Entry::Vacant(vacant) => {

@@ -14,7 +14,8 @@ use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
 use mgp_types::method::{LogMessage, Notification, Progress, StreamChunk, StreamProgress};
 use mgp_types::service::{
-    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
+    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules,
+    write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -118,7 +119,9 @@ where
                 return false;
             }
             match Pin::new(&mut self.calls).poll_next(task) {
-                Poll::Ready(Some(done)) => self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome),
+                Poll::Ready(Some(done)) => {
+                    self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome)
+                }
                 _ => return false,
             }
         }
@@ -150,7 +153,9 @@ where
                 }
                 self.connection.shared.outbox.take_into(&mut self.writing);
                 if self.writing.is_empty() {
-                    if let Poll::Ready(result) = Pin::new(&mut self.connection.writer).poll_flush(task) {
+                    if let Poll::Ready(result) =
+                        Pin::new(&mut self.connection.writer).poll_flush(task)
+                    {
                         result?;
                     }
                     return Ok(());
@@ -204,7 +209,8 @@ where
                 self.take_line(line, task);
             }
             self.phase = Phase::Lingering;
-            self.patience = Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
+            self.patience =
+                Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
         }
         Ok(true)
     }
@@ -212,7 +218,9 @@ where
     fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
         let error = match line {
             Line::Text(text) => return self.take_message(text, None, task),
-            Line::NotText => RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8"),
+            Line::NotText => {
+                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8")
+            }
             Line::TooLong => RpcError::invalid_request(format!(
                 "a message may have at most {} bytes",
                 self.connection.limits.line_bytes
@@ -224,11 +232,18 @@ where
     fn take_message(&mut self, text: ByteString, batch: Option<&Batch>, task: &mut Task<'_>) {
         let size = text.len() + CALL_COST;
         match Message::parse(text) {
-            Ok(Message::Request { id, method, params }) => self.request(id, method, params, size, batch, task),
-            Ok(Message::Notification { method, params }) => self.notification(method, params, size, task),
+            Ok(Message::Request { id, method, params }) => {
+                self.request(id, method, params, size, batch, task)
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.notification(method, params, size, task)
+            }
             Ok(Message::Response { id, outcome }) => {
                 let known = id.as_ref().is_some_and(|id| {
-                    self.connection.shared.pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                    self.connection
+                        .shared
+                        .pending
+                        .answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "an answer to no request of ours");
@@ -236,14 +251,18 @@ where
             }
             Ok(Message::Batch(items)) => self.batch(items, batch, task),
             Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
-            Err(BadMessage { error: None, .. }) => tracing::debug!("a malformed answer was ignored"),
+            Err(BadMessage { error: None, .. }) => {
+                tracing::debug!("a malformed answer was ignored")
+            }
         }
     }
 
     fn batch(&mut self, items: Vec<ByteString>, outer: Option<&Batch>, task: &mut Task<'_>) {
         let allowed = outer.is_none() && self.connection.scope.state::<WireRules>().takes_batches();
         if !allowed {
-            let error = RpcError::invalid_request("several messages in one array are not part of this revision");
+            let error = RpcError::invalid_request(
+                "several messages in one array are not part of this revision",
+            );
             return self.refuse(None, outer, error);
         }
         let batch = Batch::default();
@@ -269,7 +288,10 @@ where
         let held = counters.held.load(Ordering::Relaxed);
         if self.calls.len() >= limits.in_flight || held + size > limits.held_bytes {
             counters.shed.fetch_add(1, Ordering::Relaxed);
-            let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many requests in flight on this connection");
+            let error = RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                "too many requests in flight on this connection",
+            );
             return self.refuse(Some(&id), batch, error);
         }
         let mut cx = self.cx.clone();
@@ -312,12 +334,20 @@ where
 
     // === Answering ===
 
-    fn finish(&self, id: &Id, size: usize, batch: Option<&Batch>, outcome: &Result<Reply, RpcError>) {
+    fn finish(
+        &self,
+        id: &Id,
+        size: usize,
+        batch: Option<&Batch>,
+        outcome: &Result<Reply, RpcError>,
+    ) {
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
         match batch {
-            None => self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome)),
+            None => {
+                self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome))
+            }
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, Some(id), outcome);
@@ -391,7 +421,8 @@ where
     }
 
     fn wait(&mut self, time: std::time::Duration, task: &mut Task<'_>) -> Poll<()> {
-        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
+        let patience =
+            self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
         patience.as_mut().poll(task)
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
+    write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
@@ -76,7 +77,8 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.shared.pending.leave(self.number);
         if unanswered && self.cancels {
-            let text = format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
+            let text =
+                format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
             let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
             // A connection that is gone needs no cancellation.
             let _ = self.shared.outbox.push(|out| {

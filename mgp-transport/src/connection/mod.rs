@@ -178,7 +178,10 @@ where
 }
 
 fn shared(limits: &Limits) -> Arc<Shared> {
-    Arc::new(Shared { outbox: Outbox::new(limits.unread_bytes), pending: Pending::new(limits.held_bytes) })
+    Arc::new(Shared {
+        outbox: Outbox::new(limits.unread_bytes),
+        pending: Pending::new(limits.held_bytes),
+    })
 }
 
 impl<R, W> Connection<R, W> {

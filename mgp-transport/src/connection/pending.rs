@@ -65,8 +65,11 @@ impl InboxBudget {
 impl Pending {
     /// An empty table whose calls may together hold so many bytes of partial results.
     pub(crate) fn new(bound: usize) -> Self {
-        let inbox =
-            InboxBudget { held: AtomicUsize::new(0), bound: AtomicUsize::new(bound), lost: AtomicU64::new(0) };
+        let inbox = InboxBudget {
+            held: AtomicUsize::new(0),
+            bound: AtomicUsize::new(bound),
+            lost: AtomicU64::new(0),
+        };
         Self { table: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
@@ -98,7 +101,11 @@ impl Pending {
     }
 
     /// Hands an answer to the request it belongs to; a second answer finds nobody.
-    pub(crate) fn answer(&self, id: &Id, make: impl FnOnce(&Context) -> Result<Reply, RpcError>) -> bool {
+    pub(crate) fn answer(
+        &self,
+        id: &Id,
+        make: impl FnOnce(&Context) -> Result<Reply, RpcError>,
+    ) -> bool {
         let Id::Number(number) = id else { return false };
         let Some(entry) = self.table().entries.remove(number) else { return false };
         entry.slot.finish(make(&entry.cx));
@@ -140,7 +147,10 @@ impl Pending {
 
 impl Entry {
     fn in_flight(&self) -> InFlight {
-        InFlight { cx: self.cx.clone(), inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>) }
+        InFlight {
+            cx: self.cx.clone(),
+            inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>),
+        }
     }
 }
 
@@ -194,7 +204,10 @@ impl Slot {
     fn finish(&self, outcome: Result<Reply, RpcError>) {
         let mut state = self.state();
         if state.dropped > 0 {
-            tracing::debug!(dropped = state.dropped, "partial results were dropped: their consumer is slow");
+            tracing::debug!(
+                dropped = state.dropped,
+                "partial results were dropped: their consumer is slow"
+            );
         }
         state.outcome = Some(outcome);
         let consumer = state.consumer.take();
@@ -219,7 +232,9 @@ impl Drop for Slot {
 /// What an item costs while it waits.
 fn size_of(item: &Item) -> usize {
     let text = match item {
-        Item::Chunk(text) | Item::Log(text) | Item::Event(text) | Item::Callback(text) => text.as_str().len(),
+        Item::Chunk(text) | Item::Log(text) | Item::Event(text) | Item::Callback(text) => {
+            text.as_str().len()
+        }
         Item::Progress(step) => step.message.as_ref().map_or(0, String::len),
         _ => 0,
     };

@@ -160,7 +160,9 @@ impl Call {
             return None;
         }
         match self.0.params.target() {
-            Some(Target::Tool(name)) => Some(ToolCall { name, arguments: self.0.params.arguments() }),
+            Some(Target::Tool(name)) => {
+                Some(ToolCall { name, arguments: self.0.params.arguments() })
+            }
             _ => None,
         }
     }

@@ -32,7 +32,13 @@ impl OutMeta {
     /// Adds nothing.
     #[must_use]
     pub const fn nothing() -> Self {
-        Self { meta: Vec::new(), mgp: None, trace_id: None, input_responses: None, request_state: None }
+        Self {
+            meta: Vec::new(),
+            mgp: None,
+            trace_id: None,
+            input_responses: None,
+            request_state: None,
+        }
     }
 
     /// Whether it adds nothing.
@@ -69,7 +75,9 @@ pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload
         }
     }
 
-    let came = came.and_then(|text| serde_json::from_str::<Members<'_>>(text).ok()).map_or(Vec::new(), |m| m.0);
+    let came = came
+        .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
+        .map_or(Vec::new(), |m| m.0);
     let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
     let all = kept
         .map(|(key, value)| (&**key, value.get()))

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytestring::ByteString;
-use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 use serde::Deserializer;
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
-use super::method::Method;
 use super::hop::OutMeta;
+use super::method::Method;
 use super::params::{Params, Parts, PartsSeed, TargetKind};
 use super::reply::Reply;
 use crate::record::Key;
@@ -110,9 +110,14 @@ impl Envelope<'_> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(|raw| serde_json::from_str::<Id>(raw).ok());
         let refuse = |why: &str| {
-            Err(Verdict::Bad(BadMessage { id: id.clone(), error: Some(RpcError::invalid_request(why)) }))
+            Err(Verdict::Bad(BadMessage {
+                id: id.clone(),
+                error: Some(RpcError::invalid_request(why)),
+            }))
         };
-        let is_response = self.method.is_none() && !self.method_is_text && (self.result.is_some() || self.error.is_some());
+        let is_response = self.method.is_none()
+            && !self.method_is_text
+            && (self.result.is_some() || self.error.is_some());
         if is_response {
             return self.response(line, id, raw_id);
         }
@@ -145,7 +150,12 @@ impl Envelope<'_> {
         })
     }
 
-    fn response(self, line: &ByteString, id: Option<Id>, raw_id: Option<&str>) -> Result<Message, Verdict> {
+    fn response(
+        self,
+        line: &ByteString,
+        id: Option<Id>,
+        raw_id: Option<&str>,
+    ) -> Result<Message, Verdict> {
         let silent = Err(Verdict::Bad(BadMessage { id: None, error: None }));
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return silent;
@@ -171,7 +181,10 @@ impl BadMessage {
         }
         if line.trim_start().starts_with('{') {
             let id = envelope.id.and_then(|raw| serde_json::from_str(raw.get()).ok());
-            return Verdict::Bad(Self { id, error: Some(RpcError::invalid_request(why.to_string())) });
+            return Verdict::Bad(Self {
+                id,
+                error: Some(RpcError::invalid_request(why.to_string())),
+            });
         }
         if line.trim_start().starts_with('[') {
             match serde_json::Deserializer::from_str(line).deserialize_seq(Items(line)) {
@@ -179,13 +192,18 @@ impl BadMessage {
                 Ok(items) => return Verdict::Batch(items),
                 Err(_) => {
                     let why = format!("an array may hold at most {BATCH_MAX} messages");
-                    return Verdict::Bad(Self { id: None, error: Some(RpcError::invalid_request(why)) });
+                    return Verdict::Bad(Self {
+                        id: None,
+                        error: Some(RpcError::invalid_request(why)),
+                    });
                 }
             }
         }
         Verdict::Bad(Self {
             id: None,
-            error: Some(RpcError::invalid_request("a message is a JSON object with `jsonrpc` and `method`")),
+            error: Some(RpcError::invalid_request(
+                "a message is a JSON object with `jsonrpc` and `method`",
+            )),
         })
     }
 }
@@ -250,7 +268,8 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     let raw: &RawValue = map.next_value()?;
                     // A method of another type is no reason to lose the id.
                     out.method_is_text = true;
-                    out.method = serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
+                    out.method =
+                        serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
                 }
                 "params" => {
                     out.twice |= out.params.is_some();
@@ -276,7 +295,13 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
 // === Writing ===
 
 /// Writes a request or notification as one JSON object.
-pub fn write_call(out: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &Params, meta: &OutMeta) {
+pub fn write_call(
+    out: &mut Vec<u8>,
+    id: Option<&Id>,
+    method: &str,
+    params: &Params,
+    meta: &OutMeta,
+) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     if let Some(id) = id {
         out.extend_from_slice(br#""id":"#);
@@ -312,7 +337,9 @@ pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, 
             let start = out.len();
             if serde_json::to_writer(&mut *out, error).is_err() {
                 out.truncate(start);
-                out.extend_from_slice(br#"{"code":-32603,"message":"an error could not be written"}"#);
+                out.extend_from_slice(
+                    br#"{"code":-32603,"message":"an error could not be written"}"#,
+                );
             }
             out.push(b'}');
         }

@@ -33,9 +33,9 @@ mod stack;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use crate::method::Kind;
 pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
 pub use at_call::{AtCall, AtCallService};
-pub use crate::method::Kind;
 pub use call::{Call, ToolCall};
 pub use context::Context;
 pub use deadline::Deadline;

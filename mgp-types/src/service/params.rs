@@ -277,7 +277,9 @@ impl Params {
     /// The sealed state of the round before (`requestState`).
     #[must_use]
     pub fn request_state(&self) -> Option<String> {
-        self.parts.request_state.and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
+        self.parts
+            .request_state
+            .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
     /// The peer's trace id, from `trace_id` or `_mgp.trace_id` (checklist C12), cut to 128 printable characters.
@@ -315,12 +317,15 @@ impl Params {
             mgp: Mgp,
         }
         let is_true = |span: Span| &self.text[span.range()] == "true";
-        let read = |span: Span| serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream;
+        let read = |span: Span| {
+            serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream
+        };
         self.parts.mgp.is_some_and(read)
             || self.parts.stream.is_some_and(is_true)
             || self.parts.meta.is_some_and(|span| {
                 let text = &self.text[span.range()];
-                text.contains("\"mgp\"") && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
+                text.contains("\"mgp\"")
+                    && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
             })
     }
 
@@ -495,7 +500,10 @@ impl<'de> de::Visitor<'de> for PartsSeed {
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
                     // Of two, a gate here and the tool behind a hop might each look at another.
-                    if name == "arguments" && target == TargetKind::Tool && parts.arguments.replace(span).is_some() {
+                    if name == "arguments"
+                        && target == TargetKind::Tool
+                        && parts.arguments.replace(span).is_some()
+                    {
                         return Err(de::Error::custom("`arguments` stands twice"));
                     }
                     match (parts.body.last_mut(), &key) {

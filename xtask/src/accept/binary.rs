@@ -10,7 +10,8 @@ pub(super) type Binary = (&'static str, &'static str);
 pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {
     let (mut all_succeeded, mut passed, mut failed) = (true, 0, 0);
     for (package, name) in binaries {
-        let (success, text) = Program::cargo(&["test", "--package", package, "--test", name]).tee()?;
+        let (success, text) =
+            Program::cargo(&["test", "--package", package, "--test", name]).tee()?;
         let (ok, bad) = counts(&text).unwrap_or_default();
         // A binary without a test proves nothing.
         all_succeeded &= success && ok > 0;

@@ -28,7 +28,14 @@ const ALLOWED: &[Arrows] = &[
     Arrows {
         from: "mgp-client-sdk",
         // The server SDK is what its tests talk to, and the kernel is built from.
-        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream", "mgp-server-sdk"],
+        to: &[
+            "mgp-types",
+            "mgp-transport",
+            "mgp-security",
+            "mgp-lifecycle",
+            "mgp-stream",
+            "mgp-server-sdk",
+        ],
         optional: &["mgp-discovery", "mgp-toolindex"],
     },
     Arrows { from: "xtask", to: &["mgp-types"], optional: &[] },

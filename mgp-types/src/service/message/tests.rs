@@ -52,7 +52,10 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
         r#"{"name":"echo","x": 1,"y":2,"z":[ ]}"#
     );
     assert_eq!(forwarded(r#"{"name":"echo","\u0061b":1}"#), r#"{"name":"echo","ab":1}"#);
-    assert_eq!(forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#), r#"{"name":"echo","a":1,"\u0061b":1}"#);
+    assert_eq!(
+        forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#),
+        r#"{"name":"echo","a":1,"\u0061b":1}"#
+    );
 }
 
 /// The name was once cut at both ends as often as it went, and the line with it.
@@ -75,7 +78,9 @@ fn arguments_that_stand_twice_are_refused() {
 fn what_a_line_may_hold_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
     refused(&format!("[{}]", many(129, "1")), -32600, None);
-    assert!(matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128));
+    assert!(
+        matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
+    );
     // A name in front that is no part of a run keeps the others out of one.
     let escaped = |count| {
         let members = many(count, r#""\u0061":1,"_mgp":{}"#);
@@ -101,7 +106,11 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
     refused("[]", -32600, None);
     refused(r#"{"id":1,"method":"ping"}"#, -32600, Some(Id::Number(1)));
     refused(r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, Some(Id::Number(1)));
-    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#, -32600, Some(Id::Number(1)));
+    refused(
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
+        -32600,
+        Some(Id::Number(1)),
+    );
     refused(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None);
     refused(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, -32600, None);
     refused(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, Some(Id::Number(2)));
