@@ -47,7 +47,7 @@ impl ClientConfig {
         Self {
             offer: ClientOffer::new(Implementation::new(name, version)),
             connect: ConnectConfig::default(),
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             limits: Limits::default(),
             principal: Principal::local(),
             answers: Router::new(),

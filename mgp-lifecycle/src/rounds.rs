@@ -14,7 +14,7 @@ use mgp_types::method::{PromptsGet, ResourcesRead, ToolsCall};
 use mgp_types::service::{
     Asking, BoxFuture, Call, Context, Either, MgpService, Params, Reply, RoundState, Rounds,
 };
-use mgp_types::{RpcError, Sealer};
+use mgp_types::{RpcError, Sealer, unguessable};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -37,7 +37,7 @@ pub struct RoundsConfig {
 
 impl Default for RoundsConfig {
     fn default() -> Self {
-        Self { ttl: Duration::from_secs(600), rounds: 16, state_bytes: 64 * 1024 }
+        Self { ttl: Duration::from_mins(10), rounds: 16, state_bytes: 64 * 1024 }
     }
 }
 
@@ -93,7 +93,7 @@ impl RoundsLayer {
     fn open(&self, call: &Call, bound: &Binding) -> Result<RoundState, RpcError> {
         let params = call.params();
         let Some(sealed) = params.request_state() else {
-            return Ok(RoundState { logical: fresh_name()?, ..RoundState::default() });
+            return Ok(RoundState { logical: unguessable()?, ..RoundState::default() });
         };
         let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
         let mut state: RoundState =
@@ -215,12 +215,6 @@ impl Binding {
     fn parts(&self) -> [&str; 5] {
         [&self.tenant, &self.subject, &self.agent, &self.method, &self.meaning]
     }
-}
-
-/// A name no caller can guess and no other process uses.
-fn fresh_name() -> Result<String, RpcError> {
-    let bytes = mgp_types::random::<16>()?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl<S: MgpService> Service<Call> for Route<S> {
         match read(call.params()) {
             Ok((id, item)) => deliver(&call.cx().peer, &id, item),
             Err(error) => {
-                tracing::debug!(%error, method = %call.method(), "a partial result was not understood")
+                tracing::debug!(%error, method = %call.method(), "a partial result was not understood");
             }
         }
         Either::Left { future: ready(Ok(Reply::None)) }

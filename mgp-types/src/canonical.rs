@@ -123,7 +123,7 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
             out.push_str(if items.is_empty() { "[]" } else { "]" });
         }
         Some(b'"') => {
-            write_string(&serde_json::from_str::<String>(json).map_err(RpcError::parse)?, out)?
+            write_string(&serde_json::from_str::<String>(json).map_err(RpcError::parse)?, out)?;
         }
         _ => out.push_str(json),
     }

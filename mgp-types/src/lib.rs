@@ -26,6 +26,6 @@ mod wire;
 pub use canonical::{Hash, canonical, canonical_hash};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
-pub use seal::{NotValid, Sealer, random};
+pub use seal::{NotValid, Sealer, unguessable};
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

@@ -166,13 +166,18 @@ fn now() -> u64 {
 }
 
 /// Takes secret random bytes from the system.
-///
-/// # Errors
-/// −32603 when the system has no randomness.
-pub fn random<const N: usize>() -> Result<[u8; N], RpcError> {
+fn random<const N: usize>() -> Result<[u8; N], RpcError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| RpcError::internal("the system has no randomness"))?;
     Ok(bytes)
+}
+
+/// A name nobody can guess: 128 random bits, in hexadecimal.
+///
+/// # Errors
+/// −32603 when the system has no randomness.
+pub fn unguessable() -> Result<String, RpcError> {
+    random::<16>().map(|bytes| to_hex(&bytes))
 }
 
 fn to_hex(bytes: &[u8]) -> String {
@@ -197,7 +202,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     #[test]
     fn any_changed_character_is_refused() {

@@ -17,7 +17,7 @@ use mgp_types::mcp::Era;
 use mgp_types::service::{
     Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack,
 };
-use mgp_types::{Object, Payload, RpcError};
+use mgp_types::{Object, Payload, RpcError, unguessable};
 use serde::{Deserialize, Serialize};
 
 use super::park::{Event, Park, Parked};
@@ -157,21 +157,18 @@ async fn parked(stack: Stack, peer: Peer, park: Park, call: Call) -> Result<Repl
     let Asking::Via(asker) = cx.asking.clone() else {
         return stack.send(call.forward(peer)).await;
     };
-    let (name, mut running) = match asker.kept(PARKED) {
-        Some(kept) => {
-            let name: String = kept.get()?;
-            let running = park.take(&name, &cx.principal)?;
-            (name, running)
-        }
-        None => {
-            let name = Park::name()?;
-            let start = |asker| {
-                let mut forwarded = call.forward(peer);
-                forwarded.cx_mut().asking = Asking::Via(asker);
-                stack.send(forwarded)
-            };
-            (name, Parked::start(cx.principal.clone(), start))
-        }
+    let (name, mut running) = if let Some(kept) = asker.kept(PARKED) {
+        let name: String = kept.get()?;
+        let running = park.take(&name, &cx.principal)?;
+        (name, running)
+    } else {
+        let name = unguessable()?;
+        let start = |asker| {
+            let mut forwarded = call.forward(peer);
+            forwarded.cx_mut().asking = Asking::Via(asker);
+            stack.send(forwarded)
+        };
+        (name, Parked::start(cx.principal.clone(), start))
     };
     loop {
         let asks = match running.next().await {

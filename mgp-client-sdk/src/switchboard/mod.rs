@@ -61,15 +61,12 @@ impl Service<Call> for Switchboard {
             };
             return Box::pin(std::future::ready(refused));
         };
-        match self.tools.get(tool.name) {
-            Some(hop) => hop.send(call),
-            None => {
-                let error = RpcError::new(
-                    ErrorCode::TOOL_NOT_FOUND,
-                    format!("unknown tool `{}`", tool.name),
-                );
-                Box::pin(std::future::ready(Err(error)))
-            }
+        if let Some(hop) = self.tools.get(tool.name) {
+            hop.send(call)
+        } else {
+            let error =
+                RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{}`", tool.name));
+            Box::pin(std::future::ready(Err(error)))
         }
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use mgp_types::service::{Ask, Asker, BoxFuture, Principal, Reply};
-use mgp_types::{ErrorCode, Payload, RpcError, random};
+use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// How many calls may be parked.
 const MAX: usize = 1024;
 /// How long a parked call waits for its caller.
-const TTL: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_mins(10);
 
 /// A call that runs by itself and may have questions open.
 pub(crate) struct Parked {
@@ -84,9 +84,12 @@ impl Parked {
 #[derive(Default)]
 struct Questions(Mutex<Open>);
 
+/// Takes the answer of a question.
+type Answer = oneshot::Sender<Result<Payload, RpcError>>;
+
 #[derive(Default)]
 struct Open {
-    asks: Vec<(String, Ask, oneshot::Sender<Result<Payload, RpcError>>)>,
+    asks: Vec<(String, Ask, Answer)>,
     waiting: Option<Waker>,
 }
 
@@ -184,11 +187,6 @@ impl Park {
     /// How many calls wait.
     pub(crate) fn len(&self) -> usize {
         self.table().len()
-    }
-
-    /// A name nobody can guess.
-    pub(crate) fn name() -> Result<String, RpcError> {
-        Ok(random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<String, (Instant, Parked)>> {

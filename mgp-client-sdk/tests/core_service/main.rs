@@ -2,6 +2,8 @@
 //!
 //! Every story runs on a current-thread runtime and on one with two workers.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod cells;
 mod isolation;
 mod order;

@@ -44,7 +44,7 @@ impl Default for ConnectConfig {
             probe_timeout: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(30),
             gate: None,
-            permission_timeout: Duration::from_secs(60),
+            permission_timeout: Duration::from_mins(1),
         }
     }
 }

@@ -13,12 +13,9 @@ pub(crate) fn read_offer(
     offered: Option<&Lenient<MgpCapability>>,
     ours: &MgpOffer,
 ) -> Option<MgpCapability> {
-    let offered = match offered? {
-        Lenient::Valid(offered) => offered,
-        _ => {
-            tracing::warn!("the peer's `mgp` object is malformed; speaking plain MCP");
-            return None;
-        }
+    let Lenient::Valid(offered) = offered? else {
+        tracing::warn!("the peer's `mgp` object is malformed; speaking plain MCP");
+        return None;
     };
     if !ours.version.is_compatible(&offered.version) {
         tracing::warn!(ours = %ours.version, theirs = %offered.version, "MGP versions do not fit; speaking plain MCP");

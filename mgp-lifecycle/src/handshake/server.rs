@@ -131,7 +131,7 @@ impl<S> Handshake<S> {
         match era::way(request, &self.offer.revisions)? {
             Way::Initialize => self.initialize(call, &session).map(Admission::Answered),
             Way::Early => Ok(Admission::Answered(Reply::empty())),
-            Way::Legacy => self.legacy(call, facts),
+            Way::Legacy => Self::legacy(call, facts),
             Way::Modern => match meta {
                 Some(meta) => self.modern(call, meta),
                 None => Err(RpcError::internal("a modern request without its meta")),
@@ -170,7 +170,7 @@ impl<S> Handshake<S> {
         Reply::of(&result)
     }
 
-    fn legacy(&self, call: &mut Call, facts: Arc<Facts>) -> Result<Admission, RpcError> {
+    fn legacy(call: &mut Call, facts: Arc<Facts>) -> Result<Admission, RpcError> {
         if call.is::<Ping>() {
             return Ok(Admission::Answered(Reply::empty()));
         }

@@ -20,23 +20,21 @@ pub(crate) fn veil(
     seen: Seen,
 ) -> Result<Reply, RpcError> {
     match outcome {
-        Err(error) if !caller.speaks_mgp() => {
-            plain(error, seen).and_then(|reply| finish(reply, caller))
-        }
+        Err(error) if !caller.speaks_mgp() => plain(error, seen).map(|reply| finish(reply, caller)),
         Err(error) => Err(error),
-        Ok(reply) => finish(reply, caller),
+        Ok(reply) => Ok(finish(reply, caller)),
     }
 }
 
 /// A modern result says what kind it is.
-fn finish(mut reply: Reply, caller: &Facts) -> Result<Reply, RpcError> {
+fn finish(mut reply: Reply, caller: &Facts) -> Reply {
     if caller.era == Era::Modern
         && let Reply::Complete(body) = &mut reply
         && !body.as_raw().as_str().contains("\"resultType\"")
     {
         body.insert("resultType", Payload::from_trusted("\"complete\""));
     }
-    Ok(reply)
+    reply
 }
 
 /// An error as a plain MCP peer may see it.

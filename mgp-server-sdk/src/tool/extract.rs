@@ -49,6 +49,7 @@ pub trait FromCall: Sized + Send {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError>;
 
     /// The schema it gives the tool's arguments, if it reads them.
+    #[must_use]
     fn input_schema() -> Option<RawObject> {
         None
     }

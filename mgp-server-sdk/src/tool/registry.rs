@@ -47,6 +47,7 @@ impl Tools {
     }
 
     /// Removes a tool; `true` when there was one.
+    #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.change(|order| {
             let before = order.len();

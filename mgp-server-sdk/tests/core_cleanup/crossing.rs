@@ -14,7 +14,7 @@ async fn a_caller_that_leaves_ends_the_handler() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let pair = Pair::join(&zoo.into_stack(), Limits::default()).await;
+    let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let waiting: Vec<_> = (0..50).map(|_| tokio::spawn(pair.call("hang", 0))).collect();
     until(|| (alive.now() == 50, alive.now())).await;
     assert_eq!((pair.client.pending(), pair.server.running(), calls.running()), (50, 50, 50));
@@ -30,7 +30,7 @@ async fn the_end_of_the_input_lets_calls_finish_and_drops_the_rest() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let mut raw = Raw::join(&zoo.into_stack(), Limits::default()).await;
+    let mut raw = Raw::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let call = |id: u32, tool: &str| {
         format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\
@@ -54,16 +54,16 @@ async fn a_connection_dropped_midway_fails_every_call_at_once() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let served = zoo.into_stack();
+    let served = zoo.into_stack().unwrap();
     for dropped_here in [true, false] {
         let pair = Pair::join(&served, Limits::default()).await;
         let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(pair.call("hang", 0))).collect();
         until(|| (alive.now() == 100, alive.now())).await;
         let started = Instant::now();
         if dropped_here {
-            pair.client_run.abort()
+            pair.client_run.abort();
         } else {
-            pair.server_run.abort()
+            pair.server_run.abort();
         }
         for call in waiting {
             assert_eq!(call.await.unwrap().unwrap_err().code().0, 2000);

@@ -18,7 +18,7 @@ const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const AT_ONCE: usize = 100;
 
-/// SplitMix64: the same calls on every run.
+/// `SplitMix64`: the same calls on every run.
 struct Random(u64);
 
 impl Random {
@@ -88,7 +88,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let served = zoo.into_stack();
+    let served = zoo.into_stack().unwrap();
     let baseline = Handle::current().metrics().num_alive_tasks();
     let mut pairs = Vec::new();
     for _ in 0..CONNECTIONS {

@@ -30,7 +30,7 @@ fn stuck(alive: &Alive) -> Stack {
             std::future::pending().await
         }
     });
-    Server::new("stuck", "1.0").endpoints(router).into_stack()
+    Server::new("stuck", "1.0").endpoints(router).into_stack().unwrap()
 }
 
 async fn flooded() {
@@ -89,7 +89,8 @@ async fn long_ones_are_bounded_by_their_bytes() {
 /// Without a handler that waits, a flood is merely work.
 #[tokio::test]
 async fn a_flood_that_is_handled_loses_nothing() {
-    let mut raw = Raw::join(&Server::new("plain", "1.0").into_stack(), Limits::default()).await;
+    let mut raw =
+        Raw::join(&Server::new("plain", "1.0").into_stack().unwrap(), Limits::default()).await;
     let many = [REPORT, ROOTS].concat().repeat(1_000);
     for _ in 0..100 {
         raw.say(&many).await;

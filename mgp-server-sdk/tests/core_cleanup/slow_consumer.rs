@@ -16,7 +16,7 @@ async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let pair = Pair::join(&zoo.into_stack(), Limits::default()).await;
+    let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let slow = Arc::new(Taker { pause: Duration::from_millis(10), ..Taker::default() });
     let streaming = tokio::spawn(pair.call_with("stream", 5_000, slow.outlet()));
     until(|| (pair.client.lost() > 0, pair.client.lost())).await;
@@ -48,7 +48,7 @@ async fn that_leaves_gives_back_what_waited() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let pair = Pair::join(&zoo.into_stack(), Limits::default()).await;
+    let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let never = Arc::new(Taker { pause: Duration::from_secs(1_000_000), ..Taker::default() });
     let streaming = tokio::spawn(pair.call_with("stream", 200, never.outlet()));
     until(|| (pair.client.inbox_bytes() > 0 && alive.now() == 0, pair.left())).await;

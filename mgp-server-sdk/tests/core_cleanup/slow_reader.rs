@@ -36,7 +36,7 @@ async fn a_peer_that_never_reads() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
-    let served = zoo.into_stack();
+    let served = zoo.into_stack().unwrap();
     let good = Pair::join(&served, Limits::default()).await;
     let Raw { reader: _reader, mut writer, monitor, run, scope } =
         Raw::join(&served, Limits::default()).await;

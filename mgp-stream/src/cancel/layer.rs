@@ -85,7 +85,6 @@ impl<S> Cancel<S> {
     /// `mgp/stream/cancel`: never an error once the params are right, and the same however often it is sent.
     fn with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let reason = reason;
         let Some(signal) = self.flights.only(scope, &request_id) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
@@ -174,13 +173,13 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         }
         signal.poll_dropped(task).map(|(how, partial)| match how {
             Cancellation::Silently => Ok(Reply::None),
-            Cancellation::WithPartial { reason } => cut_short(partial, reason),
+            Cancellation::WithPartial { reason } => cut_short(&partial, reason),
         })
     }
 }
 
 /// The answer of a call that was cancelled with its partial result (checklist C25).
-fn cut_short(partial: Partial, reason: Option<String>) -> Result<Reply, RpcError> {
+fn cut_short(partial: &Partial, reason: Option<String>) -> Result<Reply, RpcError> {
     let mut mgp = ResultExtension::new();
     mgp.streamed = Some(partial.chunks > 0);
     mgp.chunks_sent = Some(partial.chunks);

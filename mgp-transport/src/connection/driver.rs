@@ -120,7 +120,7 @@ where
             }
             match Pin::new(&mut self.calls).poll_next(task) {
                 Poll::Ready(Some(done)) => {
-                    self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome)
+                    self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome);
                 }
                 _ => return false,
             }
@@ -233,10 +233,10 @@ where
         let size = text.len() + CALL_COST;
         match Message::parse(text) {
             Ok(Message::Request { id, method, params }) => {
-                self.request(id, method, params, size, batch, task)
+                self.request(id, method, params, size, batch, task);
             }
             Ok(Message::Notification { method, params }) => {
-                self.notification(method, params, size, task)
+                self.notification(method, params, size, task);
             }
             Ok(Message::Response { id, outcome }) => {
                 let known = id.as_ref().is_some_and(|id| {
@@ -252,7 +252,7 @@ where
             Ok(Message::Batch(items)) => self.batch(items, batch, task),
             Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
             Err(BadMessage { error: None, .. }) => {
-                tracing::debug!("a malformed answer was ignored")
+                tracing::debug!("a malformed answer was ignored");
             }
         }
     }
@@ -346,7 +346,7 @@ where
         counters.held.fetch_sub(size, Ordering::Relaxed);
         match batch {
             None => {
-                self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome))
+                self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome));
             }
             Some(batch) => {
                 let mut answer = Vec::new();

@@ -201,7 +201,7 @@ mod tests {
     fn skipping_holds_no_memory() {
         let mut buffer = LineBuffer::new(1 << 20);
         for _ in 0..64 {
-            let _ = feed(&mut buffer, &[b'x'; READ_SIZE]);
+            let _ = feed(&mut buffer, &vec![b'x'; READ_SIZE]);
         }
         assert!(buffer.buffer.capacity() <= 4 * READ_SIZE);
         assert_eq!(feed(&mut buffer, b"\nok\n"), [text("ok")]);

@@ -64,6 +64,10 @@ impl Message {
     ///
     /// # Errors
     /// What to answer when it is none.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the line lives on in the ranges taken of it"
+    )]
     pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);

@@ -299,7 +299,7 @@ impl Params {
                 inside.trace_id.map(Cow::into_owned)
             })
         })?;
-        let clean: String = found.chars().filter(|c| c.is_ascii_graphic()).take(128).collect();
+        let clean: String = found.chars().filter(char::is_ascii_graphic).take(128).collect();
         (!clean.is_empty()).then(|| clean.into())
     }
 

@@ -115,6 +115,7 @@ impl Peer {
     }
 
     /// Sends a call.
+    #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.0.send(call)
     }

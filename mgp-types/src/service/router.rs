@@ -110,7 +110,6 @@ impl Router {
     }
 
     /// A layer that answers these methods and passes on all others.
-    #[must_use]
     pub fn into_layer(self) -> RouterLayer {
         RouterLayer(self.routes)
     }

@@ -81,11 +81,8 @@ impl Scope {
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut live = self.live();
         let entry = live.state.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
-        match Arc::clone(entry).downcast() {
-            Ok(value) => value,
-            // The map is keyed by the type itself, so this arm is never taken; a fresh value is the harmless answer.
-            Err(_) => Arc::default(),
-        }
+        // The map is keyed by the type itself, so the value is of it; a fresh one is the harmless answer.
+        Arc::clone(entry).downcast().unwrap_or_default()
     }
 
     /// Runs a hook when the scope ends, at once if it has; dropping the guard forgets the hook.

@@ -77,6 +77,7 @@ impl Stack {
     }
 
     /// Sends a call through the stack.
+    #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.0.call(call)
     }

@@ -98,10 +98,10 @@ async fn refusals_reach_mgp_callers_as_errors_with_recovery() {
 async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
     let mut client = server(Some(ExtensionSet::STANDARD));
     let with = format!(
-        r#"{{{}}}"#,
+        r"{{{}}}",
         modern(r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["audit"]}}}"#)
     );
-    let without = format!(r#"{{{}}}"#, modern("{}"));
+    let without = format!(r"{{{}}}", modern("{}"));
     let discover = client.request("server/discover", &with).await.unwrap();
     assert!(discover.as_str().contains(key::MGP), "{discover:?}");
     let plain = client.request("server/discover", &without).await.unwrap();
