@@ -132,21 +132,19 @@ mod tests {
         Request { method, meta_revision: None, has_capabilities: false, phase }
     }
 
-    #[track_caller]
-    fn check(request: Request<'_>, expected: Result<Way, i32>) {
-        let found = way(request, Revision::SUPPORTED).map_err(|error| error.code().0);
-        assert!(found == expected, "{request:?}: {found:?}, not {expected:?}");
+    fn judged(request: Request<'_>) -> Result<Way, i32> {
+        way(request, Revision::SUPPORTED).map_err(|error| error.code().0)
     }
 
     #[test]
     fn legacy_requests_follow_initialize() {
-        check(request("initialize", Phase::New), Ok(Way::Initialize));
-        check(request("ping", Phase::New), Ok(Way::Early));
-        check(request("tools/list", Phase::New), Err(-32600));
-        check(request("tools/list", Phase::Initialized), Ok(Way::Legacy));
-        check(request("tools/list", Phase::Ready), Ok(Way::Legacy));
-        check(request("initialize", Phase::Ready), Err(-32600));
-        check(request("server/discover", Phase::New), Err(-32602));
+        assert_eq!(judged(request("initialize", Phase::New)), Ok(Way::Initialize));
+        assert_eq!(judged(request("ping", Phase::New)), Ok(Way::Early));
+        assert_eq!(judged(request("tools/list", Phase::New)), Err(-32600));
+        assert_eq!(judged(request("tools/list", Phase::Initialized)), Ok(Way::Legacy));
+        assert_eq!(judged(request("tools/list", Phase::Ready)), Ok(Way::Legacy));
+        assert_eq!(judged(request("initialize", Phase::Ready)), Err(-32600));
+        assert_eq!(judged(request("server/discover", Phase::New)), Err(-32602));
     }
 
     #[test]
@@ -155,15 +153,15 @@ mod tests {
         for phase in [Phase::New, Phase::Initialized, Phase::Ready] {
             let mut request = request("tools/list", phase);
             request.meta_revision = Some(&modern);
-            check(request, Err(-32602));
+            assert_eq!(judged(request), Err(-32602));
             request.has_capabilities = true;
-            check(request, Ok(Way::Modern));
+            assert_eq!(judged(request), Ok(Way::Modern));
         }
         let (legacy, unknown) = (Revision::LATEST_LEGACY, Revision::from("2099-01-01"));
         for revision in [&legacy, &unknown] {
             let mut request = request("tools/list", Phase::New);
             request.meta_revision = Some(revision);
-            check(request, Err(-32022));
+            assert_eq!(judged(request), Err(-32022));
         }
     }
 
