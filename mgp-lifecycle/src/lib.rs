@@ -5,6 +5,7 @@
 mod error;
 mod handshake;
 mod limit;
+mod tasks;
 mod timeout;
 
 pub use error::Refusal;
@@ -13,4 +14,5 @@ pub use handshake::{
     ServerOffer, Session, Stamp, StampLayer, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer};
