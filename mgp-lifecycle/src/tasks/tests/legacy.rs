@@ -105,3 +105,14 @@ async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
     assert_eq!(result["content"][0]["text"], r#""yes" "yes""#);
     assert_eq!((first.seen().len(), second.seen().len()), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_become_a_task_outlives_the_time_out() {
+    let layer = layer(config());
+    let bounded = crate::TimeoutLayer::new(Duration::from_secs(30)).layer(Stack::from_fn(slow));
+    let mut client = modern(Stack::new(layer.layer(bounded)));
+    let task = call(&mut client).await;
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(get(&mut client, &task).await["status"], TaskStatus::Completed.as_str());
+    assert_eq!(code(&mut client, "tools/call", r#"{"name":"plain"}"#).await, 3003);
+}
