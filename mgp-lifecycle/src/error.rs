@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::mcp::{TaskStatus, key};
+use mgp_types::{ErrorCode, Payload, RpcError};
 
 /// A refusal of a lifecycle layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +34,30 @@ pub enum Refusal {
     /// The task table is full.
     #[error("too many tasks are kept; wait for one to end or expire")]
     TooManyTasks,
+    /// The caller has no task of this id; also what another principal's task looks like.
+    #[error("unknown task; it may have expired")]
+    UnknownTask,
+    /// A modern caller did not offer the tasks extension.
+    #[error("the client must offer the extension `{}`", key::TASKS_EXTENSION)]
+    TasksNotOffered,
+    /// A 2025-11-25 caller must send `task`, or an older one cannot.
+    #[error("tool `{0}` runs as a task only; send `task`")]
+    TaskRequired(String),
+    /// A 2025-11-25 caller sent `task` for a tool that never becomes one.
+    #[error("tool `{0}` does not run as a task; leave `task` out")]
+    TaskForbidden(String),
+    /// A task that ended cannot be cancelled (2025-11-25).
+    #[error("the task has ended: {0}")]
+    TaskEnded(TaskStatus),
+    /// There is no result, because the task was cancelled.
+    #[error("the task was cancelled")]
+    TaskCancelled,
+    /// The task broke off without an answer.
+    #[error("the task broke off")]
+    TaskBroken,
+    /// What the task ended with cannot be handed on: another round, or a task of somebody else.
+    #[error("the task ended with something that is no result")]
+    TaskWithoutResult,
 }
 
 impl From<Refusal> for RpcError {
@@ -43,8 +68,21 @@ impl From<Refusal> for RpcError {
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::TimedOut(_) => ErrorCode::TIMEOUT,
-            Refusal::NotInitialized | Refusal::AlreadyInitialized => ErrorCode::INVALID_REQUEST,
+            Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
+                ErrorCode::INVALID_REQUEST
+            }
+            Refusal::UnknownTask | Refusal::TaskEnded(_) => ErrorCode::INVALID_PARAMS,
+            Refusal::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
+            Refusal::TaskRequired(_) | Refusal::TaskForbidden(_) => ErrorCode::METHOD_NOT_FOUND,
+            Refusal::TaskBroken | Refusal::TaskWithoutResult => ErrorCode::INTERNAL_ERROR,
         };
-        Self::new(code, refusal.to_string())
+        let error = Self::new(code, refusal.to_string());
+        match refusal {
+            Refusal::TasksNotOffered => error.data(Payload::from_trusted(format!(
+                r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
+                key::TASKS_EXTENSION
+            ))),
+            _ => error,
+        }
     }
 }

@@ -7,6 +7,7 @@ mod error;
 mod handshake;
 mod limit;
 mod rounds;
+mod tasks;
 mod timeout;
 
 pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
@@ -17,4 +18,5 @@ pub use handshake::{
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
+pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer};

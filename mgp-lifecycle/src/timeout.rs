@@ -15,9 +15,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::Refusal;
+use crate::tasks::TaskTicket;
 
 /// Ends tool calls that take too long with 3003; other methods pass.
 ///
+/// Calls that may become tasks pass as well: they are bounded by the task's time to live.
 /// The earlier of its own bound and the caller's deadline holds, and calls further in see that deadline.
 ///
 /// ```
@@ -83,7 +85,8 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if call.tool().is_none() {
+        // A call that may become a task is bounded by the task's time to live instead.
+        if call.tool().is_none() || TaskTicket::of(call.cx()).is_some() {
             return ResponseFuture {
                 future: self.inner.call(call),
                 deadline: None,

@@ -14,7 +14,7 @@ mod offer;
 mod server;
 mod session;
 mod stamp;
-mod veil;
+pub(crate) mod veil;
 
 pub use client::{ConnectConfig, ConnectError, EraChoice, PermissionGate, Verdict, connect};
 pub use offer::{ClientOffer, MgpOffer, ServerOffer};

@@ -1,0 +1,115 @@
+//! `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
+//!
+//! They stand above the gates, with an authorisation of their own: a task exists for its principal only.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{
+    EmptyResult, Era, ListParams, ListTasksResult, ResultType, TaskParams, UpdateTaskParams,
+};
+use mgp_types::method::{
+    Request, TasksCancel, TasksGet, TasksList, TasksResult, TasksUpdate, lookup,
+};
+use mgp_types::service::{Call, Context, Params, Reply, Router, Stack};
+
+use super::entry::{Entry, Outcome};
+use super::negotiate::offers_tasks;
+use super::table::Table;
+use crate::error::Refusal;
+
+/// Answers the methods about tasks.
+pub(super) fn router(table: &Arc<Table>) -> Router {
+    let now = |answer: fn(&Table, &Params, &Context) -> Result<Reply, RpcError>| {
+        let table = Arc::clone(table);
+        Stack::from_fn(move |call: Call| {
+            // Answered here, in wire order, so that an update is seen by the get behind it.
+            let answered = admit(&call).and_then(|()| answer(&table, call.params(), call.cx()));
+            std::future::ready(answered)
+        })
+    };
+    let table = Arc::clone(table);
+    let result = Stack::from_fn(move |call: Call| {
+        let found = admit(&call).and_then(|()| find(&table, call.params(), call.cx()));
+        async move { result(&found?, call.cx()).await }
+    });
+    Router::new()
+        .route(TasksGet::METHOD, now(|table, params, cx| find(table, params, cx)?.describe()))
+        .route(TasksUpdate::METHOD, now(update))
+        .route(TasksCancel::METHOD, now(cancel))
+        .route(TasksList::METHOD, now(list))
+        .route(TasksResult::METHOD, result)
+}
+
+/// Lets a caller pass whose revision has the method and who negotiated tasks.
+fn admit(call: &Call) -> Result<(), RpcError> {
+    let (caller, method) = (&call.cx().caller, call.method().as_str());
+    if !lookup(method).is_some_and(|info| info.is_in(&caller.revision)) {
+        return Err(RpcError::method_not_found(method));
+    }
+    if caller.era == Era::Modern && !offers_tasks(caller) {
+        return Err(Refusal::TasksNotOffered.into());
+    }
+    Ok(())
+}
+
+fn find(table: &Table, params: &Params, cx: &Context) -> Result<Arc<Entry>, RpcError> {
+    let params: TaskParams = params.get()?;
+    Ok(table.find(&params.task_id, &cx.principal)?)
+}
+
+fn update(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
+    let params: UpdateTaskParams = params.get()?;
+    let entry = table.find(&params.task_id, &cx.principal)?;
+    entry.take_answers(params.input_responses.iter());
+    acknowledged()
+}
+
+fn cancel(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
+    let entry = find(table, params, cx)?;
+    match (cx.caller.era, entry.cancel()) {
+        // A caller cannot know that the task just ended, so that is no error.
+        (Era::Modern, _) => acknowledged(),
+        (Era::Legacy, Ok(())) => Reply::of(&entry.summary()),
+        (Era::Legacy, Err(ended)) => Err(Refusal::TaskEnded(ended).into()),
+    }
+}
+
+fn list(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
+    let params: ListParams = params.get()?;
+    if params.cursor.is_some() {
+        return Err(RpcError::invalid_params("unknown cursor; the list has one page"));
+    }
+    let tasks: Vec<_> = table.of(&cx.principal).iter().map(|entry| entry.summary()).collect();
+    Reply::of(&ListTasksResult::new(tasks))
+}
+
+/// Waits for the end of a task and answers as the call would have.
+async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
+    let _waiting = entry.wait(cx);
+    loop {
+        let changed = entry.changed.notified();
+        match entry.outcome() {
+            None => changed.await,
+            Some(Err(refusal)) => return Err(refusal.into()),
+            Some(Ok(Outcome::Cancelled)) => return Err(Refusal::TaskCancelled.into()),
+            Some(Ok(Outcome::Failed(error))) => return Err(error),
+            Some(Ok(Outcome::Completed(result))) => {
+                let mut reply = Reply::raw(result);
+                if let Some(body) = reply.as_body_mut() {
+                    let (name, task) = entry.related();
+                    body.insert_meta(name, task);
+                }
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+fn acknowledged() -> Result<Reply, RpcError> {
+    let mut ack = EmptyResult::new();
+    ack.result_type = Some(ResultType::Complete);
+    Reply::of(&ack)
+}

@@ -1,0 +1,123 @@
+//! Tests of the tasks layer: both eras, over the mock client, with paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_types::mcp::{Revision, TaskStatus, TaskSupport};
+use mgp_types::service::mock::{self, Client};
+use mgp_types::service::{
+    Ask, Asker, Asking, Asks, BoxFuture, Call, Context, Facts, Gone, Item, Outlet, Principal,
+    Reply, RoundState, Rounds, Sink, Stack,
+};
+use mgp_types::{Payload, RpcError};
+use serde_json::Value;
+use tokio::time::sleep;
+use tower_layer::Layer;
+
+use super::{TaskTicket, TasksConfig, TasksLayer};
+use crate::error::Refusal;
+
+mod bounds;
+mod ending;
+mod legacy;
+mod questions;
+mod request;
+
+const OFFER: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}},"elicitation":{}}"#;
+
+fn config() -> TasksConfig {
+    TasksConfig { grace: Duration::ZERO, ..TasksConfig::default() }
+}
+
+fn layer(config: TasksConfig) -> TasksLayer {
+    TasksLayer::new(config, |tool| match tool {
+        "plain" => TaskSupport::Forbidden,
+        "must" => TaskSupport::Required,
+        _ => TaskSupport::Optional,
+    })
+}
+
+fn modern(stack: Stack) -> Client {
+    let mut client = mock::client(stack);
+    let mut facts = Facts::new(Revision::MODERN);
+    facts.capabilities = Some(Payload::from_trusted(OFFER));
+    facts.asks.elicitation = true;
+    client.cx.caller = Arc::new(facts);
+    client
+}
+
+fn legacy(stack: Stack) -> Client {
+    let mut client = mock::client(stack);
+    client.cx.caller = Arc::new(Facts::new(Revision::V2025_11_25));
+    client
+}
+
+/// A stack of the layer around a tool.
+fn over<F, Fut>(layer: &TasksLayer, tool: F) -> Stack
+where
+    F: Fn(Call) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+{
+    Stack::new(layer.layer(Stack::from_fn(tool)))
+}
+
+fn said(text: &str) -> Result<Reply, RpcError> {
+    Reply::of(&serde_json::json!({ "content": [{ "type": "text", "text": text }] }))
+}
+
+async fn slow(_: Call) -> Result<Reply, RpcError> {
+    sleep(Duration::from_mins(1)).await;
+    said("done")
+}
+
+fn elicit() -> Ask {
+    Ask::new("elicitation/create", Payload::from_trusted(r#"{"message":"sure?"}"#))
+}
+
+async fn request(client: &mut Client, method: &str, params: &str) -> Value {
+    client.request(method, params).await.unwrap().get().unwrap()
+}
+
+async fn call(client: &mut Client) -> Value {
+    request(client, "tools/call", r#"{"name":"a"}"#).await
+}
+
+async fn call_as_task(client: &mut Client) -> String {
+    let result = request(client, "tools/call", r#"{"name":"a","task":{"ttl":60000}}"#).await;
+    result["task"]["taskId"].as_str().unwrap().to_owned()
+}
+
+async fn code(client: &mut Client, method: &str, params: &str) -> i32 {
+    client.request(method, params).await.unwrap_err().code().0
+}
+
+fn named(task: &Value) -> String {
+    format!(r#"{{"taskId":{}}}"#, task["taskId"])
+}
+
+async fn get(client: &mut Client, task: &Value) -> Value {
+    request(client, "tasks/get", &named(task)).await
+}
+
+async fn settle() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Counts how many of it live.
+struct Live(Arc<AtomicUsize>);
+
+impl Live {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,164 @@
+//! Questions before and after the hand-over.
+
+use super::*;
+
+async fn ask_two(cx: &Context) -> Result<Reply, RpcError> {
+    let (a, b) = tokio::join!(cx.ask("a", elicit()), cx.ask("b", elicit()));
+    said(&format!("{} {}", a?.as_str(), b?.as_str()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_waits_for_answers_and_takes_them_one_by_one() {
+    let layer = layer(config());
+    let mut client = modern(over(&layer, |call| async move {
+        tokio::task::yield_now().await;
+        ask_two(call.cx()).await
+    }));
+    client.cx.asking = Asking::Via(Arc::new(Rounds::default()));
+    let task = call(&mut client).await;
+    settle().await;
+    let seen = get(&mut client, &task).await;
+    assert_eq!(seen["status"], "input_required");
+    assert_eq!(seen["inputRequests"]["b"]["method"], "elicitation/create");
+    assert_eq!(seen["inputRequests"]["a"]["params"]["message"], "sure?");
+    assert!(seen.get("requestState").is_none());
+
+    let update = |key: &str| {
+        format!(r#"{{"taskId":{},"inputResponses":{{"{key}":1,"x":2}}}}"#, task["taskId"])
+    };
+    let ack = client.request("tasks/update", &update("a")).await.unwrap();
+    assert_eq!(ack.as_str(), r#"{"resultType":"complete"}"#);
+    settle().await;
+    let seen = get(&mut client, &task).await;
+    assert_eq!(seen["status"], "input_required");
+    assert_eq!(seen["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["b"]);
+
+    client.request("tasks/update", &update("b")).await.unwrap();
+    settle().await;
+    let seen = get(&mut client, &task).await;
+    assert_eq!(
+        (seen["status"].as_str(), seen["result"]["content"][0]["text"].as_str()),
+        (Some("completed"), Some("1 1"))
+    );
+    assert!(seen.get("inputRequests").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
+    let layer = layer(TasksConfig::default());
+    let stack = over(&layer, |call| async move {
+        let cx = call.cx().clone();
+        // A tool on its own task, driven where it is polled, as the SDK does.
+        let asking = cx.asking.clone();
+        let tool = async move {
+            let name = cx.ask("name", elicit()).await?;
+            TaskTicket::of(&cx).unwrap().begin().await?;
+            let sure = cx.ask("sure", elicit()).await?;
+            let again = cx.ask("name", elicit()).await?;
+            said(&format!("{} {} {}", name.as_str(), sure.as_str(), again.as_str()))
+        };
+        tokio::spawn(async move { asking.drive(tool).await }).await.unwrap()
+    });
+    let mut client = modern(stack);
+    client.cx.asking = Asking::Via(Arc::new(Rounds::default()));
+    let Ok(Reply::InputRequired(needed)) = client.call("tools/call", r#"{"name":"a"}"#).await
+    else {
+        panic!("the question must be a round")
+    };
+    assert_eq!((needed.asks.len(), layer.kept()), (1, 0));
+
+    let mut state = RoundState::default();
+    state.answers.insert("name".to_owned(), Payload::of("Ada").unwrap());
+    client.cx.asking = Asking::Via(Arc::new(Rounds::new(state)));
+    let before = tokio::time::Instant::now();
+    let task = call(&mut client).await;
+    assert_eq!(
+        (task["resultType"].as_str(), before.elapsed().is_zero()),
+        (Some("task"), true),
+        "the tool chose"
+    );
+    settle().await;
+    let seen = get(&mut client, &task).await;
+    assert_eq!(seen["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["sure"]);
+    let update = format!(r#"{{"taskId":{},"inputResponses":{{"sure":true}}}}"#, task["taskId"]);
+    client.request("tasks/update", &update).await.unwrap();
+    settle().await;
+    assert_eq!(
+        get(&mut client, &task).await["result"]["content"][0]["text"],
+        r#""Ada" true "Ada""#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_asks_in_its_first_poll_is_a_round() {
+    let layer = layer(config());
+    let mut client = modern(over(&layer, |call| async move { ask_two(call.cx()).await }));
+    client.cx.asking = Asking::Via(Arc::new(Rounds::default()));
+    let Ok(Reply::InputRequired(needed)) = client.call("tools/call", r#"{"name":"a"}"#).await
+    else {
+        panic!("the questions must be a round")
+    };
+    assert_eq!((needed.asks.len(), layer.kept()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_nobody_waits_for_is_withdrawn() {
+    let layer = layer(config());
+    let mut client = modern(over(&layer, |call| async move {
+        tokio::task::yield_now().await;
+        let asked =
+            tokio::time::timeout(Duration::from_secs(5), call.cx().ask("a", elicit())).await;
+        assert!(asked.is_err());
+        std::future::pending().await
+    }));
+    let task = call(&mut client).await;
+    settle().await;
+    assert_eq!(get(&mut client, &task).await["status"], "input_required");
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(get(&mut client, &task).await["status"], "working");
+}
+
+#[tokio::test]
+async fn an_asker_behind_the_switch_keeps_values_and_its_rounds() {
+    let layer = layer(config());
+    let rounds = Rounds::default();
+    rounds.keep("seed", &Payload::of(&7).unwrap());
+    let mut client = modern(over(&layer, |call| async move {
+        let seed: u32 = call.cx().once("seed", || async { Ok(1) }).await?;
+        said(&seed.to_string())
+    }));
+    client.cx.asking = Asking::Via(Arc::new(rounds));
+    assert_eq!(call(&mut client).await["content"][0]["text"], "7");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_races_with_the_hand_over_is_never_lost() {
+    // On real threads, so real time: the bound only ends a test that hangs.
+    let all = async {
+        let layer = layer(TasksConfig { max: 1000, max_per_principal: 1000, ..config() });
+        let stack = over(&layer, |call| async move {
+            let cx = call.cx().clone();
+            let asking = cx.asking.clone();
+            let tool = async move { ask_two(&cx).await };
+            tokio::spawn(async move { asking.drive(tool).await }).await.unwrap()
+        });
+        let mut client = modern(stack);
+        for _ in 0..500 {
+            client.cx.asking = Asking::Via(Arc::new(Rounds::default()));
+            let reply = client.call("tools/call", r#"{"name":"a"}"#).await.unwrap();
+            if let Reply::InputRequired(needed) = &reply {
+                assert!(!needed.asks.is_empty());
+                continue;
+            }
+            let task: Value = reply.get().unwrap();
+            let update = r#""inputResponses":{"a":1,"b":2}}"#;
+            let update = format!(r#"{{"taskId":{},{update}"#, task["taskId"]);
+            while get(&mut client, &task).await["status"] != "completed" {
+                client.request("tasks/update", &update).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        }
+        layer.running()
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(30), all).await.unwrap(), 0);
+}
