@@ -2,6 +2,10 @@
 //!
 //! Applies to: both.
 
+mod audit;
+mod error;
 mod trace;
 
+pub use audit::{Audit, AuditLayer};
+pub use error::Refusal;
 pub use trace::{Trace, TraceLayer};

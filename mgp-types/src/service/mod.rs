@@ -8,6 +8,7 @@
 
 mod ask;
 mod at_call;
+mod audit;
 mod call;
 mod context;
 mod deadline;
@@ -26,9 +27,11 @@ mod peer;
 mod principal;
 mod reply;
 mod router;
+mod rule;
 mod rules;
 mod scope;
 mod stack;
+mod visibility;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,6 +39,9 @@ use std::pin::Pin;
 pub use crate::method::Kind;
 pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
 pub use at_call::{AtCall, AtCallService};
+pub use audit::{
+    AuditSink, Audited, Ended, Ledger, MemoryAudit, Outcome, Start, Ticket, Unaudited,
+};
 pub use call::{Call, ToolCall};
 pub use context::Context;
 pub use deadline::Deadline;
@@ -53,9 +59,11 @@ pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed};
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};
+pub use rule::Rule;
 pub use rules::WireRules;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use stack::{MgpService, Stack};
+pub use visibility::{Everyone, Hidden, Visibility, visibility};
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

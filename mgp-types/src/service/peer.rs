@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll};
 
 use tower_service::Service;
 
-use super::{BoxFuture, Call, Context, Reply, Scope};
+use super::{BoxFuture, Call, Context, Reply, Scope, Start};
 use crate::wire::{Id, RpcError};
 
 /// What a connection offers to the layers: object safe, free of I/O types, easy to mock.
@@ -117,6 +117,9 @@ impl Peer {
     /// Sends a call.
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        if call.tool().is_some() {
+            Start::mark_ran(call.cx());
+        }
         self.0.send(call)
     }
 
@@ -172,6 +175,6 @@ impl Service<Call> for Peer {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        self.0.send(call)
+        self.send(call)
     }
 }

@@ -1,0 +1,134 @@
+//! The response future of the audit layer: wait for the ticket, run, say how it ended.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+
+use mgp_types::RpcError;
+use mgp_types::service::{
+    Asker, Asking, Audited, BoxFuture, Call, MgpService, Reply, Ticket, Unaudited,
+};
+use pin_project_lite::pin_project;
+
+use super::outcome::Ending;
+use crate::error::Refusal;
+
+pin_project! {
+    /// Response future of [`Audit`](super::Audit); dropping it records the call as cancelled.
+    pub struct ResponseFuture<S: MgpService> {
+        #[pin]
+        state: State<S, S::Future>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, F> {
+        // Not recorded.
+        Pass { #[pin] future: F },
+        // The sink has not answered; nothing has left.
+        Waiting { later: BoxFuture<'static, Result<Ticket, Unaudited>>, held: Option<(S, Call)> },
+        // The future stands before the ticket: what the call holds is given back before its record is written.
+        Running { #[pin] future: F, ticket: Option<Ticket>, asker: Option<Arc<dyn Asker>> },
+        Refused { error: Option<RpcError> },
+        Done,
+    }
+}
+
+impl<S: MgpService> ResponseFuture<S> {
+    pub(super) fn pass(future: S::Future) -> Self {
+        Self { state: State::Pass { future } }
+    }
+
+    pub(super) fn begin(begun: Audited<Ticket>, inner: &mut S, call: Call) -> Self {
+        let state = match begun {
+            Audited::Ready(Ok(ticket)) => State::run(inner, call, ticket),
+            Audited::Ready(Err(reason)) => State::Refused { error: Some(refuse(reason)) },
+            Audited::Later(later) => State::Waiting { later, held: Some((inner.clone(), call)) },
+        };
+        Self { state }
+    }
+}
+
+impl<S: MgpService> State<S, S::Future> {
+    fn run(inner: &mut S, mut call: Call, ticket: Ticket) -> Self {
+        let cx = call.cx_mut();
+        // Layers further in add what they know; whatever runs the call says so.
+        cx.extensions.insert_shared(Arc::clone(ticket.start()));
+        let asker = match &cx.asking {
+            Asking::Via(asker) => Some(Arc::clone(asker)),
+            _ => None,
+        };
+        Self::Running { future: inner.call(call), ticket: Some(ticket), asker }
+    }
+}
+
+impl<S: MgpService> Future for ResponseFuture<S> {
+    type Output = Result<Reply, RpcError>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                StateProj::Pass { future } => return future.poll(task),
+                StateProj::Waiting { later, held } => {
+                    let begun = ready!(later.as_mut().poll(task));
+                    let next = match (begun, held.take()) {
+                        (Ok(ticket), Some((mut inner, call))) => {
+                            State::run(&mut inner, call, ticket)
+                        }
+                        (Ok(_), None) => State::Done,
+                        (Err(reason), _) => State::Refused { error: Some(refuse(reason)) },
+                    };
+                    state.set(next);
+                }
+                StateProj::Running { future, ticket, asker } => {
+                    // Held here, the ticket is dropped by the panic that leaves the poll, and knows it.
+                    let held = ticket.take();
+                    match future.poll(task) {
+                        Poll::Ready(answer) => {
+                            Ending::of(&answer, held.as_ref()).write(held);
+                            return Poll::Ready(answer);
+                        }
+                        Poll::Pending => *ticket = held,
+                    }
+                    // Questions of gates and handlers end the round here, or the ticket would be dropped with them
+                    // further out and the call be recorded as cancelled.
+                    let Some(reply) = asker.as_ref().and_then(|asker| asker.take_suspended())
+                    else {
+                        return Poll::Pending;
+                    };
+                    let held = ticket.take();
+                    state.set(State::Done);
+                    if let Some(held) = held {
+                        held.suspend();
+                    }
+                    return Poll::Ready(Ok(reply));
+                }
+                StateProj::Refused { error } => match error.take() {
+                    Some(error) => return Poll::Ready(Err(error)),
+                    None => return Poll::Pending,
+                },
+                // Only a future that has answered is here, and it is not polled again.
+                StateProj::Done => return Poll::Pending,
+            }
+        }
+    }
+}
+
+fn refuse(reason: Unaudited) -> RpcError {
+    tracing::error!(
+        error = &reason as &dyn std::error::Error,
+        "call refused: it cannot be recorded"
+    );
+    Refusal::Unaudited(reason).into()
+}
+
+impl<S: MgpService> fmt::Debug for ResponseFuture<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture")
+    }
+}

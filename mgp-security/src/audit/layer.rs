@@ -1,0 +1,138 @@
+//! The audit layer and its service.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::RpcError;
+use mgp_types::mgp::RiskLevel;
+use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::future::ResponseFuture;
+
+/// Records tool calls in a sink; the same layer serves inbound and outbound stacks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mgp_security::AuditLayer;
+/// use mgp_types::service::{MemoryAudit, Reply, Stack, gate, mock};
+/// use mgp_types::{ErrorCode, RpcError};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let log = MemoryAudit::new();
+/// let audit = AuditLayer::new(Arc::new(log.clone()));
+/// let no_shell = gate(|call| match call.tool() {
+///     Some(tool) if tool.name == "shell" => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "no shell here")),
+///     _ => Ok(()),
+/// });
+/// let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+/// let mut client = mock::client(Stack::new(audit.layer(no_shell.layer(tools))));
+///
+/// client.request("tools/call", r#"{"name":"water"}"#).await.unwrap();
+/// client.request("tools/call", r#"{"name":"shell"}"#).await.unwrap_err();
+/// let types: Vec<_> = log.events().into_iter().map(|event| event.event_type.to_string()).collect();
+/// assert_eq!(types, ["TOOL_EXECUTED", "TOOL_BLOCKED"]);
+/// # });
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct AuditLayer {
+    sink: Arc<dyn AuditSink>,
+    facts: Arc<CallFacts>,
+}
+
+/// What the layer knows of every call.
+#[derive(Clone, Default)]
+struct CallFacts {
+    server: Option<ServerId>,
+    risk: Option<Arc<RiskOf>>,
+}
+
+type RiskOf = dyn Fn(&Call) -> Option<RiskLevel> + Send + Sync;
+
+impl AuditLayer {
+    /// A layer that records in a sink.
+    ///
+    /// The risk of a call is the [`RiskLevel`] among its extensions; unless one is there it is unknown.
+    pub fn new(sink: Arc<dyn AuditSink>) -> Self {
+        Self { sink, facts: Arc::default() }
+    }
+
+    /// Names the server whose tools are called, where the context does not: on the server's own stack.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        Arc::make_mut(&mut self.facts).server = Some(id.into());
+        self
+    }
+
+    /// Finds the effective risk of a call, before any gate has seen it; an unknown one counts as the highest.
+    pub fn risk(mut self, of: impl Fn(&Call) -> Option<RiskLevel> + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.facts).risk = Some(Arc::new(of));
+        self
+    }
+}
+
+impl CallFacts {
+    /// What is recorded of a call before it runs; none where it is not recorded.
+    fn start(&self, call: &Call) -> Option<Start> {
+        let mut start = Start::of(call)?;
+        if start.server.is_none() {
+            start.server.clone_from(&self.server);
+        }
+        start.risk = match &self.risk {
+            Some(of) => of(call),
+            None => call.cx().extensions.get::<RiskLevel>().cloned(),
+        };
+        Some(start)
+    }
+}
+
+impl fmt::Debug for AuditLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuditLayer")
+    }
+}
+
+impl<S> Layer<S> for AuditLayer {
+    type Service = Audit<S>;
+
+    fn layer(&self, inner: S) -> Audit<S> {
+        Audit { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`AuditLayer`].
+#[derive(Clone)]
+pub struct Audit<S> {
+    inner: S,
+    layer: AuditLayer,
+}
+
+impl<S> fmt::Debug for Audit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Audit")
+    }
+}
+
+impl<S: MgpService> Service<Call> for Audit<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture<S>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match self.layer.facts.start(&call) {
+            Some(start) => {
+                ResponseFuture::begin(self.layer.sink.begin(start), &mut self.inner, call)
+            }
+            None => ResponseFuture::pass(self.inner.call(call)),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! From the answer of a call to what is recorded of it.
+//!
+//! Applies to: both.
+
+use mgp_types::service::{Body, Outcome, Reply, Rule, Ticket};
+use mgp_types::{ErrorCode, RpcError};
+
+/// What becomes of the ticket.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ending {
+    Final(Outcome),
+    Suspended,
+}
+
+impl Ending {
+    pub(super) fn of(answer: &Result<Reply, RpcError>, ticket: Option<&Ticket>) -> Self {
+        Self::Final(match answer {
+            Ok(Reply::InputRequired(_)) => return Self::Suspended,
+            Ok(Reply::Complete(body)) if is_error(body) => Outcome::ToolError,
+            Ok(Reply::Task(_)) => Outcome::Task,
+            Ok(Reply::None) => Outcome::Cancelled,
+            Ok(_) => Outcome::Success,
+            Err(error) => {
+                let ran = ticket.is_some_and(|ticket| ticket.start().has_run());
+                if !ran && refuses(error.code()) {
+                    Outcome::Blocked { code: error.code(), rule: Rule::of(error).cloned() }
+                } else {
+                    Outcome::Failed(error.code())
+                }
+            }
+        })
+    }
+
+    pub(super) fn write(self, ticket: Option<Ticket>) {
+        match (self, ticket) {
+            (_, None) => {}
+            (Self::Final(outcome), Some(ticket)) => ticket.finish(outcome),
+            (Self::Suspended, Some(ticket)) => ticket.suspend(),
+        }
+    }
+}
+
+/// Whether a code means that the call never ran: it was refused, or there was no turn, server or tool for it.
+///
+/// 3003 and 5000 to 5099 may come at any time, and so may the codes of JSON-RPC: params of other calls fail as well.
+fn refuses(code: ErrorCode) -> bool {
+    matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
+}
+
+/// Whether a result says `isError`: a quick look at the text first, so that the rule costs one search.
+fn is_error(body: &Body) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Said {
+        #[serde(rename = "isError", default)]
+        is_error: bool,
+    }
+    let raw = body.as_raw().as_str();
+    raw.contains(r#""isError""#)
+        && (raw.contains(r#""isError":true"#) || raw.contains(r#""isError": true"#))
+        // The words may stand further in, in structured content.
+        && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &'static str, expected: bool) {
+        assert_eq!(is_error(&Body::new(Payload::from_trusted(body))), expected, "{body}");
+    }
+
+    #[test]
+    fn errors_of_tools_are_seen() {
+        check(r#"{"content":[],"isError":true}"#, true);
+        check(r#"{"isError": true, "content": []}"#, true);
+        check(r#"{"content":[]}"#, false);
+        check(r#"{"content":[],"isError":false}"#, false);
+        check(r#"{"structuredContent":{"isError":true},"isError":false}"#, false);
+        check(r#"{"content":[{"type":"text","text":"\"isError\":true"}]}"#, false);
+        check("7", false);
+    }
+
+    #[test]
+    fn a_code_of_a_refusal_blocks() {
+        let blocked = ErrorCode::KNOWN.iter().filter(|code| refuses(**code)).map(|code| code.0);
+        let expected = [
+            1000, 1001, 1002, 1003, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 4000, 4001,
+            4002, 4003,
+        ];
+        assert_eq!(blocked.collect::<Vec<_>>(), expected);
+    }
+}

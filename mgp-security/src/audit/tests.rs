@@ -1,0 +1,389 @@
+//! Every way a call can end, with the record it leaves.
+//!
+//! Applies to: both.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_types::mgp::{AuditEvent, RiskLevel};
+use mgp_types::service::{
+    Ask, Asker, Asking, AuditSink, Audited, Body, BoxFuture, Call, Hidden, InputRequired,
+    MemoryAudit, Principal, Reply, RoundState, Rounds, Stack, Start, Ticket, Unaudited, gate, mock,
+};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use proptest::prelude::*;
+use tokio::time::{Instant, sleep};
+use tower_layer::Layer;
+
+use super::future::ResponseFuture;
+use super::{Audit, AuditLayer};
+
+const CALL: &str = r#"{"name":"water","arguments":{"litres":4}}"#;
+
+fn audited(log: &MemoryAudit, inner: Stack) -> Stack {
+    Stack::new(AuditLayer::new(Arc::new(log.clone())).server("garden").layer(inner))
+}
+
+fn answers(answer: Result<Reply, RpcError>) -> Stack {
+    Stack::from_fn(move |_| std::future::ready(answer.clone()))
+}
+
+/// `TYPE/RESULT` and the details, without the time.
+fn told(event: &AuditEvent) -> String {
+    let mut details = event.details.clone().unwrap_or_default();
+    details.remove("duration_ms").unwrap();
+    let details = serde_json::to_string(&details).unwrap();
+    format!("{}/{} {details}", event.event_type, event.result)
+}
+
+#[track_caller]
+fn check(log: &MemoryAudit, expected: &[&str]) {
+    let events: Vec<_> = log.events().iter().map(told).collect();
+    assert_eq!(events, expected);
+    assert!(log.intents().is_empty());
+}
+
+async fn one(answer: Result<Reply, RpcError>, expected: &str) {
+    let log = MemoryAudit::new();
+    let mut client = mock::client(audited(&log, answers(answer)));
+    let _ = client.call("tools/call", CALL).await;
+    check(&log, &[expected]);
+}
+
+fn raw(text: &'static str) -> Reply {
+    Reply::raw(Payload::from_trusted(text))
+}
+
+fn error(code: i32) -> RpcError {
+    RpcError::new(ErrorCode(code), "no")
+}
+
+#[tokio::test]
+async fn each_ending_has_its_event() {
+    one(Ok(Reply::empty()), "TOOL_EXECUTED/SUCCESS {}").await;
+    one(Ok(raw(r#"{"content":[],"isError":true}"#)), r#"TOOL_EXECUTED/FAILURE {"is_error":true}"#)
+        .await;
+    one(
+        Ok(Reply::Task(Body::new(Payload::empty_object()))),
+        r#"TOOL_EXECUTED/SUCCESS {"task":true}"#,
+    )
+    .await;
+    one(Ok(Reply::None), r#"TOOL_EXECUTED/FAILURE {"cancelled":true}"#).await;
+    for code in [1000, 1001, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 4000, 4001, 4002, 4003]
+    {
+        one(Err(error(code)), &format!(r#"TOOL_BLOCKED/BLOCKED {{"code":{code}}}"#)).await;
+    }
+    for code in [3003, 5000, 5001, 5002, -32603, -32602, 17] {
+        one(Err(error(code)), &format!(r#"TOOL_EXECUTED/FAILURE {{"code":{code}}}"#)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_event_names_actor_target_and_time() {
+    let log = MemoryAudit::new();
+    let slow = Stack::from_fn(|_| async {
+        sleep(Duration::from_millis(1200)).await;
+        Ok(Reply::empty())
+    });
+    let layer =
+        AuditLayer::new(Arc::new(log.clone())).risk(|_| Some(RiskLevel::Safe)).server("garden");
+    let mut client = mock::client(Stack::new(layer.layer(slow)));
+    client.cx.trace = Some("trace-77".into());
+    client.request("tools/call", CALL).await.unwrap();
+    client.cx.principal = Principal::local().agent("agent.one");
+    client.cx.server = Some("shed".into());
+    client.request("tools/call", CALL).await.unwrap();
+    let parts = |event: &AuditEvent| {
+        let json = serde_json::to_string(event).unwrap();
+        json.split_once(r#","trace_id""#).unwrap().1.to_owned()
+    };
+    let expected = |kind: &str, id: &str, server: &str| {
+        format!(
+            r#":"trace-77","event_type":"TOOL_EXECUTED","actor":{{"type":"{kind}","id":"{id}"}},"target":{{"server_id":"{server}","tool_name":"water"}},"result":"SUCCESS","details":{{"risk_level":"safe","duration_ms":1200}}}}"#
+        )
+    };
+    let events: Vec<_> = log.events().iter().map(parts).collect();
+    assert_eq!(
+        events,
+        [expected("user", "local", "garden"), expected("agent", "agent.one", "shed")]
+    );
+}
+
+#[tokio::test]
+async fn other_messages_are_not_recorded() {
+    let log = MemoryAudit::new();
+    let mut client = mock::client(audited(&log, answers(Ok(Reply::empty()))));
+    client.request("tools/list", "{}").await.unwrap();
+    client.notify("tools/call", CALL).await.unwrap();
+    check(&log, &[]);
+}
+
+#[tokio::test]
+async fn a_refusal_names_its_rule() {
+    let log = MemoryAudit::new();
+    let no = gate(|_| Err(error(1001).because(Hidden::by("server_grant deny"))));
+    let mut client = mock::client(audited(&log, Stack::new(no.layer(answers(Ok(Reply::empty()))))));
+    client.request("tools/call", CALL).await.unwrap_err();
+    check(&log, &[r#"TOOL_BLOCKED/BLOCKED {"code":1001,"rule":"server_grant deny"}"#]);
+}
+
+#[tokio::test]
+async fn a_peer_cannot_pass_a_failure_for_a_refusal() {
+    let log = MemoryAudit::new();
+    let liar = mock::peer(answers(Err(error(1001)))).peer();
+    // A call that crosses two audited stacks is recorded by both, and both know that it ran.
+    let inner = audited(&log, Stack::new(liar));
+    let mut client = mock::client(audited(&log, inner));
+    client.request("tools/call", CALL).await.unwrap_err();
+    check(&log, &[r#"TOOL_EXECUTED/FAILURE {"code":1001}"#; 2]);
+}
+
+#[tokio::test]
+async fn a_task_is_recorded_when_its_future_ends() {
+    let log = MemoryAudit::new();
+    let yields = Stack::from_fn(|_| async {
+        tokio::task::yield_now().await;
+        Ok(Reply::empty())
+    });
+    let mut client = mock::client(audited(&log, yields));
+    let mut future = client.call("tools/call", CALL);
+    // A layer of tasks polls once, then keeps the future elsewhere.
+    poll_fn(|task| {
+        assert!(future.as_mut().poll(task).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert_eq!(log.intents().len(), 1);
+    assert!(log.events().is_empty());
+    tokio::spawn(future).await.unwrap().unwrap();
+    check(&log, &["TOOL_EXECUTED/SUCCESS {}"]);
+}
+
+#[tokio::test]
+async fn a_panic_leaves_a_failure() {
+    let log = MemoryAudit::new();
+    let panics = Stack::from_fn(|_| async { std::panic::resume_unwind(Box::new(())) });
+    let mut client = mock::client(audited(&log, panics));
+    assert!(tokio::spawn(client.call("tools/call", CALL)).await.is_err());
+    check(&log, &[r#"TOOL_EXECUTED/FAILURE {"code":-32603}"#]);
+}
+
+#[test]
+fn handles_and_futures_cross_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    shared::<AuditLayer>();
+    shared::<Audit<Stack>>();
+    shared::<MemoryAudit>();
+    sent::<ResponseFuture<Stack>>();
+    sent::<Ticket>();
+}
+
+// === Rounds ===
+
+/// What stands outside: it makes questions the reply of the whole stack.
+async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, RoundState) {
+    let rounds = Rounds::new(state);
+    let mut client = mock::client(stack.clone());
+    client.cx.logical = Some("logical-1".into());
+    client.cx.asking = Asking::Via(Arc::new(rounds.clone()));
+    let running = client.call("tools/call", CALL);
+    let asking: Arc<dyn Asker> = Arc::new(rounds.clone());
+    let reply = Asking::Via(asking).drive(running).await;
+    (reply, rounds.state())
+}
+
+/// Asks one question before the tool and one in it.
+fn asking_gate(inner: Stack) -> Stack {
+    Stack::from_fn(move |call: Call| {
+        let inner = inner.clone();
+        async move {
+            call.cx().ask("gate", Ask::new("x/confirm", Payload::empty_object())).await?;
+            inner.send(call).await
+        }
+    })
+}
+
+#[tokio::test]
+async fn rounds_are_counted_once() {
+    let log = MemoryAudit::new();
+    let tool = Stack::from_fn(|call: Call| async move {
+        let asking = call.cx().asking.clone();
+        let answer =
+            async { call.cx().ask("tool", Ask::new("x/name", Payload::empty_object())).await };
+        asking.drive(async { answer.await.map(Reply::raw) }).await
+    });
+    let stack = audited(&log, asking_gate(tool));
+    let mut state = RoundState::default();
+    for key in ["gate", "tool"] {
+        let (reply, next) = round(&stack, state).await;
+        let Ok(Reply::InputRequired(InputRequired { asks, .. })) = reply else {
+            panic!("it must ask")
+        };
+        assert_eq!(asks[0].0, key);
+        check(&log, &[]);
+        state = next;
+        state.answers.insert(key.to_owned(), Payload::null());
+    }
+    assert!(round(&stack, state).await.0.is_ok());
+    check(&log, &[r#"TOOL_EXECUTED/SUCCESS {"rounds":3}"#]);
+}
+
+// === Sinks that wait or fail ===
+
+/// Waits before it gives out tickets; makes them first, so that no drop goes unrecorded.
+struct Slow(MemoryAudit, Duration);
+
+impl AuditSink for Slow {
+    fn begin(&self, start: Start) -> Audited<Ticket> {
+        let (begun, wait) = (self.0.begin(start), self.1);
+        Audited::Later(Box::pin(async move {
+            let ticket = begun.await?;
+            sleep(wait).await;
+            Ok(ticket)
+        }))
+    }
+
+    fn record(&self, event: AuditEvent) -> Audited<()> {
+        self.0.record(event)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_before_a_slow_sink_has_answered() {
+    let log = MemoryAudit::new();
+    let called = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&called);
+    let tool = Stack::from_fn(move |_| {
+        *seen.lock().unwrap() = Some(Instant::now());
+        std::future::ready(Ok(Reply::empty()))
+    });
+    let sink = Slow(log.clone(), Duration::from_millis(250));
+    let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(sink)).layer(tool)));
+    let begin = Instant::now();
+    let future = client.call("tools/call", CALL);
+    assert!(called.lock().unwrap().is_none());
+    future.await.unwrap();
+    assert_eq!(called.lock().unwrap().unwrap() - begin, Duration::from_millis(250));
+    check(&log, &["TOOL_EXECUTED/SUCCESS {}"]);
+}
+
+/// Refuses, at once or later.
+#[derive(Clone)]
+struct Fails(Unaudited, Option<Duration>);
+
+impl AuditSink for Fails {
+    fn begin(&self, _: Start) -> Audited<Ticket> {
+        let reason = self.0.clone();
+        match self.1 {
+            None => Audited::Ready(Err(reason)),
+            Some(wait) => Audited::Later(Box::pin(async move {
+                sleep(wait).await;
+                Err(reason)
+            })),
+        }
+    }
+
+    fn record(&self, _: AuditEvent) -> Audited<()> {
+        Audited::Ready(Err(self.0.clone()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_does_not_run() {
+    let reasons = [
+        (Unaudited::Full, "the call was not run: the audit log is full (3001)"),
+        (
+            Unaudited::failed(std::io::Error::other("disk on fire")),
+            "the call was not run: the audit log cannot be written (2000)",
+        ),
+        (Unaudited::Closed, "the call was not run: the audit log is closed (2000)"),
+    ];
+    for (reason, expected) in reasons {
+        for wait in [None, Some(Duration::from_millis(5))] {
+            let runs = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&runs);
+            let tool = Stack::from_fn(move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                std::future::ready(Ok(Reply::empty()))
+            });
+            let layer = AuditLayer::new(Arc::new(Fails(reason.clone(), wait)));
+            let mut client = mock::client(Stack::new(layer.layer(tool)));
+            let refused = client.request("tools/call", CALL).await.unwrap_err();
+            assert_eq!(refused.to_string(), expected);
+            assert!(client.request("tools/list", "{}").await.is_ok());
+            assert_eq!(runs.load(Ordering::SeqCst), 1);
+        }
+    }
+}
+
+// === Cancellation ===
+
+/// Polls a future so often, then drops it; says whether it ended before.
+async fn drop_after(mut future: BoxFuture<'static, Result<Reply, RpcError>>, polls: usize) -> bool {
+    let mut left = polls;
+    poll_fn(move |task| {
+        if left == 0 {
+            return std::task::Poll::Ready(false);
+        }
+        left -= 1;
+        task.waker().wake_by_ref();
+        future.as_mut().poll(task).map(|_| true)
+    })
+    .await
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_call_dropped_anywhere_leaves_one_record(
+        waits in 0_usize..4,
+        works in 0_usize..6,
+        polls in 0_usize..14,
+        slow in any::<bool>(),
+        risk in prop_oneof![Just(None), Just(Some(RiskLevel::Safe)), Just(Some(RiskLevel::Dangerous))],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async move {
+            let log = MemoryAudit::new();
+            let tool = Stack::from_fn(move |_| async move {
+                for _ in 0..works {
+                    tokio::task::yield_now().await;
+                }
+                Ok(Reply::empty())
+            });
+            let sink: Arc<dyn AuditSink> =
+                if slow { Arc::new(Yields(log.clone(), waits)) } else { Arc::new(log.clone()) };
+            let layer = AuditLayer::new(sink).risk(move |_| risk.clone());
+            let mut client = mock::client(Stack::new(layer.layer(tool)));
+            let ended = drop_after(client.call("tools/call", CALL), polls).await;
+            let result = log.events().iter().map(|event| event.result.to_string()).collect::<Vec<_>>();
+            assert_eq!(result, [if ended { "SUCCESS" } else { "FAILURE" }]);
+            assert!(log.intents().is_empty());
+        });
+    }
+}
+
+/// Gives way so often before it gives out a ticket.
+struct Yields(MemoryAudit, usize);
+
+impl AuditSink for Yields {
+    fn begin(&self, start: Start) -> Audited<Ticket> {
+        let (begun, waits) = (self.0.begin(start), self.1);
+        Audited::Later(Box::pin(async move {
+            let ticket = begun.await?;
+            for _ in 0..waits {
+                tokio::task::yield_now().await;
+            }
+            Ok(ticket)
+        }))
+    }
+
+    fn record(&self, event: AuditEvent) -> Audited<()> {
+        self.0.record(event)
+    }
+}

@@ -1,0 +1,138 @@
+//! How a call ended, and the event that tells it (MGP §6.3).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Start;
+use crate::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
+use crate::record::Object;
+use crate::service::Rule;
+use crate::wire::{ErrorCode, Payload};
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The tool did what it should.
+    Success,
+    /// The callee goes on with it as a task of its own; how that ends is not known here.
+    Task,
+    /// The tool answered that it failed (`isError`).
+    ToolError,
+    /// The call ended with an error.
+    Failed(ErrorCode),
+    /// The call was given up by its caller, or its connection ended.
+    Cancelled,
+    /// The call was refused before it ran.
+    Blocked {
+        /// The code of the refusal.
+        code: ErrorCode,
+        /// The rule that decided, where the refusal names one.
+        rule: Option<Rule>,
+    },
+}
+
+impl Outcome {
+    /// The type of the event that tells it (§6.4).
+    #[must_use]
+    pub fn event_type(&self) -> EventType {
+        match self {
+            Self::Blocked { .. } => EventType::ToolBlocked,
+            _ => EventType::ToolExecuted,
+        }
+    }
+
+    /// The result of the event: one of the three words every reader knows.
+    ///
+    /// A cancelled call may have had any effect, so it is a failure; the details say `cancelled`.
+    #[must_use]
+    pub fn result(&self) -> AuditResult {
+        match self {
+            Self::Success | Self::Task => AuditResult::Success,
+            Self::ToolError | Self::Failed(_) | Self::Cancelled => AuditResult::Failure,
+            Self::Blocked { .. } => AuditResult::Blocked,
+        }
+    }
+}
+
+/// A call that ended: cheap to keep, written as an event when it is needed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The call.
+    pub start: Arc<Start>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, all rounds together.
+    pub took: Duration,
+}
+
+impl Ended {
+    pub(super) fn now(start: Arc<Start>, outcome: Outcome) -> Self {
+        let took = start.elapsed();
+        Self { start, outcome, took }
+    }
+
+    /// The event of §6.3.
+    #[must_use]
+    pub fn to_event(&self) -> AuditEvent {
+        let start = &*self.start;
+        let ended_at = start.started_at.checked_add(self.took).unwrap_or(start.started_at);
+        let mut event = AuditEvent::new(
+            ended_at,
+            self.outcome.event_type(),
+            Actor::of(&start.principal),
+            self.outcome.result(),
+        );
+        event.trace_id = start.trace.as_deref().map(str::to_owned);
+        let mut target = Target::new();
+        target.server_id = start.server.as_ref().map(ToString::to_string);
+        target.tool_name = Some(start.tool.to_string());
+        event.target = Some(target);
+        event.details = Some(self.details());
+        event
+    }
+
+    fn details(&self) -> Object {
+        let mut details = self.start.notes().clone();
+        let mut put = |name: &str, value: Result<Payload, _>| {
+            if let Ok(value) = value {
+                details.insert(name, value);
+            }
+        };
+        if let Some(risk) = &self.start.risk {
+            put("risk_level", Payload::of(risk));
+        }
+        put("duration_ms", Payload::of(&u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX)));
+        if self.start.rounds() > 1 {
+            put("rounds", Payload::of(&self.start.rounds()));
+        }
+        match &self.outcome {
+            Outcome::Success => {}
+            Outcome::Task => put("task", Payload::of(&true)),
+            Outcome::ToolError => put("is_error", Payload::of(&true)),
+            Outcome::Cancelled => put("cancelled", Payload::of(&true)),
+            Outcome::Failed(code) => put("code", Payload::of(code)),
+            Outcome::Blocked { code, rule } => {
+                put("code", Payload::of(code));
+                if let Some(rule) = rule {
+                    put("rule", Payload::of(rule.as_str()));
+                }
+            }
+        }
+        details
+    }
+}
+
+impl Actor {
+    /// The party a call is made for: the agent, where there is one, else the user.
+    #[must_use]
+    pub fn of(principal: &crate::service::Principal) -> Self {
+        match principal.as_agent() {
+            Some(agent) => Self::new("agent", agent.as_str()),
+            None => Self::new("user", principal.subject().as_str()),
+        }
+    }
+}

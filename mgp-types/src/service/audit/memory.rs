@@ -1,0 +1,342 @@
+//! A sink that keeps the last events in memory.
+//!
+//! Applies to: both.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Ticket};
+use crate::mgp::AuditEvent;
+use crate::service::CallKey;
+
+/// How many suspended calls are kept; the oldest gives way.
+const SUSPENDED_MAX: usize = 1024;
+
+/// How long a suspended call waits for its next round; longer than a sealed state is good for.
+const SUSPENDED_FOR: Duration = Duration::from_hours(1);
+
+/// Keeps the last events in memory; the oldest give way and are counted. It never waits and never refuses.
+///
+/// Intent records are kept while their call runs: [`MemoryAudit::intents`].
+/// A call that was suspended and got no further round within an hour is recorded as cancelled.
+#[derive(Clone)]
+pub struct MemoryAudit(Arc<Log>);
+
+struct Log {
+    kept: Mutex<Kept>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    ring: VecDeque<Record>,
+    dropped: u64,
+    /// Sorted by key: calls begin in that order, or nearly.
+    intents: VecDeque<Arc<Start>>,
+    suspended: VecDeque<Suspended>,
+}
+
+/// What the ring holds: calls are written as events only when somebody looks.
+enum Record {
+    Call(Ended),
+    Other(Box<AuditEvent>),
+}
+
+struct Suspended {
+    start: Arc<Start>,
+    since: Instant,
+}
+
+impl MemoryAudit {
+    /// A sink of 10,000 events.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::bounded(10_000)
+    }
+
+    /// A sink of this many events.
+    #[must_use]
+    pub fn bounded(capacity: usize) -> Self {
+        Self(Arc::new(Log { kept: Mutex::default(), capacity }))
+    }
+
+    /// The events that are kept, oldest first.
+    #[must_use]
+    pub fn events(&self) -> Vec<AuditEvent> {
+        let mut kept = self.0.kept();
+        self.0.sweep(&mut kept);
+        kept.ring
+            .iter()
+            .map(|record| match record {
+                Record::Call(ended) => ended.to_event(),
+                Record::Other(event) => AuditEvent::clone(event),
+            })
+            .collect()
+    }
+
+    /// The intent records of calls that run now, in the order they began.
+    #[must_use]
+    pub fn intents(&self) -> Vec<Arc<Start>> {
+        self.0.kept().intents.iter().map(Arc::clone).collect()
+    }
+
+    /// How many events gave way.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.kept().dropped
+    }
+}
+
+impl Default for MemoryAudit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryAudit({} of {})", self.0.kept().ring.len(), self.0.capacity)
+    }
+}
+
+impl AuditSink for MemoryAudit {
+    fn begin(&self, mut start: Start) -> Audited<Ticket> {
+        let logical = start.logical.is_some();
+        let intent = start.needs_intent();
+        if !logical && !intent {
+            return Audited::Ready(Ok(Ticket::new(start, self.ledger())));
+        }
+        let mut kept = self.0.kept();
+        if logical && let Some(earlier) = kept.resume(&start) {
+            start.continues(&earlier);
+        }
+        let start = Arc::new(start);
+        if intent {
+            kept.open(Arc::clone(&start));
+        }
+        drop(kept);
+        Audited::Ready(Ok(Ticket::new(start, self.ledger())))
+    }
+
+    fn record(&self, event: AuditEvent) -> Audited<()> {
+        self.0.push(&mut self.0.kept(), Record::Other(Box::new(event)));
+        Audited::Ready(Ok(()))
+    }
+}
+
+impl MemoryAudit {
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        // Naming the type first lets the clone widen to the trait object.
+        let log: Arc<Log> = Arc::clone(&self.0);
+        log
+    }
+}
+
+impl Ledger for Log {
+    fn close(&self, ended: Ended) {
+        let mut kept = self.kept();
+        if ended.start.needs_intent() {
+            kept.shut(ended.start.key);
+        }
+        self.push(&mut kept, Record::Call(ended));
+    }
+
+    fn suspend(&self, start: Arc<Start>) {
+        let mut kept = self.kept();
+        kept.shut(start.key);
+        if start.logical.is_none() {
+            return;
+        }
+        kept.suspended.push_back(Suspended { start, since: Instant::now() });
+        self.sweep(&mut kept);
+    }
+}
+
+impl Log {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, kept: &mut Kept, record: Record) {
+        kept.ring.push_back(record);
+        while kept.ring.len() > self.capacity {
+            kept.ring.pop_front();
+            kept.dropped += 1;
+        }
+    }
+
+    /// Ends suspended calls that are too old or too many.
+    fn sweep(&self, kept: &mut Kept) {
+        while let Some(oldest) = kept.suspended.front() {
+            if kept.suspended.len() <= SUSPENDED_MAX && oldest.since.elapsed() < SUSPENDED_FOR {
+                return;
+            }
+            if let Some(Suspended { start, .. }) = kept.suspended.pop_front() {
+                self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn open(&mut self, start: Arc<Start>) {
+        let at = self.intents.partition_point(|known| known.key < start.key);
+        self.intents.insert(at, start);
+    }
+
+    fn shut(&mut self, key: CallKey) {
+        if let Ok(at) = self.intents.binary_search_by_key(&key, |known| known.key) {
+            self.intents.remove(at);
+        }
+    }
+
+    /// Takes the round before this one out of the suspended ones; only the same caller and tool go on with it.
+    fn resume(&mut self, start: &Start) -> Option<Arc<Start>> {
+        let same = |known: &Start| {
+            known.logical == start.logical
+                && known.principal == start.principal
+                && known.server == start.server
+                && known.tool == start.tool
+        };
+        let index = self.suspended.iter().rposition(|suspended| same(&suspended.start))?;
+        self.suspended.remove(index).map(|suspended| suspended.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+    use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
+    use crate::service::{Call, Context, Method, Params, Peer, Principal, Rule, Scope, ScopeKind};
+    use crate::wire::{ErrorCode, Payload};
+
+    fn start(logical: Option<&str>) -> Start {
+        let principal = Principal::new("acme", "ada").agent("agent.one");
+        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), principal);
+        cx.logical = logical.map(Into::into);
+        cx.trace = Some("trace-1".into());
+        cx.server = Some("files".into());
+        let params = Params::split("tools/call", r#"{"name":"rm"}"#.into()).unwrap();
+        Start::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap()
+    }
+
+    async fn begin(sink: &MemoryAudit, start: Start) -> Ticket {
+        sink.begin(start).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_tells_who_what_and_how() {
+        let sink = MemoryAudit::new();
+        let mut facts = start(None);
+        facts.risk = Some(RiskLevel::Dangerous);
+        let ticket = begin(&sink, facts).await;
+        ticket.start().note("validator_applied", Payload::of("sandbox").unwrap());
+        tokio::time::advance(Duration::from_millis(1200)).await;
+        let rule = Some(Rule::new("by hand"));
+        ticket.finish(Outcome::Blocked { code: ErrorCode::ACCESS_DENIED, rule });
+        let mut event = sink.events().remove(0);
+        assert!(event.timestamp.to_system_time().is_some());
+        event.timestamp = Timestamp::from("2026-03-04T05:06:07.089Z");
+        assert_eq!(
+            serde_json::to_string(&event).unwrap(),
+            concat!(
+                r#"{"timestamp":"2026-03-04T05:06:07.089Z","trace_id":"trace-1","event_type":"TOOL_BLOCKED","#,
+                r#""actor":{"type":"agent","id":"agent.one"},"target":{"server_id":"files","tool_name":"rm"},"#,
+                r#""result":"BLOCKED","details":{"validator_applied":"sandbox","risk_level":"dangerous","#,
+                r#""duration_ms":1200,"code":1001,"rule":"by hand"}}"#
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn intents_are_kept_while_a_risky_call_runs() {
+        #[track_caller]
+        fn check(sink: &MemoryAudit, expected: usize) {
+            assert_eq!(sink.intents().len(), expected);
+        }
+        let sink = MemoryAudit::new();
+        for (risk, expected) in [
+            (Some(RiskLevel::Safe), 0),
+            (Some(RiskLevel::Moderate), 1),
+            (Some(RiskLevel::Other("odd".into())), 1),
+            (None, 1),
+        ] {
+            let mut facts = start(None);
+            facts.risk = risk;
+            let ticket = begin(&sink, facts).await;
+            check(&sink, expected);
+            drop(ticket);
+            check(&sink, 0);
+        }
+        assert!(sink.events().iter().all(|event| event.result == AuditResult::Failure));
+        assert_eq!(sink.events().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn the_ring_is_bounded_and_counts() {
+        let sink = MemoryAudit::bounded(3);
+        for id in 0..5 {
+            let event = AuditEvent::new(
+                Timestamp::now(),
+                EventType::AccessGranted,
+                Actor::new("user", id.to_string()),
+                AuditResult::Success,
+            );
+            sink.record(event).await.unwrap();
+        }
+        begin(&sink, start(None)).await.finish(Outcome::Success);
+        let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
+        assert_eq!(actors, ["3", "4", "agent.one"]);
+        assert_eq!(sink.dropped(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rounds_go_on_with_one_call() {
+        let sink = MemoryAudit::new();
+        begin(&sink, start(Some("a"))).await.suspend();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let mut other = start(Some("a"));
+        other.principal = Principal::local();
+        begin(&sink, other).await.finish(Outcome::Success);
+        begin(&sink, start(Some("a"))).await.finish(Outcome::Success);
+        let details: Vec<_> =
+            sink.events().into_iter().map(|event| event.details.unwrap()).collect();
+        assert_eq!(details.len(), 2);
+        assert_eq!(details[0].get("rounds"), None);
+        assert_eq!(details[1].decode::<u64>("rounds").unwrap(), Some(2));
+        assert_eq!(details[1].decode::<u64>("duration_ms").unwrap(), Some(2000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_never_taken_up_again_is_cancelled() {
+        let sink = MemoryAudit::new();
+        for id in 0..=SUSPENDED_MAX {
+            begin(&sink, start(Some(&id.to_string()))).await.suspend();
+        }
+        assert_eq!(sink.events().len(), 1);
+        tokio::time::advance(SUSPENDED_FOR).await;
+        let events = sink.events();
+        assert_eq!(events.len(), SUSPENDED_MAX + 1);
+        let cancelled =
+            |event: &AuditEvent| event.details.as_ref().unwrap().get("cancelled").is_some();
+        assert!(events.iter().all(cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure() {
+        let sink = MemoryAudit::new();
+        let ticket = begin(&sink, start(None)).await;
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _ticket = ticket;
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(caught.is_err());
+        let details = sink.events().remove(0).details.unwrap();
+        assert_eq!(details.decode::<i32>("code").unwrap(), Some(-32603));
+    }
+}
