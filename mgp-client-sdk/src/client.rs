@@ -11,7 +11,8 @@ use mgp_transport::{Connection, Limits, Monitor};
 use mgp_types::mcp::{CallToolResult, Implementation};
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    Call, Context, Facts, MgpService, Method, Outlet, Params, Peer, Principal, Reply, Router, Scope, Stack,
+    Call, Context, Facts, Method, MgpService, Outlet, Params, Peer, Principal, Reply, Router,
+    Scope, Stack,
 };
 use mgp_types::{Payload, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -97,7 +98,11 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
-    pub async fn connect<R, W>(reader: R, writer: W, config: ClientConfig) -> Result<Self, ConnectError>
+    pub async fn connect<R, W>(
+        reader: R,
+        writer: W,
+        config: ClientConfig,
+    ) -> Result<Self, ConnectError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -125,7 +130,8 @@ impl Client {
         L::Service: MgpService,
     {
         let ClientConfig { offer, connect: how, timeout, limits, principal, answers } = config;
-        let connection = Connection::new(reader, writer, inbound(answers)).limits(limits).principal(principal);
+        let connection =
+            Connection::new(reader, writer, inbound(answers)).limits(limits).principal(principal);
         let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
         let session = cx.scope.state::<Session>();
         let stamp = StampLayer::new(Arc::clone(&session), &offer).map_err(ConnectError::Refused)?;
@@ -199,7 +205,11 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
-    pub async fn call_tool(&self, name: &str, arguments: &Payload) -> Result<CallToolResult, RpcError> {
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &Payload,
+    ) -> Result<CallToolResult, RpcError> {
         self.call_tool_with(name, arguments, Outlet::none()).await?.get()
     }
 
@@ -210,10 +220,19 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
-    pub async fn call_tool_with(&self, name: &str, arguments: &Payload, outlet: Outlet) -> Result<Reply, RpcError> {
+    pub async fn call_tool_with(
+        &self,
+        name: &str,
+        arguments: &Payload,
+        outlet: Outlet,
+    ) -> Result<Reply, RpcError> {
         let mut cx = self.context();
         cx.outlet = outlet;
-        let call = Call::request(Method::from_static(ToolsCall::METHOD), Params::tool(name, arguments), cx);
+        let call = Call::request(
+            Method::from_static(ToolsCall::METHOD),
+            Params::tool(name, arguments),
+            cx,
+        );
         self.0.stack.send(call).await
     }
 }

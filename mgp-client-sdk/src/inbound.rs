@@ -63,7 +63,10 @@ impl Service<Call> for Answers {
 fn attribute(in_flight: &[InFlight]) -> Result<Context, RpcError> {
     let mut askable = in_flight.iter().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
     let Some(first) = askable.next() else {
-        return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "no call is in flight whose caller could be asked"));
+        return Err(RpcError::new(
+            ErrorCode::PERMISSION_DENIED,
+            "no call is in flight whose caller could be asked",
+        ));
     };
     if in_flight.iter().any(|call| call.cx.principal != first.cx.principal) {
         return Err(RpcError::new(
@@ -75,10 +78,12 @@ fn attribute(in_flight: &[InFlight]) -> Result<Context, RpcError> {
 }
 
 async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
-    let params: Payload = if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
+    let params: Payload =
+        if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
     let method = call.method().to_string();
     // The question's key is its number on this connection: a legacy server cannot run from the top again,
     // so it needs no name that stays the same.
-    let key = call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
+    let key =
+        call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
     origin.ask(&key, Ask::new(method, params)).await.map(Reply::raw)
 }

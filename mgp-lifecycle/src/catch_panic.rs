@@ -92,7 +92,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else {
-            let error = this.failed.take().unwrap_or_else(|| RpcError::internal("the handler panicked"));
+            let error =
+                this.failed.take().unwrap_or_else(|| RpcError::internal("the handler panicked"));
             return Poll::Ready(Err(error));
         };
         match catch_unwind(AssertUnwindSafe(|| future.poll(task))) {

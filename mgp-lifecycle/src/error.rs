@@ -17,7 +17,9 @@ pub enum Refusal {
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     /// A request came before `initialize`.
-    #[error("send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request")]
+    #[error(
+        "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
+    )]
     NotInitialized,
     /// `initialize` came a second time.
     #[error("the connection is already initialized")]

@@ -96,7 +96,8 @@ impl RoundsLayer {
             return Ok(RoundState { logical: fresh_name()?, ..RoundState::default() });
         };
         let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
-        let mut state: RoundState = serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
+        let mut state: RoundState =
+            serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
         if state.round >= self.config.rounds {
             return Err(Refusal::TooManyRounds(self.config.rounds).into());
         }
@@ -113,8 +114,9 @@ impl RoundsLayer {
     }
 
     fn seal(&self, rounds: &Rounds, bound: &Binding) -> Result<String, RpcError> {
-        let state = serde_json::to_vec(&rounds.state())
-            .map_err(|error| RpcError::internal("the state of a round could not be written").because(error))?;
+        let state = serde_json::to_vec(&rounds.state()).map_err(|error| {
+            RpcError::internal("the state of a round could not be written").because(error)
+        })?;
         if state.len() > self.config.state_bytes {
             return Err(Refusal::StateTooLarge(self.config.state_bytes).into());
         }
@@ -153,18 +155,22 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let may_ask = call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
+        let may_ask =
+            call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
         if call.cx().caller.era != Era::Modern || !may_ask {
             return Either::Left { future: self.inner.call(call) };
         }
         let layer = self.layer.clone();
-        let prepared = Binding::of(call.cx(), call.method().as_str(), call.params()).and_then(|bound| {
-            let state = layer.open(&call, &bound)?;
-            Ok((bound, state))
-        });
+        let prepared =
+            Binding::of(call.cx(), call.method().as_str(), call.params()).and_then(|bound| {
+                let state = layer.open(&call, &bound)?;
+                Ok((bound, state))
+            });
         let (bound, state) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Either::Right { future: Box::pin(std::future::ready(Err(error))) },
+            Err(error) => {
+                return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
+            }
         };
         call.cx_mut().logical = Some(state.logical.as_str().into());
         let rounds = Rounds::new(state);
@@ -220,9 +226,9 @@ fn fresh_name() -> Result<String, RpcError> {
 #[cfg(test)]
 mod tests {
     use mgp_types::Payload;
+    use mgp_types::mcp::Revision;
     use mgp_types::service::{Ask, Principal, Stack, mock};
     use mgp_types::service::{Asks, Facts};
-    use mgp_types::mcp::Revision;
 
     use super::*;
 
@@ -254,7 +260,9 @@ mod tests {
     }
 
     fn with(responses: &str, state: &str) -> String {
-        format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses},"requestState":"{state}"}}"#)
+        format!(
+            r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses},"requestState":"{state}"}}"#
+        )
     }
 
     const FIRST: &str = r#"{"name":"t","arguments":{"x":1}}"#;
@@ -279,8 +287,14 @@ mod tests {
         let (_, state) = asked(&mut client, FIRST).await;
         let other_arguments = with("{}", &state).replace(r#""x":1"#, r#""x":2"#);
         let other_tool = with("{}", &state).replace(r#""name":"t""#, r#""name":"u""#);
-        for params in [other_arguments, other_tool, with("{}", &state.replace('0', "1")), with("{}", "")] {
-            assert_eq!(client.call("tools/call", &params).await.unwrap_err().code().0, -32602, "{params}");
+        for params in
+            [other_arguments, other_tool, with("{}", &state.replace('0', "1")), with("{}", "")]
+        {
+            assert_eq!(
+                client.call("tools/call", &params).await.unwrap_err().code().0,
+                -32602,
+                "{params}"
+            );
         }
         client.cx.principal = Principal::new("local", "eve");
         assert!(client.call("tools/call", &with("{}", &state)).await.is_err());

@@ -84,7 +84,12 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.tool().is_none() {
-            return ResponseFuture { future: self.inner.call(call), deadline: None, after: self.after, sleep: None };
+            return ResponseFuture {
+                future: self.inner.call(call),
+                deadline: None,
+                after: self.after,
+                sleep: None,
+            };
         }
         let deadline = Deadline::after(self.after).earlier(call.cx().deadline);
         call.cx_mut().deadline = deadline;

@@ -12,7 +12,12 @@ struct Echo {
 }
 
 fn server(more: usize) -> Result<Server, RpcError> {
-    let echo = Tool::new("echo", "Echo the message back", |Args(echo): Args<Echo>| async move { echo.message });
+    let echo =
+        Tool::new(
+            "echo",
+            "Echo the message back",
+            |Args(echo): Args<Echo>| async move { echo.message },
+        );
     // It takes microseconds, so it needs no task of its own.
     let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo.inline());
     for number in 0..more {
@@ -32,7 +37,9 @@ fn filler(number: usize) -> Result<Tool, RpcError> {
         },
         "required": ["path"],
     });
-    let description = format!("Tool number {number}: performs an operation on a file and returns the result as text.");
+    let description = format!(
+        "Tool number {number}: performs an operation on a file and returns the result as text."
+    );
     let tool = Tool::new(format!("tool_{number:05}"), description, || async { "ok" });
     Ok(tool.input_schema(RawObject::of(&schema)?))
 }
@@ -46,7 +53,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("--tools", Some(number)) => more = number.parse()?,
             ("--rt", Some("current")) => {}
             ("--rt", Some("multi")) => runtime = tokio::runtime::Builder::new_multi_thread(),
-            (flag, _) => return Err(format!("unknown flag `{flag}`; known: --tools N, --rt current|multi").into()),
+            (flag, _) => {
+                return Err(
+                    format!("unknown flag `{flag}`; known: --tools N, --rt current|multi").into()
+                );
+            }
         }
     }
     runtime.enable_all().build()?.block_on(server(more)?.serve_stdio())?;

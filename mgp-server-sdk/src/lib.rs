@@ -29,7 +29,7 @@ mod stack;
 mod tool;
 
 pub use error::ServeError;
-pub use server::Server;
+pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,
 };

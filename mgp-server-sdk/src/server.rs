@@ -38,6 +38,29 @@ pub struct Server {
     timeout: Duration,
     wire: Limits,
     layers: Vec<Wrap>,
+    cancel: CancelLayer,
+}
+
+/// What a server is doing, while it runs; cheap to clone.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+///
+/// let server = Server::new("clock", "1.0");
+/// let monitor = server.monitor();
+/// let stack = server.into_stack();
+/// assert_eq!(monitor.running(), 0);
+/// # drop(stack);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerMonitor(CancelLayer);
+
+impl ServerMonitor {
+    /// Requests that run, of all connections.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.0.running()
+    }
 }
 
 /// A layer somebody put around the server's stack.
@@ -65,6 +88,7 @@ impl Server {
             timeout: Duration::from_secs(30),
             wire: Limits::default(),
             layers: Vec::new(),
+            cancel: CancelLayer::default(),
         }
     }
 
@@ -132,6 +156,12 @@ impl Server {
         self.tools.clone()
     }
 
+    /// A look at what runs, for health answers and tests.
+    #[must_use]
+    pub fn monitor(&self) -> ServerMonitor {
+        ServerMonitor(self.cancel.clone())
+    }
+
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
@@ -145,8 +175,8 @@ impl Server {
             tools: self.tools,
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::new(self.timeout),
-            cancel: CancelLayer::default(),
             rounds: RoundsLayer::new(Sealer::random()?),
+            cancel: self.cancel,
             endpoints: self.endpoints,
         });
         Ok(self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack)))

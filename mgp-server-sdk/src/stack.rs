@@ -4,7 +4,9 @@
 
 use std::task::{Context as Task, Poll};
 
-use mgp_lifecycle::{CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TimeoutLayer};
+use mgp_lifecycle::{
+    CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TimeoutLayer,
+};
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
@@ -13,9 +15,7 @@ use mgp_types::service::{BoxFuture, Call, Either, Reply, Router, Stack};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
-
 use crate::tool::Tools;
-
 
 /// What the stack is built from.
 #[derive(Debug)]

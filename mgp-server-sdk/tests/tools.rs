@@ -21,8 +21,14 @@ struct Sum {
 }
 
 fn server() -> Server {
-    let add = Tool::new("add", "Adds", |Args(add): Args<Add>| async move { Json(Sum { sum: add.a + add.b }) });
-    let secured = add.define(|tool| tool.security = Some(ToolSecurity::new(RiskLevel::Safe).into()));
+    let add =
+        Tool::new(
+            "add",
+            "Adds",
+            |Args(add): Args<Add>| async move { Json(Sum { sum: add.a + add.b }) },
+        );
+    let secured =
+        add.define(|tool| tool.security = Some(ToolSecurity::new(RiskLevel::Safe).into()));
     Server::new("tools", "1")
         .tool(secured)
         .tool(Tool::new("boom", "Panics", || async { panic!("inside") as &str }))
@@ -31,7 +37,9 @@ fn server() -> Server {
             std::thread::sleep(std::time::Duration::from_millis(5));
             (a * b).to_string()
         }))
-        .tool(Tool::new("fail", "Fails", || async { Err::<&str, _>(ToolError("no such city".to_owned())) }))
+        .tool(Tool::new("fail", "Fails", || async {
+            Err::<&str, _>(ToolError("no such city".to_owned()))
+        }))
 }
 
 async fn connect(capabilities: &str) -> mock::Client {
@@ -67,17 +75,23 @@ async fn a_change_of_the_tools_shows_in_the_next_list_and_call() {
     tools.add(Tool::new("new", "Is new", || async { "new" }));
     let list = client.request("tools/list", "{}").await.unwrap();
     assert!(list.as_str().contains("\"new\"") && !list.as_str().contains("boom"));
-    assert!(client.request("tools/call", r#"{"name":"new"}"#).await.unwrap().as_str().contains("new"));
+    assert!(
+        client.request("tools/call", r#"{"name":"new"}"#).await.unwrap().as_str().contains("new")
+    );
     assert!(client.request("tools/call", r#"{"name":"boom"}"#).await.is_err());
 }
 
 #[tokio::test]
 async fn results_are_text_and_data() {
     let mut client = connect("{}").await;
-    let result = client.request("tools/call", r#"{"name":"add","arguments":{"a":2,"b":3}}"#).await.unwrap();
+    let result =
+        client.request("tools/call", r#"{"name":"add","arguments":{"a":2,"b":3}}"#).await.unwrap();
     let result: CallToolResult = result.get().unwrap();
     assert_eq!(result.structured_content.unwrap().as_str(), r#"{"sum":5}"#);
-    let result = client.request("tools/call", r#"{"name":"sleep","arguments":{"a":2,"b":3}}"#).await.unwrap();
+    let result = client
+        .request("tools/call", r#"{"name":"sleep","arguments":{"a":2,"b":3}}"#)
+        .await
+        .unwrap();
     assert!(result.as_str().contains("\"6\""));
 }
 
@@ -85,18 +99,27 @@ async fn results_are_text_and_data() {
 async fn failures_are_well_formed_and_the_server_lives() {
     let mut client = connect(MGP).await;
     for tool in ["boom", "soon"] {
-        let error = client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap_err();
+        let error =
+            client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap_err();
         assert_eq!(error.to_string(), "the handler panicked (-32603)");
     }
-    let failed: CallToolResult = client.request("tools/call", r#"{"name":"fail"}"#).await.unwrap().get().unwrap();
+    let failed: CallToolResult =
+        client.request("tools/call", r#"{"name":"fail"}"#).await.unwrap().get().unwrap();
     assert_eq!(failed.is_error, Some(true));
-    let error = client.request("tools/call", r#"{"name":"add","arguments":{"a":"two","b":3}}"#).await.unwrap_err();
+    let error = client
+        .request("tools/call", r#"{"name":"add","arguments":{"a":"two","b":3}}"#)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::INVALID_TOOL_ARGS);
     assert!(error.message().contains("`add`") && error.message().contains("\"two\""), "{error}");
     let error = client.request("tools/call", r#"{"name":"ad"}"#).await.unwrap_err();
     assert_eq!(error.message(), "unknown tool `ad`; did you mean `add`?");
     for params in [r#"{"name":1}"#, "{}", r#"{"name":"add","arguments":[]}"#] {
-        assert_eq!(client.request("tools/call", params).await.unwrap_err().code().0, -32602, "{params}");
+        assert_eq!(
+            client.request("tools/call", params).await.unwrap_err().code().0,
+            -32602,
+            "{params}"
+        );
     }
 }
 
@@ -114,9 +137,11 @@ async fn a_batch_is_answered_in_one_array_in_the_one_revision_that_has_them() {
         lines.next_line().await.unwrap().unwrap();
         let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"a":1,"b":1}}},{"id":3}]"#;
         writer.write_all(format!("{batch}\n").as_bytes()).await.unwrap();
-        let answer: serde_json::Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
         if takes {
-            let mut ids: Vec<_> = answer.as_array().unwrap().iter().map(|one| one["id"].as_i64()).collect();
+            let mut ids: Vec<_> =
+                answer.as_array().unwrap().iter().map(|one| one["id"].as_i64()).collect();
             ids.sort_unstable();
             assert_eq!(ids, [Some(1), Some(2), Some(3)]);
         } else {

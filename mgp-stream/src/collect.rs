@@ -56,7 +56,10 @@ impl<S: MgpService> Service<Call> for Collect<S> {
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let cx = call.cx();
-        if call.tool().is_some() && cx.callee.has(Extension::Streaming) && cx.outlet.wants(ItemKind::Chunk) {
+        if call.tool().is_some()
+            && cx.callee.has(Extension::Streaming)
+            && cx.outlet.wants(ItemKind::Chunk)
+        {
             let mut mgp = CallExtension::new();
             mgp.stream = Some(true);
             // Writing this record cannot fail; without it the call merely does not stream.

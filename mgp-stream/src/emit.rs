@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::{Era, ProgressParams};
-use mgp_types::method::{CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress};
+use mgp_types::method::{
+    CallbackRequest, EventNotification, LogMessage, Progress, StreamChunk, StreamProgress,
+};
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, Method, MgpService, Outlet,
-    Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
+    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, Method, MgpService,
+    Outlet, Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
 };
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -108,7 +110,10 @@ impl Back {
         let signal = if streams { cx.extensions.get_shared::<CancelSignal>() } else { None };
         let token = call.params().progress_token();
         let logs = cx.caller.era == Era::Legacy
-            || call.params().meta_str().is_some_and(|meta| meta.contains(mgp_types::mcp::key::LOG_LEVEL));
+            || call
+                .params()
+                .meta_str()
+                .is_some_and(|meta| meta.contains(mgp_types::mcp::key::LOG_LEVEL));
         Some(Self {
             peer: cx.peer.clone(),
             scope: cx.scope.clone(),
@@ -124,8 +129,14 @@ impl Back {
         })
     }
 
-    async fn tell(&self, method: &'static str, params: Result<Payload, RpcError>) -> Result<(), Gone> {
-        let params = params.and_then(|params| Params::split(method, params.as_shared().clone())).map_err(|_| Gone)?;
+    async fn tell(
+        &self,
+        method: &'static str,
+        params: Result<Payload, RpcError>,
+    ) -> Result<(), Gone> {
+        let params = params
+            .and_then(|params| Params::split(method, params.as_shared().clone()))
+            .map_err(|_| Gone)?;
         let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
         let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
         self.peer.send(call).await.map(drop).map_err(|_| Gone)
@@ -144,7 +155,8 @@ impl Back {
         }
         let index = self.chunks.fetch_add(1, Ordering::Relaxed);
         let chunk = Chunk { request_id: &self.id, index, content: &content, done: false };
-        self.tell(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk)).await
+        self.tell(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk))
+            .await
     }
 
     /// Progress goes out in MCP's form where the caller gave a token, and in MGP's where it negotiated streaming.
@@ -153,14 +165,20 @@ impl Back {
             let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
             params.total = step.total.map(Number::from);
             params.message.clone_from(&step.message);
-            self.tell(<Progress as mgp_types::method::Notification>::METHOD, Payload::of(&params)).await?;
+            self.tell(<Progress as mgp_types::method::Notification>::METHOD, Payload::of(&params))
+                .await?;
         }
         if self.caller.has(Extension::Progress) {
             let share = step.progress / step.total.unwrap_or(1.0);
-            let mut params = StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
+            let mut params =
+                StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
             params.message = step.message;
             params.estimated_remaining_ms = step.estimated_remaining_ms;
-            self.tell(<StreamProgress as mgp_types::method::Notification>::METHOD, Payload::of(&params)).await?;
+            self.tell(
+                <StreamProgress as mgp_types::method::Notification>::METHOD,
+                Payload::of(&params),
+            )
+            .await?;
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use std::task::{Context as Task, Poll};
 use mgp_types::mcp::ProgressParams;
 use mgp_types::method::{Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::StreamProgressParams;
-use mgp_types::service::{Call, Either, Item, MgpService, Params, Peer, Progress as Step, Reply, Room};
+use mgp_types::service::{
+    Call, Either, Item, MgpService, Params, Peer, Progress as Step, Reply, Room,
+};
 use mgp_types::{Id, Payload, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer;
@@ -70,7 +72,9 @@ impl<S: MgpService> Service<Call> for Route<S> {
         };
         match read(call.params()) {
             Ok((id, item)) => deliver(&call.cx().peer, &id, item),
-            Err(error) => tracing::debug!(%error, method = %call.method(), "a partial result was not understood"),
+            Err(error) => {
+                tracing::debug!(%error, method = %call.method(), "a partial result was not understood")
+            }
         }
         Either::Left { future: ready(Ok(Reply::None)) }
     }

@@ -122,7 +122,9 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
             }
             out.push_str(if items.is_empty() { "[]" } else { "]" });
         }
-        Some(b'"') => write_string(&serde_json::from_str::<String>(json).map_err(RpcError::parse)?, out)?,
+        Some(b'"') => {
+            write_string(&serde_json::from_str::<String>(json).map_err(RpcError::parse)?, out)?
+        }
         _ => out.push_str(json),
     }
     Ok(())
@@ -146,7 +148,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     members.push((Cow::Owned(name), map.next_value()?));

@@ -89,11 +89,19 @@ impl Sealer {
     ///
     /// # Errors
     /// −32603 when the system has no randomness.
-    pub fn seal(&self, purpose: &str, bound_to: &[&str], ttl: Duration, bytes: &[u8]) -> Result<String, RpcError> {
+    pub fn seal(
+        &self,
+        purpose: &str,
+        bound_to: &[&str],
+        ttl: Duration,
+        bytes: &[u8],
+    ) -> Result<String, RpcError> {
         let nonce = random::<NONCE>()?;
         let expires = now().saturating_add(ttl.as_secs());
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some((number, key)) = ring.keys.first() else { return Err(RpcError::internal("the sealer has no key")) };
+        let Some((number, key)) = ring.keys.first() else {
+            return Err(RpcError::internal("the sealer has no key"));
+        };
         let mut head = Vec::with_capacity(HEAD);
         head.push(*number);
         head.extend_from_slice(&expires.to_be_bytes());
@@ -110,7 +118,12 @@ impl Sealer {
     ///
     /// # Errors
     /// [`NotValid`] when it was changed, has expired, or was made for another purpose or other names.
-    pub fn open(&self, purpose: &str, bound_to: &[&str], sealed: &str) -> Result<Vec<u8>, NotValid> {
+    pub fn open(
+        &self,
+        purpose: &str,
+        bound_to: &[&str],
+        sealed: &str,
+    ) -> Result<Vec<u8>, NotValid> {
         let bytes = from_hex(sealed).ok_or(NotValid)?;
         let (head, body) = bytes.split_at_checked(HEAD).ok_or(NotValid)?;
         let expires: [u8; 8] = head[1..9].try_into().map_err(|_| NotValid)?;
@@ -118,7 +131,9 @@ impl Sealer {
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (_, key) = ring.keys.iter().find(|(number, _)| *number == head[0]).ok_or(NotValid)?;
         let aad = binding(head, purpose, bound_to);
-        let opened = key.decrypt(&XNonce::from(nonce), Sealing { msg: body, aad: &aad }).map_err(|_| NotValid)?;
+        let opened = key
+            .decrypt(&XNonce::from(nonce), Sealing { msg: body, aad: &aad })
+            .map_err(|_| NotValid)?;
         if u64::from_be_bytes(expires) < now() {
             return Err(NotValid);
         }
@@ -162,7 +177,11 @@ pub fn random<const N: usize>() -> Result<[u8; N], RpcError> {
 
 fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mgp_types::mcp::Era;
-use mgp_types::service::{Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack};
+use mgp_types::service::{
+    Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack,
+};
 use mgp_types::{Object, Payload, RpcError};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +48,8 @@ impl Hop {
     /// Passes a call on.
     pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         call.cx_mut().server = Some(self.server.clone());
-        let (stack, peer, park) = (self.client.stack().clone(), self.client.peer().clone(), self.park.clone());
+        let (stack, peer, park) =
+            (self.client.stack().clone(), self.client.peer().clone(), self.park.clone());
         let (above, below) = (call.cx().caller.era, self.client.server().era);
         match (above, below) {
             (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
@@ -131,7 +134,9 @@ async fn in_rounds(stack: Stack, peer: Peer, mut call: Call) -> Result<Reply, Rp
             number = round.number + 1;
         }
         let needed = match stack.send(next).await? {
-            Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => needed,
+            Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => {
+                needed
+            }
             reply => return Ok(reply),
         };
         let asked = Round::of(number, needed);

@@ -64,7 +64,10 @@ impl Service<Call> for Switchboard {
         match self.tools.get(tool.name) {
             Some(hop) => hop.send(call),
             None => {
-                let error = RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{}`", tool.name));
+                let error = RpcError::new(
+                    ErrorCode::TOOL_NOT_FOUND,
+                    format!("unknown tool `{}`", tool.name),
+                );
                 Box::pin(std::future::ready(Err(error)))
             }
         }

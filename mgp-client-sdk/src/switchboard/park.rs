@@ -61,7 +61,8 @@ impl Parked {
         let (questions, running) = (&self.questions, &mut self.running);
         poll_fn(|task| {
             if let Poll::Ready(joined) = std::pin::Pin::new(&mut *running).poll(task) {
-                let outcome = joined.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")));
+                let outcome =
+                    joined.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")));
                 return Poll::Ready(Event::Done(outcome));
             }
             match questions.open(task.waker()) {
@@ -129,7 +130,9 @@ impl Asker for ParkAsker {
             waiting.wake();
         }
         Box::pin(async move {
-            receiver.await.unwrap_or_else(|_| Err(RpcError::new(ErrorCode::TIMEOUT, "nobody answered the question")))
+            receiver.await.unwrap_or_else(|_| {
+                Err(RpcError::new(ErrorCode::TIMEOUT, "nobody answered the question"))
+            })
         })
     }
 }
@@ -147,7 +150,10 @@ impl Park {
         let mut table = self.table();
         table.retain(|_, (until, _)| *until > now);
         if table.len() >= MAX {
-            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many calls wait for answers"));
+            return Err(RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                "too many calls wait for answers",
+            ));
         }
         table.insert(name.to_owned(), (now + TTL, parked));
         drop(table);
@@ -155,7 +161,8 @@ impl Park {
         // The entry goes when its time is up, also when nobody comes by.
         tokio::spawn(async move {
             tokio::time::sleep_until(now + TTL).await;
-            let expired = park.table().get(&name).is_some_and(|(until, _)| *until <= Instant::now());
+            let expired =
+                park.table().get(&name).is_some_and(|(until, _)| *until <= Instant::now());
             if expired {
                 park.table().remove(&name);
             }

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mgp_types::RpcError;
 use mgp_types::Payload;
+use mgp_types::RpcError;
 use mgp_types::service::{Ask, Asker, BoxFuture, Context};
 
 /// The asker of one logical call: asks the caller behind it, and each question once.

@@ -18,7 +18,10 @@ use crate::world::{both, config, hop, kernel, person};
 const ACCEPT: &str = r#"{"action":"accept","content":{"ok":true}}"#;
 
 fn question() -> Payload {
-    Payload::parse(r#"{"message":"Delete 15 files?","requestedSchema":{"type":"object","properties":{}}}"#).unwrap()
+    Payload::parse(
+        r#"{"message":"Delete 15 files?","requestedSchema":{"type":"object","properties":{}}}"#,
+    )
+    .unwrap()
 }
 
 /// A gate that confirms each tool call with its caller, and counts the calls that ended: once each.
@@ -93,12 +96,17 @@ fn asking(made: &Arc<AtomicUsize>) -> Server {
 }
 
 /// Calls a tool as a modern client does: answers each round and calls again.
-async fn in_rounds(client: &Client, tool: &str, answer: &str) -> Result<(CallToolResult, usize), RpcError> {
+async fn in_rounds(
+    client: &Client,
+    tool: &str,
+    answer: &str,
+) -> Result<(CallToolResult, usize), RpcError> {
     let mut asked = 0;
     let mut carried: Option<(Payload, Option<Payload>)> = None;
     for _ in 0..10 {
         let params = Params::tool(tool, &Payload::empty_object());
-        let mut call = Call::request(Method::from_static(ToolsCall::METHOD), params, client.context());
+        let mut call =
+            Call::request(Method::from_static(ToolsCall::METHOD), params, client.context());
         if let Some((responses, state)) = carried.take() {
             call.hop_mut().input_responses = Some(responses);
             call.hop_mut().request_state = state;
@@ -106,7 +114,8 @@ async fn in_rounds(client: &Client, tool: &str, answer: &str) -> Result<(CallToo
         match client.stack().send(call).await? {
             Reply::InputRequired(InputRequired { asks, state }) => {
                 asked += asks.len();
-                let responses: Vec<String> = asks.iter().map(|(key, _)| format!("\"{key}\":{answer}")).collect();
+                let responses: Vec<String> =
+                    asks.iter().map(|(key, _)| format!("\"{key}\":{answer}")).collect();
                 let responses = Payload::parse(format!("{{{}}}", responses.join(",")))?;
                 carried = Some((responses, state.map(|state| Payload::of(&state).unwrap())));
             }

@@ -19,7 +19,9 @@ impl Raw {
     async fn connect(stack: &Stack, subject: &'static str) -> Self {
         let (here, there) = duplex();
         let principal = Principal::new("t", subject);
-        tokio::spawn(Connection::new(there.reader, there.writer, stack.clone()).principal(principal).run());
+        tokio::spawn(
+            Connection::new(there.reader, there.writer, stack.clone()).principal(principal).run(),
+        );
         let End { reader, writer } = here;
         let mut raw = Self { writer, lines: BufReader::new(reader).lines() };
         raw.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"mgp":{"version":"0.3.0","extensions":["streaming"]}},"clientInfo":{"name":"raw","version":"1"}}}"#).await;
@@ -50,7 +52,11 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
                 // Both calls are in flight before either says a word.
                 gate.wait().await;
                 for _ in 0..20 {
-                    let step = Progress { progress: 0.5, message: Some(name.clone()), ..Progress::default() };
+                    let step = Progress {
+                        progress: 0.5,
+                        message: Some(name.clone()),
+                        ..Progress::default()
+                    };
                     let _ = outlet.send(Item::Progress(step)).await;
                     let _ = outlet.send(chunk(&name)).await;
                 }
@@ -68,7 +74,10 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
                     let message = raw.read().await;
                     let text = message.to_string();
                     let other = if subject == "ann" { "bob" } else { "ann" };
-                    assert!(text.contains(subject) && !text.contains(other), "{subject} got {text}");
+                    assert!(
+                        text.contains(subject) && !text.contains(other),
+                        "{subject} got {text}"
+                    );
                     chunks += usize::from(message["method"] == "notifications/mgp.stream.chunk");
                     if message["id"] == 7 {
                         break;
@@ -96,19 +105,33 @@ fn a_cancellation_reaches_only_the_callers_own_call() {
             }
         });
         let stack = Server::new("s", "1").tool(hang).into_stack().unwrap();
-        let (mut ann, mut bob) = (Raw::connect(&stack, "ann").await, Raw::connect(&stack, "bob").await);
+        let (mut ann, mut bob) =
+            (Raw::connect(&stack, "ann").await, Raw::connect(&stack, "bob").await);
         for raw in [&mut ann, &mut bob] {
             raw.send(CALL).await;
             raw.send(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#).await;
             assert_eq!(raw.read().await["id"], 8);
         }
-        ann.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
+        ann.send(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+        )
+        .await;
         dropped.reach(1).await;
-        bob.send(r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#).await;
+        bob.send(
+            r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#,
+        )
+        .await;
         // Bob's own cancellation still finds Bob's call: Ann's took only Ann's.
         let answers = [bob.read().await, bob.read().await];
-        assert!(answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true), "{answers:?}");
-        assert!(answers.iter().any(|answer| answer["id"] == 7 && answer["result"]["_mgp"]["cancelled"] == true));
+        assert!(
+            answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true),
+            "{answers:?}"
+        );
+        assert!(
+            answers
+                .iter()
+                .any(|answer| answer["id"] == 7 && answer["result"]["_mgp"]["cancelled"] == true)
+        );
         dropped.reach(2).await;
     });
 }

@@ -42,7 +42,8 @@ fn two_thousand_notifications_stay_in_order_with_a_yielding_handler() {
         for number in 0..COUNT {
             let text = format!(r#"{{"number":{number}}}"#);
             let params = Params::split("notifications/x", text.into()).unwrap();
-            let call = Call::notification(Method::from_static("notifications/x"), params, cx.clone());
+            let call =
+                Call::notification(Method::from_static("notifications/x"), params, cx.clone());
             peer.send(call).await.unwrap();
         }
         finished.await.unwrap();

@@ -28,9 +28,11 @@ fn a_connection_that_ends_takes_its_calls_with_it() {
             }
         });
         let end = serve(Server::new("s", "1").tool(hang));
-        let client = Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
+        let client =
+            Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
         let calling = client.clone();
-        let call = tokio::spawn(async move { calling.call_tool("hang", &Payload::empty_object()).await });
+        let call =
+            tokio::spawn(async move { calling.call_tool("hang", &Payload::empty_object()).await });
         running.await.unwrap();
         call.abort();
         let _ = call.await;
@@ -99,7 +101,8 @@ fn a_gate_that_wraps_the_outlet_sees_each_chunk() {
                 Stack::from_fn(move |mut call: Call| {
                     let (inner, watch) = (inner.clone(), watch.clone());
                     let cx = call.cx_mut();
-                    cx.outlet = std::mem::take(&mut cx.outlet).wrap(|sink| Arc::new(Watching(sink, watch)));
+                    cx.outlet =
+                        std::mem::take(&mut cx.outlet).wrap(|sink| Arc::new(Watching(sink, watch)));
                     async move { inner.send(call).await }
                 })
             })
@@ -112,7 +115,8 @@ fn a_gate_that_wraps_the_outlet_sees_each_chunk() {
         });
         let hop = hop(Server::new("below", "1").tool(think), config(EraChoice::Legacy), gate).await;
         let end = kernel(Switchboard::new().route("think", hop));
-        let client = Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
+        let client =
+            Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
         let (seen, outlet) = Seen::outlet();
         let reply = client.call_tool_with("think", &Payload::empty_object(), outlet).await.unwrap();
         assert!(matches!(reply, Reply::Complete(_)));

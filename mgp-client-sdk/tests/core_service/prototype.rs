@@ -7,8 +7,8 @@ use std::time::Duration;
 use mgp_client_sdk::Switchboard;
 use mgp_lifecycle::{EraChoice, LimitConfig};
 use mgp_server_sdk::prelude::*;
-use mgp_types::service::Ask;
 use mgp_types::Payload;
+use mgp_types::service::Ask;
 use tokio::time::sleep;
 use tower_layer::Identity;
 
@@ -47,7 +47,9 @@ fn one_turn_serves_all_in_turn() {
 fn a_handler_asks_its_caller_while_it_holds_the_only_turn() {
     both(|| async {
         let ask = Tool::new("ask", "Asks", |cx: Context| async move {
-            let params = Payload::parse(r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#)?;
+            let params = Payload::parse(
+                r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#,
+            )?;
             let answer = cx.ask("sure", Ask::new("elicitation/create", params)).await?;
             Ok::<_, RpcError>(answer.as_str().to_owned())
         });
@@ -81,11 +83,15 @@ fn chunks_cross_a_hop_in_order_and_before_the_result() {
         (EraChoice::Modern, EraChoice::Modern),
     ] {
         both(move || async move {
-            let hop = hop(Server::new("below", "1").tool(think()), config(below), Identity::new()).await;
+            let hop =
+                hop(Server::new("below", "1").tool(think()), config(below), Identity::new()).await;
             let end = kernel(Switchboard::new().route("think", hop));
-            let client = mgp_client_sdk::Client::connect(end.reader, end.writer, config(above)).await.unwrap();
+            let client = mgp_client_sdk::Client::connect(end.reader, end.writer, config(above))
+                .await
+                .unwrap();
             let (seen, outlet) = Seen::outlet();
-            let reply = client.call_tool_with("think", &Payload::empty_object(), outlet).await.unwrap();
+            let reply =
+                client.call_tool_with("think", &Payload::empty_object(), outlet).await.unwrap();
             // What is here now was here before the result.
             assert_eq!(seen.text(), "abc");
             let result: CallToolResult = reply.get().unwrap();
@@ -108,11 +114,17 @@ fn a_dropped_call_is_cancelled_two_hops_away() {
                 std::future::pending::<&str>().await
             }
         });
-        let hop = hop(Server::new("below", "1").tool(hang), config(EraChoice::Legacy), Identity::new()).await;
+        let hop =
+            hop(Server::new("below", "1").tool(hang), config(EraChoice::Legacy), Identity::new())
+                .await;
         let end = kernel(Switchboard::new().route("hang", hop));
-        let client = mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
+        let client =
+            mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy))
+                .await
+                .unwrap();
         let none = Payload::empty_object();
-        let hung = tokio::time::timeout(Duration::from_millis(20), client.call_tool("hang", &none)).await;
+        let hung =
+            tokio::time::timeout(Duration::from_millis(20), client.call_tool("hang", &none)).await;
         assert!(hung.is_err());
         dropped.reach(1).await;
         assert_eq!(client.monitor().pending(), 0);
@@ -123,13 +135,24 @@ fn a_dropped_call_is_cancelled_two_hops_away() {
 fn errors_cross_a_hop_with_code_and_recovery() {
     both(|| async {
         let fail = Tool::new("fail", "Fails", || async {
-            Err::<&str, _>(RpcError::new(ErrorCode::UPSTREAM_UNAVAILABLE, "the weather service is down"))
+            Err::<&str, _>(RpcError::new(
+                ErrorCode::UPSTREAM_UNAVAILABLE,
+                "the weather service is down",
+            ))
         });
-        let hop = hop(Server::new("below", "1").tool(fail), config(EraChoice::Legacy), Identity::new()).await;
+        let hop =
+            hop(Server::new("below", "1").tool(fail), config(EraChoice::Legacy), Identity::new())
+                .await;
         let end = kernel(Switchboard::new().route("fail", hop));
-        let client = mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
+        let client =
+            mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy))
+                .await
+                .unwrap();
         let error = client.call_tool("fail", &Payload::empty_object()).await.unwrap_err();
-        assert_eq!((error.code(), error.message()), (ErrorCode::UPSTREAM_UNAVAILABLE, "the weather service is down"));
+        assert_eq!(
+            (error.code(), error.message()),
+            (ErrorCode::UPSTREAM_UNAVAILABLE, "the weather service is down")
+        );
         assert_eq!(error.as_recovery().and_then(|recovery| recovery.retryable), Some(true));
         let error = client.call_tool("nope", &Payload::empty_object()).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::TOOL_NOT_FOUND);

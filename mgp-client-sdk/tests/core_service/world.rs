@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientConfig, Hop, Switchboard};
-use mgp_lifecycle::{CatchPanicLayer, EraChoice, HandshakeLayer, MgpOffer, RoundsLayer, ServerOffer};
+use mgp_lifecycle::{
+    CatchPanicLayer, EraChoice, HandshakeLayer, MgpOffer, RoundsLayer, ServerOffer,
+};
 use mgp_server_sdk::Server;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_transport::{Connection, duplex};
@@ -24,7 +26,10 @@ pub(crate) fn both<F: Future<Output = ()> + Send + 'static>(story: impl Fn() -> 
         let told = story();
         runtime.block_on(async move {
             let told = tokio::spawn(told);
-            tokio::time::timeout(Duration::from_secs(30), told).await.expect("the story hangs").unwrap();
+            tokio::time::timeout(Duration::from_secs(30), told)
+                .await
+                .expect("the story hangs")
+                .unwrap();
         });
     }
 }
@@ -55,9 +60,14 @@ pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
 pub(crate) fn kernel(board: Switchboard) -> mgp_transport::End {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
-    let stack = Stack::new(CatchPanicLayer::new().layer(HandshakeLayer::new(offer).layer(
-        RoundsLayer::new(Sealer::random().unwrap()).layer(CancelLayer::default().layer(EmitLayer::new().layer(board))),
-    )));
+    let stack = Stack::new(
+        CatchPanicLayer::new().layer(
+            HandshakeLayer::new(offer).layer(
+                RoundsLayer::new(Sealer::random().unwrap())
+                    .layer(CancelLayer::default().layer(EmitLayer::new().layer(board))),
+            ),
+        ),
+    );
     let (here, there) = duplex();
     tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
     here
@@ -107,7 +117,9 @@ impl Seen {
         items
             .iter()
             .filter_map(|item| match item {
-                Item::Chunk(content) => content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned),
+                Item::Chunk(content) => {
+                    content.get::<serde_json::Value>().ok()?["text"].as_str().map(str::to_owned)
+                }
                 _ => None,
             })
             .collect()

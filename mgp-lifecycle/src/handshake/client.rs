@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{
-    DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision, ServerCapabilities, key,
+    DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision,
+    ServerCapabilities, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{BoxFuture, Call, Context, Facts, MgpService, Params, Reply, WireRules};
@@ -115,7 +116,9 @@ pub async fn connect<S: MgpService>(
     config: &ConnectConfig,
 ) -> Result<Arc<Facts>, ConnectError> {
     let limit = config.handshake_timeout;
-    let facts = timeout(limit, settle(stack, cx, offer, config)).await.map_err(|_| ConnectError::TimedOut(limit))??;
+    let facts = timeout(limit, settle(stack, cx, offer, config))
+        .await
+        .map_err(|_| ConnectError::TimedOut(limit))??;
     run_gate(&facts, cx, config).await?;
     if facts.era == mgp_types::mcp::Era::Legacy {
         let ready = Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
@@ -135,7 +138,9 @@ async fn settle<S: MgpService>(
         match probe(stack, cx, offer, config, &Revision::MODERN).await? {
             Some(facts) => return Ok(facts),
             None if config.era == EraChoice::Modern => {
-                return Err(ConnectError::Refused(RpcError::method_not_found(ServerDiscover::METHOD)));
+                return Err(ConnectError::Refused(RpcError::method_not_found(
+                    ServerDiscover::METHOD,
+                )));
             }
             None => {}
         }
@@ -199,7 +204,8 @@ async fn initialize<S: MgpService>(
 ) -> Result<Arc<Facts>, ConnectError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp)).map_err(ConnectError::Refused)?;
+        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
+            .map_err(ConnectError::Refused)?;
     }
     let params = InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
     let result: InitializeResult = ask::<Initialize, _, _, _>(stack, cx, &params).await?;
@@ -230,8 +236,11 @@ fn server_facts(
     if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
         facts.mgp = Some(negotiate::active(ours, &theirs));
         facts.claimed_server_id.clone_from(&theirs.server_id);
-        facts.permissions_required =
-            theirs.permissions_required.iter().map(|permission| permission.as_str().to_owned()).collect();
+        facts.permissions_required = theirs
+            .permissions_required
+            .iter()
+            .map(|permission| permission.as_str().to_owned())
+            .collect();
     }
     facts
 }
@@ -242,7 +251,11 @@ fn keep(cx: &Context, phase: Phase, facts: Facts) -> Arc<Facts> {
     facts
 }
 
-async fn run_gate(facts: &Arc<Facts>, cx: &Context, config: &ConnectConfig) -> Result<(), ConnectError> {
+async fn run_gate(
+    facts: &Arc<Facts>,
+    cx: &Context,
+    config: &ConnectConfig,
+) -> Result<(), ConnectError> {
     let Some(gate) = &config.gate else { return Ok(()) };
     if facts.permissions_required.is_empty() {
         return Ok(());
@@ -269,8 +282,10 @@ where
     reply.get().map_err(ConnectError::Refused)
 }
 
-async fn ready_call<S: MgpService>(stack: &S, call: Result<Call, RpcError>) -> Result<Reply, ConnectError> {
+async fn ready_call<S: MgpService>(
+    stack: &S,
+    call: Result<Call, RpcError>,
+) -> Result<Reply, ConnectError> {
     let call = call.map_err(ConnectError::Refused)?;
     stack.clone().call(call).await.map_err(ConnectError::Refused)
 }
-

@@ -54,9 +54,9 @@ pub(crate) fn way(request: Request<'_>, supported: &[Revision]) -> Result<Way, R
     match (request.method, request.phase) {
         (Initialize::METHOD, Phase::New) => Ok(Way::Initialize),
         (Initialize::METHOD, _) => Err(Refusal::AlreadyInitialized.into()),
-        (ServerDiscover::METHOD, _) => Err(RpcError::invalid_params(
-            "`_meta` lacks `io.modelcontextprotocol/protocolVersion`",
-        )),
+        (ServerDiscover::METHOD, _) => {
+            Err(RpcError::invalid_params("`_meta` lacks `io.modelcontextprotocol/protocolVersion`"))
+        }
         (Ping::METHOD, Phase::New) => Ok(Way::Early),
         (_, Phase::New) => Err(Refusal::NotInitialized.into()),
         (_, Phase::Initialized | Phase::Ready) => Ok(Way::Legacy),
@@ -113,7 +113,10 @@ pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
         Probe::Refused(error) if error.code() == ErrorCode::UNSUPPORTED_VERSION => {
             let data = error.as_data().and_then(|data| data.get::<Data>().ok());
             let modern = data.map_or(Vec::new(), |data| {
-                data.supported.into_iter().filter(|revision| revision.era() == Era::Modern).collect()
+                data.supported
+                    .into_iter()
+                    .filter(|revision| revision.era() == Era::Modern)
+                    .collect()
             });
             if modern.is_empty() { Next::Initialize } else { Next::Retry(modern) }
         }
@@ -172,7 +175,8 @@ mod tests {
         for code in [-32601, -32602, -32600, -32000, 1000] {
             assert_eq!(after_probe(&Probe::Refused(&refused(code))), Next::Initialize, "{code}");
         }
-        let data = Payload::from_trusted(r#"{"supported":["2026-07-28","2025-11-25"],"requested":"x"}"#);
+        let data =
+            Payload::from_trusted(r#"{"supported":["2026-07-28","2025-11-25"],"requested":"x"}"#);
         let error = refused(-32022).data(data);
         assert_eq!(after_probe(&Probe::Refused(&error)), Next::Retry(vec![Revision::MODERN]));
     }

@@ -30,7 +30,9 @@ pub(crate) fn entry(call: &Call, caller: &Facts) -> Entry {
     match (inactive || foreign, call.kind()) {
         (false, _) => Entry::Pass,
         (true, Kind::Notification) => Entry::Drop,
-        (true, Kind::Request) if caller.era == Era::Modern && inactive => Entry::Refuse(needs_extension(method)),
+        (true, Kind::Request) if caller.era == Era::Modern && inactive => {
+            Entry::Refuse(needs_extension(method))
+        }
         (true, Kind::Request) => Entry::Refuse(RpcError::method_not_found(method)),
     }
 }
@@ -47,6 +49,9 @@ fn needs_extension(method: &str) -> RpcError {
         r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{"extensions":[{names}]}}}}}}}}"#,
         key::MGP
     );
-    RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, format!("`{method}` needs the extension {}", key::MGP))
-        .data(Payload::from_trusted(needed))
+    RpcError::new(
+        ErrorCode::MISSING_CLIENT_CAPABILITY,
+        format!("`{method}` needs the extension {}", key::MGP),
+    )
+    .data(Payload::from_trusted(needed))
 }

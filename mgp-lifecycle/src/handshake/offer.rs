@@ -66,7 +66,8 @@ impl ServerOffer {
 
     /// The revision `initialize` settles on: the asked one if it is spoken, else the newest legacy one.
     pub(crate) fn legacy_revision(&self, asked: &Revision) -> Option<Revision> {
-        let mut legacy = self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
+        let mut legacy =
+            self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
         if legacy.clone().any(|revision| revision == asked) {
             return Some(asked.clone());
         }

@@ -10,8 +10,8 @@ use std::task::{Context as Task, Poll};
 
 use bytestring::ByteString;
 use mgp_types::mcp::{
-    CacheScope, ClientCapabilities, DiscoverResult, Implementation, InitializeParams, InitializeResult, Meta,
-    ResultType, Revision, key,
+    CacheScope, ClientCapabilities, DiscoverResult, Implementation, InitializeParams,
+    InitializeResult, Meta, ResultType, Revision, key,
 };
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
 use mgp_types::mgp::MgpCapability;
@@ -98,7 +98,9 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
             Ok(Admission::Inner) => {
                 let caller = Arc::clone(&call.cx().caller);
                 let seen = Seen { is_tool_call: call.tool().is_some() };
-                Either::Left { future: ResponseFuture { inner: self.inner.call(call), caller, seen } }
+                Either::Left {
+                    future: ResponseFuture { inner: self.inner.call(call), caller, seen },
+                }
             }
             Ok(Admission::Answered(reply)) => answer(Ok(reply)),
             Err(error) => answer(Err(error.without_recovery())),
@@ -146,7 +148,8 @@ impl<S> Handshake<S> {
         };
         let offered = params.capabilities.find_mgp();
         let mgp = self.mgp_answer(offered.as_ref());
-        let mut facts = client_facts(revision.clone(), &params.capabilities, Some(&params.client_info))?;
+        let mut facts =
+            client_facts(revision.clone(), &params.capabilities, Some(&params.client_info))?;
         facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
         tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
         let rules = call.cx().scope.state::<WireRules>();
@@ -213,7 +216,10 @@ impl<S> Handshake<S> {
         Reply::of(&result)
     }
 
-    fn mgp_answer(&self, offered: Option<&mgp_types::Lenient<MgpCapability>>) -> Option<MgpCapability> {
+    fn mgp_answer(
+        &self,
+        offered: Option<&mgp_types::Lenient<MgpCapability>>,
+    ) -> Option<MgpCapability> {
         let ours = self.offer.mgp.as_ref()?;
         let theirs = negotiate::read_offer(offered, ours)?;
         Some(negotiate::server_answer(ours, &theirs))

@@ -47,7 +47,8 @@ impl StampLayer {
             // In the modern era the extension is the only place; the literal member belongs to `initialize`.
             capabilities.mgp = None;
         }
-        let stamps = Stamps { info: Payload::of(&offer.info)?, capabilities: Payload::of(&capabilities)? };
+        let stamps =
+            Stamps { info: Payload::of(&offer.info)?, capabilities: Payload::of(&capabilities)? };
         Ok(Self { session, offer: Arc::new(stamps) })
     }
 }
@@ -123,7 +124,10 @@ fn inactive(call: &Call, extension: Extension) -> Result<Reply, RpcError> {
         Kind::Notification => Ok(Reply::None),
         Kind::Request => Err(RpcError::new(
             ErrorCode::METHOD_NOT_FOUND,
-            format!("`{}` needs the extension `{extension}`, which the server did not negotiate", call.method()),
+            format!(
+                "`{}` needs the extension `{extension}`, which the server did not negotiate",
+                call.method()
+            ),
         )),
     }
 }

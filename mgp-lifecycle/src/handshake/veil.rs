@@ -14,9 +14,15 @@ pub(crate) struct Seen {
 }
 
 /// Rewrites an outcome for its caller.
-pub(crate) fn veil(outcome: Result<Reply, RpcError>, caller: &Facts, seen: Seen) -> Result<Reply, RpcError> {
+pub(crate) fn veil(
+    outcome: Result<Reply, RpcError>,
+    caller: &Facts,
+    seen: Seen,
+) -> Result<Reply, RpcError> {
     match outcome {
-        Err(error) if !caller.speaks_mgp() => plain(error, seen).and_then(|reply| finish(reply, caller)),
+        Err(error) if !caller.speaks_mgp() => {
+            plain(error, seen).and_then(|reply| finish(reply, caller))
+        }
         Err(error) => Err(error),
         Ok(reply) => finish(reply, caller),
     }

@@ -68,7 +68,11 @@ impl LimitLayer {
     /// A layer with one budget for every stack it is put on.
     pub fn new(config: LimitConfig) -> Self {
         let running = config.running.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(State { turns: Arc::new(Semaphore::new(running)), waiting: AtomicUsize::new(0), config }))
+        Self(Arc::new(State {
+            turns: Arc::new(Semaphore::new(running)),
+            waiting: AtomicUsize::new(0),
+            config,
+        }))
     }
 
     /// Tool calls that run now.
@@ -116,11 +120,15 @@ impl<S: MgpService> Service<Call> for Limit<S> {
 
     fn call(&mut self, call: Call) -> Self::Future {
         if call.tool().is_none() {
-            return Either::Left { future: WithPermit { permit: None, future: self.inner.call(call) } };
+            return Either::Left {
+                future: WithPermit { permit: None, future: self.inner.call(call) },
+            };
         }
         // The rule: a turn is free, so nothing waits and nothing is boxed.
         if let Ok(permit) = Arc::clone(&self.state.turns).try_acquire_owned() {
-            return Either::Left { future: WithPermit { permit: Some(permit), future: self.inner.call(call) } };
+            return Either::Left {
+                future: WithPermit { permit: Some(permit), future: self.inner.call(call) },
+            };
         }
         let (mut inner, state) = (self.inner.clone(), Arc::clone(&self.state));
         Either::Right {
@@ -193,7 +201,8 @@ mod tests {
         });
         let layer = LimitLayer::new(LimitConfig { running: 2, waiting: 8 });
         let mut client = mock::client(Stack::new(layer.layer(slow)));
-        let calls: Vec<_> = (0..6).map(|_| tokio::spawn(client.call("tools/call", r#"{"name":"a"}"#))).collect();
+        let calls: Vec<_> =
+            (0..6).map(|_| tokio::spawn(client.call("tools/call", r#"{"name":"a"}"#))).collect();
         tokio::task::yield_now().await;
         calls[5].abort();
         let mut answered = 0;
@@ -208,8 +217,12 @@ mod tests {
     #[tokio::test]
     async fn other_methods_pass_a_full_limit() {
         let layer = LimitLayer::new(LimitConfig { running: 0, waiting: 0 });
-        let mut client = mock::client(Stack::new(layer.layer(Stack::from_fn(|_| async { Ok(Reply::empty()) }))));
+        let mut client =
+            mock::client(Stack::new(layer.layer(Stack::from_fn(|_| async { Ok(Reply::empty()) }))));
         assert!(client.request("tools/list", "{}").await.is_ok());
-        assert_eq!(client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err().code().0, 3001);
+        assert_eq!(
+            client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err().code().0,
+            3001
+        );
     }
 }

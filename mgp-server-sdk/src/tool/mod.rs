@@ -112,7 +112,10 @@ impl Tool {
 
 impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tool").field("name", &self.definition.name).field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Tool")
+            .field("name", &self.definition.name)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 

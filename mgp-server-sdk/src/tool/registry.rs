@@ -11,9 +11,9 @@ use mgp_types::service::{Call, Facts, Reply};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
+use super::Tool;
 use super::extract::ToolRequest;
 use super::run::Running;
-use super::Tool;
 
 /// The tools of a server; they can change while it runs.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,10 @@ impl Tools {
 
     /// The list as a caller may see it: encoded once per form, then bytes.
     pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
-        let form = Form { security: caller.has(Extension::ToolSecurity), modern: caller.era == Era::Modern };
+        let form = Form {
+            security: caller.has(Extension::ToolSecurity),
+            modern: caller.era == Era::Modern,
+        };
         let snapshot = self.snapshot();
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form));
         list.clone().map(Reply::raw)
@@ -77,7 +80,8 @@ impl Tools {
 
     /// Starts the tool a call names.
     pub(crate) fn call(&self, call: Call) -> Result<Running, RpcError> {
-        let tool = call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
+        let tool =
+            call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
@@ -86,14 +90,19 @@ impl Tools {
         }
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
-        Ok(entry.tool.start(ToolRequest { definition: Arc::clone(&entry.definition), arguments, cx }))
+        Ok(entry.tool.start(ToolRequest {
+            definition: Arc::clone(&entry.definition),
+            arguments,
+            cx,
+        }))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
         let mut current = self.current();
         let mut order = current.order.clone();
         let result = change(&mut order);
-        let by_name = order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
+        let by_name =
+            order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
         *current = Arc::new(Snapshot { order, by_name, lists: Default::default() });
         result
     }
@@ -127,7 +136,11 @@ const LIST_TTL_MS: u64 = 60_000;
 
 impl Snapshot {
     fn encode(&self, form: Form) -> Result<Payload, RpcError> {
-        let tools = self.order.iter().map(|entry| shown(&entry.definition, form)).collect::<Result<Vec<_>, _>>()?;
+        let tools = self
+            .order
+            .iter()
+            .map(|entry| shown(&entry.definition, form))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
         if form.modern {
             list.result_type = Some(ResultType::Complete);

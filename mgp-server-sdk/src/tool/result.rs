@@ -49,7 +49,8 @@ fn text_reply(text: &str) -> Result<Reply, RpcError> {
     serde_json::to_writer(&mut out, text)
         .map_err(|error| RpcError::internal("a text could not be written").because(error))?;
     out.extend_from_slice(br#"}],"isError":false}"#);
-    let text = String::from_utf8(out).map_err(|error| RpcError::internal("a text is no UTF-8").because(error))?;
+    let text = String::from_utf8(out)
+        .map_err(|error| RpcError::internal("a text is no UTF-8").because(error))?;
     Ok(Reply::raw(Payload::from_trusted(text)))
 }
 

@@ -25,12 +25,16 @@ impl Tool {
             Place::Task => {
                 let function = (self.run)(request);
                 // The questions of a round are taken where the function is polled, so that a round is one poll.
-                Running::Task(AbortOnDrop(tokio::spawn(async move { asking.drive(function).await })))
+                Running::Task(AbortOnDrop(tokio::spawn(
+                    async move { asking.drive(function).await },
+                )))
             }
             Place::Blocking => {
                 let run = std::sync::Arc::clone(&self.run);
                 let runtime = Handle::current();
-                Running::Task(AbortOnDrop(tokio::task::spawn_blocking(move || runtime.block_on(run(request)))))
+                Running::Task(AbortOnDrop(tokio::task::spawn_blocking(move || {
+                    runtime.block_on(run(request))
+                })))
             }
         }
     }

@@ -25,7 +25,13 @@ enum Same {
 }
 
 impl Flights {
-    pub(super) fn enter(&self, scope: ScopeId, id: Id, key: CallKey, signal: Arc<CancelSignal>) -> Flight {
+    pub(super) fn enter(
+        &self,
+        scope: ScopeId,
+        id: Id,
+        key: CallKey,
+        signal: Arc<CancelSignal>,
+    ) -> Flight {
         let place = (scope, id);
         match self.table().entry(place.clone()) {
             Entry::Vacant(vacant) => {
@@ -56,7 +62,11 @@ impl Flights {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.table().len()
+        let calls = |same: &Same| match same {
+            Same::One(..) => 1,
+            Same::Many(calls) => calls.len(),
+        };
+        self.table().values().map(calls).sum()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -92,7 +92,10 @@ impl<S> Cancel<S> {
             return Reply::of(&none);
         };
         let partial = signal.cancel(Cancellation::WithPartial { reason });
-        Reply::of(&Answer { cancelled: true, partial_result: Content { content: &partial.content } })
+        Reply::of(&Answer {
+            cancelled: true,
+            partial_result: Content { content: &partial.content },
+        })
     }
 }
 
@@ -123,13 +126,20 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
             self.silently(scope, call.params());
             return Either::Right { future: ready(Ok(Reply::None)) };
         }
-        if call.is::<StreamCancel>() && call.kind() == Kind::Request && call.cx().caller.has(Extension::Streaming) {
+        if call.is::<StreamCancel>()
+            && call.kind() == Kind::Request
+            && call.cx().caller.has(Extension::Streaming)
+        {
             return Either::Right { future: ready(self.with_partial(scope, call.params())) };
         }
         // `initialize` must not be cancelled, and what has no id cannot be.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
-            _ => return Either::Left { future: ResponseFuture { inner: self.inner.call(call), flight: None } },
+            _ => {
+                return Either::Left {
+                    future: ResponseFuture { inner: self.inner.call(call), flight: None },
+                };
+            }
         };
         let signal = Arc::new(CancelSignal::default());
         let flight = self.flights.enter(scope, id, call.cx().key, Arc::clone(&signal));

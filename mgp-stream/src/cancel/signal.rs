@@ -99,7 +99,8 @@ impl CancelSignal {
         match &state.cancelled {
             Some(how) if !state.listening => {
                 let how = how.clone();
-                let partial = Partial { content: std::mem::take(&mut state.partial), chunks: state.chunks };
+                let partial =
+                    Partial { content: std::mem::take(&mut state.partial), chunks: state.chunks };
                 Poll::Ready((how, partial))
             }
             _ => {

@@ -12,8 +12,10 @@ use std::task::{Context as Task, Poll, ready};
 
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
+use mgp_types::method::{LogMessage, Notification, Progress, StreamChunk, StreamProgress};
 use mgp_types::service::{
-    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
+    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules,
+    write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -81,6 +83,7 @@ where
 
     pub(super) async fn run(mut self) -> Closed {
         let closed = poll_fn(|task| self.turn(task)).await;
+        self.end();
         if !matches!(closed, Closed::Io(_) | Closed::Stalled(_)) {
             // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
             let linger = self.connection.limits.linger;
@@ -94,7 +97,9 @@ where
         loop {
             let answered = self.answer_finished(task);
             self.move_lane(task);
-            if let Err(error) = self.write(task) {
+            let written = self.write(task);
+            self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
+            if let Err(error) = written {
                 return Poll::Ready(Closed::Io(error));
             }
             let read = match self.read(task) {
@@ -110,11 +115,13 @@ where
     /// Answers calls that finished, unless the peer does not read; `true` when there may be more.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..TURN {
-            if self.calls.is_empty() || self.connection.shared.outbox.is_high(self.unwritten()) {
+            if self.calls.is_empty() || self.connection.shared.outbox.is_stuffed(self.unwritten()) {
                 return false;
             }
             match Pin::new(&mut self.calls).poll_next(task) {
-                Poll::Ready(Some(done)) => self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome),
+                Poll::Ready(Some(done)) => {
+                    self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome)
+                }
                 _ => return false,
             }
         }
@@ -146,7 +153,9 @@ where
                 }
                 self.connection.shared.outbox.take_into(&mut self.writing);
                 if self.writing.is_empty() {
-                    if let Poll::Ready(result) = Pin::new(&mut self.connection.writer).poll_flush(task) {
+                    if let Poll::Ready(result) =
+                        Pin::new(&mut self.connection.writer).poll_flush(task)
+                    {
                         result?;
                     }
                     return Ok(());
@@ -177,7 +186,7 @@ where
             return Ok(false);
         }
         if self.connection.shared.outbox.is_closed() {
-            self.phase = Phase::Flushing(Why::Local);
+            self.flush(Why::Local);
             return Ok(true);
         }
         if self.connection.shared.outbox.is_full(self.unwritten()) {
@@ -200,7 +209,8 @@ where
                 self.take_line(line, task);
             }
             self.phase = Phase::Lingering;
-            self.patience = Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
+            self.patience =
+                Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
         }
         Ok(true)
     }
@@ -208,7 +218,9 @@ where
     fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
         let error = match line {
             Line::Text(text) => return self.take_message(text, None, task),
-            Line::NotText => RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8"),
+            Line::NotText => {
+                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8")
+            }
             Line::TooLong => RpcError::invalid_request(format!(
                 "a message may have at most {} bytes",
                 self.connection.limits.line_bytes
@@ -220,11 +232,18 @@ where
     fn take_message(&mut self, text: ByteString, batch: Option<&Batch>, task: &mut Task<'_>) {
         let size = text.len() + CALL_COST;
         match Message::parse(text) {
-            Ok(Message::Request { id, method, params }) => self.request(id, method, params, size, batch, task),
-            Ok(Message::Notification { method, params }) => self.notification(method, params, size, task),
+            Ok(Message::Request { id, method, params }) => {
+                self.request(id, method, params, size, batch, task)
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.notification(method, params, size, task)
+            }
             Ok(Message::Response { id, outcome }) => {
                 let known = id.as_ref().is_some_and(|id| {
-                    self.connection.shared.pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                    self.connection
+                        .shared
+                        .pending
+                        .answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "an answer to no request of ours");
@@ -232,14 +251,18 @@ where
             }
             Ok(Message::Batch(items)) => self.batch(items, batch, task),
             Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
-            Err(BadMessage { error: None, .. }) => tracing::debug!("a malformed answer was ignored"),
+            Err(BadMessage { error: None, .. }) => {
+                tracing::debug!("a malformed answer was ignored")
+            }
         }
     }
 
     fn batch(&mut self, items: Vec<ByteString>, outer: Option<&Batch>, task: &mut Task<'_>) {
         let allowed = outer.is_none() && self.connection.scope.state::<WireRules>().takes_batches();
         if !allowed {
-            let error = RpcError::invalid_request("several messages in one array are not part of this revision");
+            let error = RpcError::invalid_request(
+                "several messages in one array are not part of this revision",
+            );
             return self.refuse(None, outer, error);
         }
         let batch = Batch::default();
@@ -265,7 +288,10 @@ where
         let held = counters.held.load(Ordering::Relaxed);
         if self.calls.len() >= limits.in_flight || held + size > limits.held_bytes {
             counters.shed.fetch_add(1, Ordering::Relaxed);
-            let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many requests in flight on this connection");
+            let error = RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                "too many requests in flight on this connection",
+            );
             return self.refuse(Some(&id), batch, error);
         }
         let mut cx = self.cx.clone();
@@ -277,7 +303,7 @@ where
             batch.open();
         }
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
-        if !self.connection.shared.outbox.is_high(self.unwritten())
+        if !self.connection.shared.outbox.is_stuffed(self.unwritten())
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
             return self.finish(&id, size, batch, &outcome);
@@ -292,7 +318,7 @@ where
         if self.lane.len() >= limits.notifications || held + size > limits.held_bytes {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
             if !only_reports(method.as_str()) {
-                self.phase = Phase::Flushing(Why::Flooded);
+                self.flush(Why::Flooded);
             }
             return;
         }
@@ -308,12 +334,20 @@ where
 
     // === Answering ===
 
-    fn finish(&self, id: &Id, size: usize, batch: Option<&Batch>, outcome: &Result<Reply, RpcError>) {
+    fn finish(
+        &self,
+        id: &Id,
+        size: usize,
+        batch: Option<&Batch>,
+        outcome: &Result<Reply, RpcError>,
+    ) {
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
         match batch {
-            None => self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome)),
+            None => {
+                self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome))
+            }
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, Some(id), outcome);
@@ -345,13 +379,20 @@ where
 
     // === Waiting and ending ===
 
+    /// Reads no more; what is queued is written within the linger time, however long the peer was waited for before.
+    fn flush(&mut self, why: Why) {
+        self.phase = Phase::Flushing(why);
+        self.patience = None;
+    }
+
     /// Nothing moves: decides between waiting and ending.
     fn settle(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
         let idle = self.unwritten() == 0;
         let limits = &self.connection.limits;
         match self.phase {
             Phase::Open => {
-                if !self.connection.shared.outbox.is_full(self.unwritten()) {
+                // Senders and their callers wait from here on, so the peer may not make them wait for ever.
+                if !self.connection.shared.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }
                 let stall = limits.stall;
@@ -380,18 +421,30 @@ where
     }
 
     fn wait(&mut self, time: std::time::Duration, task: &mut Task<'_>) -> Poll<()> {
-        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
+        let patience =
+            self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
         patience.as_mut().poll(task)
     }
 }
 
-/// Ends what hangs on the connection, also when the driver is dropped half-way.
-impl<R, W> Drop for Driver<R, W> {
-    fn drop(&mut self) {
+impl<R, W> Driver<R, W> {
+    /// Drops the running calls, then ends what else hangs on the connection.
+    fn end(&mut self) {
         self.connection.shared.outbox.close();
         self.calls.clear();
-        self.connection.shared.pending.close("the connection ended");
-        self.connection.scope.end();
+        self.lane.clear();
+        let counters = &self.connection.counters;
+        for gauge in [&counters.running, &counters.held, &counters.unwritten] {
+            gauge.store(0, Ordering::Relaxed);
+        }
+        self.connection.end();
+    }
+}
+
+/// Also when it is dropped half-way.
+impl<R, W> Drop for Driver<R, W> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -399,10 +452,7 @@ impl<R, W> Drop for Driver<R, W> {
 fn only_reports(method: &str) -> bool {
     matches!(
         method,
-        "notifications/progress"
-            | "notifications/message"
-            | "notifications/mgp.stream.chunk"
-            | "notifications/mgp.stream.progress"
+        Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD
     )
 }
 

@@ -26,6 +26,11 @@ impl Lane {
         self.queue.push_back((size, handling));
     }
 
+    /// Drops all handlers.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
     /// Drives the first handler, and those behind it as long as each completes at once.
     pub(super) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
         while let Some((size, handling)) = self.queue.front_mut() {

@@ -5,8 +5,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
+    write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
@@ -32,7 +34,7 @@ impl Shared {
     async fn request(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
         self.outbox.room().await.map_err(|_| gone())?;
         let (number, slot) = self.pending.enter(call.cx()).ok_or_else(gone)?;
-        let waiting = Waiting { shared: &self, number, cancels: call.method().as_str() != "initialize" };
+        let waiting = Waiting { shared: &self, number, cancels: !call.is::<Initialize>() };
         if call.cx().outlet.wants(ItemKind::Progress) {
             let token = Payload::from_trusted(number.to_string());
             call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
@@ -75,11 +77,12 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.shared.pending.leave(self.number);
         if unanswered && self.cancels {
-            let text = format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
-            let params = Params::split("notifications/cancelled", text.into()).unwrap_or_default();
+            let text =
+                format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
+            let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
             // A connection that is gone needs no cancellation.
             let _ = self.shared.outbox.push(|out| {
-                write_call(out, None, "notifications/cancelled", &params, &OutMeta::default());
+                write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
             });
         }
     }

@@ -33,13 +33,15 @@ pub struct Limits {
     /// Requests of the peer that run at once; more are answered 3001. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
-    /// notifications over it are dropped if they only report, else they end the connection. 64 MiB.
+    /// notifications over it are dropped if they only report, else they end the connection.
+    /// As many again may wait as partial results of our own calls; those over it are dropped and counted. 64 MiB.
     pub held_bytes: usize,
     /// Notifications waiting for the one being handled; same rule. 65,536.
     pub notifications: usize,
-    /// Bytes to the peer above which senders and handlers wait. 1 MiB.
+    /// Bytes to the peer above which senders wait; at 4 times as much nothing more is read,
+    /// at 8 times as much finished calls keep their answers. 1 MiB.
     pub unread_bytes: usize,
-    /// How long a peer that does not read is waited for when nothing more can be queued. 30 s.
+    /// How long a peer may read nothing while senders wait; then the connection ends. 30 s.
     pub stall: Duration,
     /// How long running calls may go on after the peer closed its side. 2 s.
     pub linger: Duration,
@@ -132,9 +134,10 @@ where
         }
     }
 
-    /// Sets the bounds; peers taken before keep the old connection.
+    /// Sets the bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.shared = shared(&limits);
+        self.shared.outbox.bound(limits.unread_bytes);
+        self.shared.pending.bound(limits.held_bytes);
         self.limits = limits;
         self
     }
@@ -175,8 +178,27 @@ where
 }
 
 fn shared(limits: &Limits) -> Arc<Shared> {
-    let hard = limits.unread_bytes.saturating_mul(4);
-    Arc::new(Shared { outbox: Outbox::new(limits.unread_bytes, hard), pending: Pending::default() })
+    Arc::new(Shared {
+        outbox: Outbox::new(limits.unread_bytes),
+        pending: Pending::new(limits.held_bytes),
+    })
+}
+
+impl<R, W> Connection<R, W> {
+    /// Fails our calls, ends the scope, lets go of what nobody will write; once more is nothing.
+    fn end(&self) {
+        self.shared.outbox.close();
+        self.shared.outbox.discard();
+        self.shared.pending.close("the connection ended");
+        self.scope.end();
+    }
+}
+
+/// Also when it is dropped half-way, or was never driven.
+impl<R, W> Drop for Connection<R, W> {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl<R, W> fmt::Debug for Connection<R, W> {
@@ -193,6 +215,7 @@ impl<R, W> fmt::Debug for Connection<R, W> {
 struct Counters {
     running: AtomicUsize,
     held: AtomicUsize,
+    unwritten: AtomicUsize,
     shed: AtomicU64,
     dropped: AtomicU64,
 }
@@ -221,6 +244,24 @@ impl Monitor {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.counters.held.load(Ordering::Relaxed)
+    }
+
+    /// Bytes on their way that the peer has not read.
+    #[must_use]
+    pub fn unread_bytes(&self) -> usize {
+        self.shared.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of partial results that wait for the callers of our requests.
+    #[must_use]
+    pub fn inbox_bytes(&self) -> usize {
+        self.shared.pending.inbox().held()
+    }
+
+    /// Partial results dropped because their callers are slow.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.shared.pending.inbox().lost()
     }
 
     /// Requests answered 3001 because a bound was reached.

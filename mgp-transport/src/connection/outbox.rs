@@ -9,19 +9,18 @@ use tokio::sync::Notify;
 
 /// Collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: senders wait above `high`; the connection's own short answers go on up to `hard`,
-/// above which it stops reading until the peer reads.
+/// Overflow rule: senders wait above `high`; above four times as much nothing more is read;
+/// above eight times as much finished calls keep their answers, which nothing new can come behind.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
     room: Notify,
-    high: usize,
-    hard: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     buffer: Vec<u8>,
+    high: usize,
     closed: bool,
     driver: Option<Waker>,
 }
@@ -31,8 +30,14 @@ struct State {
 pub(crate) struct IsClosed;
 
 impl Outbox {
-    pub(crate) fn new(high: usize, hard: usize) -> Self {
-        Self { state: Mutex::default(), room: Notify::new(), high, hard: hard.max(high) }
+    pub(crate) fn new(high: usize) -> Self {
+        Self { state: Mutex::new(State { high, ..State::default() }), room: Notify::new() }
+    }
+
+    /// Changes where senders begin to wait.
+    pub(crate) fn bound(&self, high: usize) {
+        self.state().high = high;
+        self.room.notify_waiters();
     }
 
     /// Appends one message and its newline, from the connection's own task.
@@ -73,7 +78,7 @@ impl Outbox {
                 if state.closed {
                     return Err(IsClosed);
                 }
-                if state.buffer.len() < self.high {
+                if state.buffer.len() < state.high {
                     return Ok(());
                 }
             }
@@ -100,14 +105,31 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Whether handlers should wait with their answers.
+    /// How many bytes wait here.
+    pub(crate) fn len(&self) -> usize {
+        self.state().buffer.len()
+    }
+
+    /// Whether senders wait.
     pub(crate) fn is_high(&self, writing: usize) -> bool {
-        self.state().buffer.len() + writing >= self.high
+        self.is_above(1, writing)
     }
 
     /// Whether reading must stop until the peer reads.
     pub(crate) fn is_full(&self, writing: usize) -> bool {
-        self.state().buffer.len() + writing >= self.hard
+        self.is_above(4, writing)
+    }
+
+    /// Whether finished calls must keep their answers until the peer reads.
+    ///
+    /// Above `is_full`, so that the calls that run when reading stops can end and give back what they hold.
+    pub(crate) fn is_stuffed(&self, writing: usize) -> bool {
+        self.is_above(8, writing)
+    }
+
+    fn is_above(&self, times: usize, writing: usize) -> bool {
+        let state = self.state();
+        state.buffer.len() + writing >= state.high.saturating_mul(times)
     }
 
     /// Refuses further messages; what is queued can still be written.
@@ -121,6 +143,11 @@ impl Outbox {
             driver.wake();
         }
         self.room.notify_waiters();
+    }
+
+    /// Lets go of what is queued: nobody will write it.
+    pub(crate) fn discard(&self) {
+        self.state().buffer = Vec::new();
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -12,10 +13,25 @@ use mgp_types::{Id, RpcError};
 
 /// How many partial results of one call may wait for their consumer.
 const INBOX_ITEMS: usize = 256;
+/// How many bytes of them may wait behind the first.
+const INBOX_BYTES: usize = 4 << 20;
+/// What an item costs besides its text.
+const ITEM_COST: usize = 64;
 
 /// The table of unanswered requests, by the number they have on the wire.
-#[derive(Debug, Default)]
-pub(crate) struct Pending(Mutex<Table>);
+#[derive(Debug)]
+pub(crate) struct Pending {
+    table: Mutex<Table>,
+    inbox: Arc<InboxBudget>,
+}
+
+/// The partial results of all calls of a connection that wait for their consumers.
+#[derive(Debug)]
+pub(crate) struct InboxBudget {
+    held: AtomicUsize,
+    bound: AtomicUsize,
+    lost: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -30,7 +46,42 @@ struct Entry {
     slot: Arc<Slot>,
 }
 
+impl InboxBudget {
+    /// Bytes that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Items that were dropped.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn has_room(&self, size: usize) -> bool {
+        self.held() + size <= self.bound.load(Ordering::Relaxed)
+    }
+}
+
 impl Pending {
+    /// An empty table whose calls may together hold so many bytes of partial results.
+    pub(crate) fn new(bound: usize) -> Self {
+        let inbox = InboxBudget {
+            held: AtomicUsize::new(0),
+            bound: AtomicUsize::new(bound),
+            lost: AtomicU64::new(0),
+        };
+        Self { table: Mutex::default(), inbox: Arc::new(inbox) }
+    }
+
+    /// Changes how many bytes of partial results may be held.
+    pub(crate) fn bound(&self, bytes: usize) {
+        self.inbox.bound.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inbox(&self) -> &InboxBudget {
+        &self.inbox
+    }
+
     /// Enters a request; `None` once the connection is gone.
     pub(crate) fn enter(&self, cx: &Context) -> Option<(i64, Arc<Slot>)> {
         let mut table = self.table();
@@ -39,7 +90,7 @@ impl Pending {
         }
         table.next += 1;
         let number = table.next;
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot { state: Mutex::default(), budget: Arc::clone(&self.inbox) });
         table.entries.insert(number, Entry { cx: cx.clone(), slot: Arc::clone(&slot) });
         Some((number, slot))
     }
@@ -50,7 +101,11 @@ impl Pending {
     }
 
     /// Hands an answer to the request it belongs to; a second answer finds nobody.
-    pub(crate) fn answer(&self, id: &Id, make: impl FnOnce(&Context) -> Result<Reply, RpcError>) -> bool {
+    pub(crate) fn answer(
+        &self,
+        id: &Id,
+        make: impl FnOnce(&Context) -> Result<Reply, RpcError>,
+    ) -> bool {
         let Id::Number(number) = id else { return false };
         let Some(entry) = self.table().entries.remove(number) else { return false };
         entry.slot.finish(make(&entry.cx));
@@ -86,25 +141,32 @@ impl Pending {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
     fn in_flight(&self) -> InFlight {
-        InFlight { cx: self.cx.clone(), inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>) }
+        InFlight {
+            cx: self.cx.clone(),
+            inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>),
+        }
     }
 }
 
 /// Where the partial results and the answer of one request wait, in the order they were read.
 ///
-/// Overflow rule: above its bound the call's further chunks are dropped and counted; the answer has the full text.
-#[derive(Debug, Default)]
-pub(crate) struct Slot(Mutex<SlotState>);
+/// Overflow rule: above its bounds the call's further chunks are dropped and counted; the answer has the full text.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    state: Mutex<SlotState>,
+    budget: Arc<InboxBudget>,
+}
 
 #[derive(Debug, Default)]
 struct SlotState {
     items: VecDeque<Item>,
+    bytes: usize,
     dropped: u64,
     outcome: Option<Result<Reply, RpcError>>,
     consumer: Option<Waker>,
@@ -125,6 +187,9 @@ impl Slot {
         poll_fn(|task| {
             let mut state = self.state();
             if let Some(item) = state.items.pop_front() {
+                let size = size_of(&item);
+                state.bytes -= size;
+                self.budget.held.fetch_sub(size, Ordering::Relaxed);
                 return Poll::Ready(Next::Item(item));
             }
             if let Some(outcome) = state.outcome.take() {
@@ -139,7 +204,10 @@ impl Slot {
     fn finish(&self, outcome: Result<Reply, RpcError>) {
         let mut state = self.state();
         if state.dropped > 0 {
-            tracing::debug!(dropped = state.dropped, "partial results were dropped: their consumer is slow");
+            tracing::debug!(
+                dropped = state.dropped,
+                "partial results were dropped: their consumer is slow"
+            );
         }
         state.outcome = Some(outcome);
         let consumer = state.consumer.take();
@@ -150,8 +218,27 @@ impl Slot {
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let bytes = self.state().bytes;
+        self.budget.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What an item costs while it waits.
+fn size_of(item: &Item) -> usize {
+    let text = match item {
+        Item::Chunk(text) | Item::Log(text) | Item::Event(text) | Item::Callback(text) => {
+            text.as_str().len()
+        }
+        Item::Progress(step) => step.message.as_ref().map_or(0, String::len),
+        _ => 0,
+    };
+    text + ITEM_COST
 }
 
 impl Mailslot for Slot {
@@ -159,10 +246,16 @@ impl Mailslot for Slot {
         let mut state = self.state();
         // After one chunk was dropped the rest would have a hole: they stop until the answer.
         let stopped = state.dropped > 0 && matches!(item, Item::Chunk(_));
-        if stopped || state.items.len() >= INBOX_ITEMS {
+        let size = size_of(&item);
+        // One large item may always wait, so that a chunk above the bound is not lost to a consumer that keeps up.
+        let over = !state.items.is_empty() && state.bytes + size > INBOX_BYTES;
+        if stopped || over || state.items.len() >= INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
+            self.budget.lost.fetch_add(1, Ordering::Relaxed);
             return Room::Full;
         }
+        state.bytes += size;
+        self.budget.held.fetch_add(size, Ordering::Relaxed);
         state.items.push_back(item);
         let room = if state.items.len() == INBOX_ITEMS / 2 { Room::High } else { Room::Free };
         let consumer = state.consumer.take();
@@ -171,5 +264,53 @@ impl Mailslot for Slot {
             consumer.wake();
         }
         room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+    use mgp_types::service::{Peer, Principal, Scope, ScopeKind};
+
+    use super::*;
+
+    fn chunk(bytes: usize) -> Item {
+        Item::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
+    }
+
+    fn pending(bound: usize) -> (Pending, Context) {
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+        (Pending::new(bound), cx)
+    }
+
+    /// 256 chunks may wait; of 16 MiB each they were 4 GiB.
+    #[tokio::test]
+    async fn chunks_that_wait_are_bounded_in_bytes() {
+        let (pending, cx) = pending(64 << 20);
+        let (_, slot) = pending.enter(&cx).unwrap();
+        let rooms: Vec<_> = (0..8).map(|_| slot.push(chunk(1 << 20))).collect();
+        assert_eq!(rooms, [[Room::Free; 3].as_slice(), &[Room::Full; 5]].concat());
+        assert_eq!(pending.inbox().lost(), 5);
+        assert!(matches!(slot.next().await, Next::Item(_)));
+        // There is room again, but not after a hole.
+        assert_eq!(slot.push(chunk(1)), Room::Full);
+
+        // A single large one is no flood.
+        let (_, other) = pending.enter(&cx).unwrap();
+        assert_eq!(other.push(chunk(16 << 20)), Room::Free);
+        assert_eq!(other.push(chunk(1)), Room::Full);
+    }
+
+    #[test]
+    fn all_calls_share_a_budget_and_give_it_back() {
+        let (pending, cx) = pending(3 << 20);
+        let slots: Vec<_> = (0..4).map(|_| pending.enter(&cx).unwrap()).collect();
+        let rooms: Vec<_> = slots.iter().map(|(_, slot)| slot.push(chunk(1_000_000))).collect();
+        assert_eq!(rooms, [Room::Free, Room::Free, Room::Free, Room::Full]);
+        for (number, _) in &slots {
+            assert!(pending.leave(*number));
+        }
+        drop(slots);
+        assert_eq!((pending.inbox().held(), pending.inbox().lost(), pending.len()), (0, 1, 0));
     }
 }

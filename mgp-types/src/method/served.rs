@@ -17,20 +17,90 @@ pub(crate) struct Served {
 }
 
 static SERVED: &[Served] = &[
-    Served { method: "initialize", by: "mgp-lifecycle", call: "connect", test: "mgp-lifecycle/src/handshake/server/tests.rs" },
-    Served { method: "ping", by: "mgp-lifecycle", call: "Client::request", test: "mgp-client-sdk/tests/core_service/isolation.rs" },
-    Served { method: "server/discover", by: "mgp-lifecycle", call: "connect", test: "mgp-lifecycle/src/handshake/server/tests.rs" },
-    Served { method: "tools/list", by: "mgp-server-sdk", call: "Client::request", test: "mgp-server-sdk/tests/tools.rs" },
-    Served { method: "tools/call", by: "mgp-server-sdk", call: "Client::call_tool", test: "mgp-client-sdk/tests/core_service/prototype.rs" },
-    Served { method: "elicitation/create", by: "mgp-client-sdk", call: "Context::ask", test: "mgp-client-sdk/tests/core_service/cells.rs" },
-    Served { method: "sampling/createMessage", by: "mgp-client-sdk", call: "Context::ask", test: "mgp-client-sdk/tests/core_service/cells.rs" },
-    Served { method: "roots/list", by: "mgp-client-sdk", call: "Context::ask", test: "mgp-client-sdk/tests/core_service/cells.rs" },
-    Served { method: "notifications/initialized", by: "mgp-lifecycle", call: "connect", test: "mgp-lifecycle/src/handshake/server/tests.rs" },
-    Served { method: "notifications/cancelled", by: "mgp-stream", call: "dropping the call", test: "mgp-client-sdk/tests/core_service/prototype.rs" },
-    Served { method: "notifications/progress", by: "mgp-stream", call: "Outlet", test: "mgp-client-sdk/tests/core_service/isolation.rs" },
-    Served { method: "mgp/stream/cancel", by: "mgp-stream", call: "Client::request", test: "mgp-client-sdk/tests/core_service/isolation.rs" },
-    Served { method: "notifications/mgp.stream.chunk", by: "mgp-stream", call: "Outlet", test: "mgp-client-sdk/tests/core_service/prototype.rs" },
-    Served { method: "notifications/mgp.stream.progress", by: "mgp-stream", call: "Outlet", test: "mgp-client-sdk/tests/core_service/isolation.rs" },
+    Served {
+        method: "initialize",
+        by: "mgp-lifecycle",
+        call: "connect",
+        test: "mgp-lifecycle/src/handshake/server/tests.rs",
+    },
+    Served {
+        method: "ping",
+        by: "mgp-lifecycle",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/core_service/isolation.rs",
+    },
+    Served {
+        method: "server/discover",
+        by: "mgp-lifecycle",
+        call: "connect",
+        test: "mgp-lifecycle/src/handshake/server/tests.rs",
+    },
+    Served {
+        method: "tools/list",
+        by: "mgp-server-sdk",
+        call: "Client::request",
+        test: "mgp-server-sdk/tests/tools.rs",
+    },
+    Served {
+        method: "tools/call",
+        by: "mgp-server-sdk",
+        call: "Client::call_tool",
+        test: "mgp-client-sdk/tests/core_service/prototype.rs",
+    },
+    Served {
+        method: "elicitation/create",
+        by: "mgp-client-sdk",
+        call: "Context::ask",
+        test: "mgp-client-sdk/tests/core_service/cells.rs",
+    },
+    Served {
+        method: "sampling/createMessage",
+        by: "mgp-client-sdk",
+        call: "Context::ask",
+        test: "mgp-client-sdk/tests/core_service/cells.rs",
+    },
+    Served {
+        method: "roots/list",
+        by: "mgp-client-sdk",
+        call: "Context::ask",
+        test: "mgp-client-sdk/tests/core_service/cells.rs",
+    },
+    Served {
+        method: "notifications/initialized",
+        by: "mgp-lifecycle",
+        call: "connect",
+        test: "mgp-lifecycle/src/handshake/server/tests.rs",
+    },
+    Served {
+        method: "notifications/cancelled",
+        by: "mgp-stream",
+        call: "dropping the call",
+        test: "mgp-client-sdk/tests/core_service/prototype.rs",
+    },
+    Served {
+        method: "notifications/progress",
+        by: "mgp-stream",
+        call: "Outlet",
+        test: "mgp-client-sdk/tests/core_service/isolation.rs",
+    },
+    Served {
+        method: "mgp/stream/cancel",
+        by: "mgp-stream",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/core_service/isolation.rs",
+    },
+    Served {
+        method: "notifications/mgp.stream.chunk",
+        by: "mgp-stream",
+        call: "Outlet",
+        test: "mgp-client-sdk/tests/core_service/prototype.rs",
+    },
+    Served {
+        method: "notifications/mgp.stream.progress",
+        by: "mgp-stream",
+        call: "Outlet",
+        test: "mgp-client-sdk/tests/core_service/isolation.rs",
+    },
 ];
 
 /// Finds who serves a method.

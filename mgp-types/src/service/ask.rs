@@ -113,7 +113,8 @@ impl fmt::Debug for Asking {
 pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
     let name = method.split_once('/').map_or(method, |(name, _)| name);
     if cx.caller.era == crate::mcp::Era::Modern {
-        let data = Payload::from_trusted(format!(r#"{{"requiredCapabilities":{{"{name}":{{}}}}}}"#));
+        let data =
+            Payload::from_trusted(format!(r#"{{"requiredCapabilities":{{"{name}":{{}}}}}}"#));
         return RpcError::new(
             ErrorCode::MISSING_CLIENT_CAPABILITY,
             format!("the client must offer the capability `{name}`"),
@@ -253,7 +254,9 @@ mod tests {
             Reply::of(&(a?.get::<i32>()?, b?.get::<i32>()?))
         };
         let first = Rounds::default();
-        let Ok(Reply::InputRequired(needed)) = Asking::Via(Arc::new(first.clone())).drive(handler(first.clone())).await else {
+        let Ok(Reply::InputRequired(needed)) =
+            Asking::Via(Arc::new(first.clone())).drive(handler(first.clone())).await
+        else {
             panic!("the first round must ask")
         };
         assert_eq!(needed.asks.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -263,7 +266,8 @@ mod tests {
         state.answers.insert("a".to_owned(), Payload::of(&1).unwrap());
         state.answers.insert("b".to_owned(), Payload::of(&2).unwrap());
         let second = Rounds::new(state);
-        let reply = Asking::Via(Arc::new(second.clone())).drive(handler(second.clone())).await.unwrap();
+        let reply =
+            Asking::Via(Arc::new(second.clone())).drive(handler(second.clone())).await.unwrap();
         assert_eq!(reply.get::<(i32, i32)>().unwrap(), (1, 2));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Applies to: both.
 
-use super::params::{OutMeta, Target};
+use super::hop::OutMeta;
+use super::params::Target;
 use super::{CallKey, Context, Method, Params};
 use crate::method::{Kind, Notification, Request};
 use crate::wire::{Payload, RpcError};
@@ -159,7 +160,9 @@ impl Call {
             return None;
         }
         match self.0.params.target() {
-            Some(Target::Tool(name)) => Some(ToolCall { name, arguments: self.0.params.arguments() }),
+            Some(Target::Tool(name)) => {
+                Some(ToolCall { name, arguments: self.0.params.arguments() })
+            }
             _ => None,
         }
     }

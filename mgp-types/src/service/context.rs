@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::ask::{Ask, Asking, nobody_to_ask, not_offered};
 use super::outlet::Outlet;
-use super::{Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId};
+use super::{
+    Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId,
+};
 use crate::wire::{Id, Payload, RpcError};
 
 /// The surroundings of a call, cheap to clone.

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet};
-use crate::Payload;
 
 /// What one party negotiated; shared by all its calls in the legacy era, made for each in the modern one.
 #[derive(Clone, Debug)]

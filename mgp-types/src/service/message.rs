@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytestring::ByteString;
-use serde::de::{self, DeserializeSeed, MapAccess};
 use serde::Deserializer;
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
+use super::hop::OutMeta;
 use super::method::Method;
-use super::params::{OutMeta, Params, Parts, PartsSeed, TargetKind};
+use super::params::{Params, Parts, PartsSeed, TargetKind};
 use super::reply::Reply;
 use crate::record::Key;
 use crate::wire::{Id, Payload, RpcError};
@@ -46,6 +47,9 @@ pub enum Message {
     Batch(Vec<ByteString>),
 }
 
+/// How many messages one array may hold: each short one may be answered with a long one.
+const BATCH_MAX: usize = 128;
+
 /// Text that is no message: what to answer, and under which id.
 #[derive(Debug)]
 pub struct BadMessage {
@@ -68,7 +72,7 @@ impl Message {
             .and_then(|()| reader.end());
         match read {
             Ok(()) => envelope.judge(&line),
-            Err(_) => Err(BadMessage::explain(&line)),
+            Err(why) => Err(BadMessage::explain(&line, &envelope, &why)),
         }
         .or_else(|bad| match bad {
             Verdict::Bad(bad) => Err(bad),
@@ -106,9 +110,14 @@ impl Envelope<'_> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(|raw| serde_json::from_str::<Id>(raw).ok());
         let refuse = |why: &str| {
-            Err(Verdict::Bad(BadMessage { id: id.clone(), error: Some(RpcError::invalid_request(why)) }))
+            Err(Verdict::Bad(BadMessage {
+                id: id.clone(),
+                error: Some(RpcError::invalid_request(why)),
+            }))
         };
-        let is_response = self.method.is_none() && !self.method_is_text && (self.result.is_some() || self.error.is_some());
+        let is_response = self.method.is_none()
+            && !self.method_is_text
+            && (self.result.is_some() || self.error.is_some());
         if is_response {
             return self.response(line, id, raw_id);
         }
@@ -141,7 +150,12 @@ impl Envelope<'_> {
         })
     }
 
-    fn response(self, line: &ByteString, id: Option<Id>, raw_id: Option<&str>) -> Result<Message, Verdict> {
+    fn response(
+        self,
+        line: &ByteString,
+        id: Option<Id>,
+        raw_id: Option<&str>,
+    ) -> Result<Message, Verdict> {
         let silent = Err(Verdict::Bad(BadMessage { id: None, error: None }));
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return silent;
@@ -161,20 +175,58 @@ impl Envelope<'_> {
 
 impl BadMessage {
     /// Takes the second, slow look at a line that did not read as a message.
-    fn explain(line: &ByteString) -> Verdict {
+    fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Verdict {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
             return Verdict::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
         }
+        if line.trim_start().starts_with('{') {
+            let id = envelope.id.and_then(|raw| serde_json::from_str(raw.get()).ok());
+            return Verdict::Bad(Self {
+                id,
+                error: Some(RpcError::invalid_request(why.to_string())),
+            });
+        }
         if line.trim_start().starts_with('[') {
-            let items: Vec<&RawValue> = serde_json::from_str(line).unwrap_or_default();
-            if !items.is_empty() {
-                return Verdict::Batch(items.iter().map(|raw| line.slice_ref(raw.get())).collect());
+            match serde_json::Deserializer::from_str(line).deserialize_seq(Items(line)) {
+                Ok(items) if items.is_empty() => {}
+                Ok(items) => return Verdict::Batch(items),
+                Err(_) => {
+                    let why = format!("an array may hold at most {BATCH_MAX} messages");
+                    return Verdict::Bad(Self {
+                        id: None,
+                        error: Some(RpcError::invalid_request(why)),
+                    });
+                }
             }
         }
         Verdict::Bad(Self {
             id: None,
-            error: Some(RpcError::invalid_request("a message is a JSON object with `jsonrpc` and `method`")),
+            error: Some(RpcError::invalid_request(
+                "a message is a JSON object with `jsonrpc` and `method`",
+            )),
         })
+    }
+}
+
+/// Takes an array apart, and stops where it is too long to hold.
+struct Items<'a>(&'a ByteString);
+
+impl<'de> de::Visitor<'de> for Items<'_> {
+    type Value = Vec<ByteString>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(raw) = seq.next_element::<&RawValue>()? {
+            if items.len() == BATCH_MAX {
+                return Err(de::Error::custom("too many messages"));
+            }
+            items.push(self.0.slice_ref(raw.get()));
+        }
+        Ok(items)
     }
 }
 
@@ -216,7 +268,8 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     let raw: &RawValue = map.next_value()?;
                     // A method of another type is no reason to lose the id.
                     out.method_is_text = true;
-                    out.method = serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
+                    out.method =
+                        serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
                 }
                 "params" => {
                     out.twice |= out.params.is_some();
@@ -242,7 +295,13 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
 // === Writing ===
 
 /// Writes a request or notification as one JSON object.
-pub fn write_call(out: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &Params, meta: &OutMeta) {
+pub fn write_call(
+    out: &mut Vec<u8>,
+    id: Option<&Id>,
+    method: &str,
+    params: &Params,
+    meta: &OutMeta,
+) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     if let Some(id) = id {
         out.extend_from_slice(br#""id":"#);
@@ -278,7 +337,9 @@ pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, 
             let start = out.len();
             if serde_json::to_writer(&mut *out, error).is_err() {
                 out.truncate(start);
-                out.extend_from_slice(br#"{"code":-32603,"message":"an error could not be written"}"#);
+                out.extend_from_slice(
+                    br#"{"code":-32603,"message":"an error could not be written"}"#,
+                );
             }
             out.push(b'}');
         }

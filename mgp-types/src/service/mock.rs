@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{BoxFuture, Call, Context, Link, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack};
+use super::{
+    BoxFuture, Call, Context, Link, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
+};
 use crate::wire::{Id, Payload, RpcError};
 
 /// Calls a stack as a transport would.
@@ -37,7 +39,11 @@ impl Client {
     }
 
     /// Sends a request and hands back the future of its reply.
-    pub fn call(&mut self, method: &str, params: &str) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    pub fn call(
+        &mut self,
+        method: &str,
+        params: &str,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.next_id += 1;
         let mut cx = self.cx.clone();
         cx.key = super::CallKey::next();

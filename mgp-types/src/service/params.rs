@@ -15,9 +15,10 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::hop::{OutMeta, merge_meta};
 use crate::record::Key;
-use crate::{Hash, canonical_hash};
 use crate::wire::{Id, Payload, RpcError};
+use crate::{Hash, canonical_hash};
 
 /// What a call is aimed at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +122,9 @@ impl Span {
     }
 }
 
+/// How many member names with escapes params may have: each is copied, and a line has room for millions.
+const ESCAPED_MAX: usize = 256;
+
 /// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
 ///
 /// One run is the rule, because hop-by-hop members stand at the ends; it is kept in place.
@@ -139,6 +143,14 @@ impl Body {
         } else {
             self.more.push(span);
         }
+    }
+
+    fn push_escaped<E: de::Error>(&mut self, name: &str, span: Span) -> Result<(), E> {
+        if self.escaped.len() == ESCAPED_MAX {
+            return Err(E::custom("too many member names with escapes"));
+        }
+        self.escaped.push((name.into(), span));
+        Ok(())
     }
 
     fn last_mut(&mut self) -> Option<&mut Span> {
@@ -265,7 +277,9 @@ impl Params {
     /// The sealed state of the round before (`requestState`).
     #[must_use]
     pub fn request_state(&self) -> Option<String> {
-        self.parts.request_state.and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
+        self.parts
+            .request_state
+            .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
     /// The peer's trace id, from `trace_id` or `_mgp.trace_id` (checklist C12), cut to 128 printable characters.
@@ -303,12 +317,15 @@ impl Params {
             mgp: Mgp,
         }
         let is_true = |span: Span| &self.text[span.range()] == "true";
-        let read = |span: Span| serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream;
+        let read = |span: Span| {
+            serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream
+        };
         self.parts.mgp.is_some_and(read)
             || self.parts.stream.is_some_and(is_true)
             || self.parts.meta.is_some_and(|span| {
                 let text = &self.text[span.range()];
-                text.contains("\"mgp\"") && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
+                text.contains("\"mgp\"")
+                    && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
             })
     }
 
@@ -379,7 +396,8 @@ impl Params {
         }
         for (key, span) in &self.parts.body.escaped {
             let key = serde_json::to_string(key).unwrap_or_default();
-            member(out, key.trim_matches('"'), &self.text[span.range()]);
+            // Only the outer quotes: the name itself may end with one.
+            member(out, &key[1..key.len().max(2) - 1], &self.text[span.range()]);
         }
         for (key, own, span) in [
             ("_mgp", &meta.mgp, self.parts.mgp),
@@ -423,83 +441,6 @@ impl fmt::Debug for Params {
         self.write(&mut text, &OutMeta::default());
         f.write_str(&String::from_utf8_lossy(&text))
     }
-}
-
-// === Hop-by-hop members that a peer writes ===
-
-/// What one hop adds to the params it sends.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct OutMeta {
-    /// Members of `_meta`.
-    pub meta: Vec<(Cow<'static, str>, Payload)>,
-    /// `_mgp`.
-    pub mgp: Option<Payload>,
-    /// `trace_id`.
-    pub trace_id: Option<Payload>,
-    /// `inputResponses`.
-    pub input_responses: Option<Payload>,
-    /// `requestState`, as a JSON string.
-    pub request_state: Option<Payload>,
-}
-
-impl OutMeta {
-    /// Adds nothing.
-    #[must_use]
-    pub const fn nothing() -> Self {
-        Self { meta: Vec::new(), mgp: None, trace_id: None, input_responses: None, request_state: None }
-    }
-
-    /// Whether it adds nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.meta.is_empty()
-            && self.mgp.is_none()
-            && self.trace_id.is_none()
-            && self.input_responses.is_none()
-            && self.request_state.is_none()
-    }
-}
-
-/// Joins the members of an object with further ones; a further one replaces one of the same name.
-pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
-    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl<'de> de::Visitor<'de> for Visitor {
-                type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                    let mut members = Vec::new();
-                    while let Some(Key(key)) = map.next_key()? {
-                        members.push((key, map.next_value()?));
-                    }
-                    Ok(members)
-                }
-            }
-            deserializer.deserialize_map(Visitor).map(Members)
-        }
-    }
-
-    let came = came.and_then(|text| serde_json::from_str::<Members<'_>>(text).ok()).map_or(Vec::new(), |m| m.0);
-    let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
-    let all = kept
-        .map(|(key, value)| (&**key, value.get()))
-        .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
-    let mut out = String::from("{");
-    for (key, value) in all {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        out.push_str(&serde_json::to_string(key).unwrap_or_default());
-        out.push(':');
-        out.push_str(value);
-    }
-    out.push('}');
-    out
 }
 
 // === Parsing ===
@@ -558,8 +499,12 @@ impl<'de> de::Visitor<'de> for PartsSeed {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    if name == "arguments" && target == TargetKind::Tool {
-                        parts.arguments = Some(span);
+                    // Of two, a gate here and the tool behind a hop might each look at another.
+                    if name == "arguments"
+                        && target == TargetKind::Tool
+                        && parts.arguments.replace(span).is_some()
+                    {
+                        return Err(de::Error::custom("`arguments` stands twice"));
                     }
                     match (parts.body.last_mut(), &key) {
                         (Some(run), _) if run_open => run.end = span.end,
@@ -568,7 +513,8 @@ impl<'de> de::Visitor<'de> for PartsSeed {
                             parts.body.push(Span { start, end: span.end });
                             run_open = true;
                         }
-                        (_, Cow::Owned(name)) => parts.body.escaped.push((name.as_str().into(), span)),
+                        // Each is copied, and a line may hold millions.
+                        (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
                     }
                     continue;
                 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ask::Ask;
-use super::params::merge_meta;
+use super::hop::merge_meta;
 use crate::wire::{Payload, RpcError};
 
 /// The outcome of a call that did not fail.
@@ -70,7 +70,9 @@ impl Reply {
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         match self {
             Self::Complete(body) | Self::Task(body) => serde_json::from_slice(&body.to_json())
-                .map_err(|error| RpcError::internal(format!("unexpected result: {error}")).because(error)),
+                .map_err(|error| {
+                    RpcError::internal(format!("unexpected result: {error}")).because(error)
+                }),
             Self::InputRequired(_) => Err(RpcError::internal("the call needs answers first")),
             Self::None => Err(RpcError::internal("the call has no result")),
         }
@@ -144,9 +146,14 @@ impl Body {
         }
         // The rule: none of the new members is there yet, so they go in front and the rest is copied as it is.
         let fresh = |name: &str| !raw.contains(&format!("\"{name}\""));
-        if self.extra.iter().all(|(name, _)| fresh(name)) && (self.meta.is_empty() || fresh("_meta")) {
-            let mut more: Vec<(&str, Cow<'_, str>)> =
-                self.extra.iter().map(|(name, value)| (&**name, Cow::Borrowed(value.as_str()))).collect();
+        if self.extra.iter().all(|(name, _)| fresh(name))
+            && (self.meta.is_empty() || fresh("_meta"))
+        {
+            let mut more: Vec<(&str, Cow<'_, str>)> = self
+                .extra
+                .iter()
+                .map(|(name, value)| (&**name, Cow::Borrowed(value.as_str())))
+                .collect();
             if !self.meta.is_empty() {
                 more.push(("_meta", Cow::Owned(merge_meta(None, &self.meta))));
             }
@@ -239,7 +246,13 @@ impl InputRequired {
             .requests
             .into_iter()
             .map(|(key, question)| {
-                (key, Ask::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
+                (
+                    key,
+                    Ask::new(
+                        question.method,
+                        question.params.unwrap_or_else(Payload::empty_object),
+                    ),
+                )
             })
             .collect();
         Some(Self { asks, state: read.state })

@@ -142,7 +142,10 @@ pub struct EndGuard {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Scope")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

@@ -16,12 +16,20 @@ use crate::wire::RpcError;
 ///
 /// It is implemented for every tower service of the right shape; write `S: MgpService` in bounds.
 pub trait MgpService:
-    Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static> + Clone + Send + Sync + 'static
+    Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static>
+    + Clone
+    + Send
+    + Sync
+    + 'static
 {
 }
 
 impl<S> MgpService for S where
-    S: Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static> + Clone + Send + Sync + 'static
+    S: Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static
 {
 }
 

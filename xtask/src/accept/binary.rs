@@ -3,16 +3,23 @@
 use super::Verdict;
 use crate::run::{Outcome, Program, Rigour, has};
 
-/// Runs a test binary of mgp-server-sdk.
-pub(super) fn run(name: &str) -> Outcome<Verdict> {
-    let run = ["test", "--package", "mgp-server-sdk", "--test", name];
-    let (success, text) = Program::cargo(&run).tee()?;
-    let counts = counts(&text);
-    let figure = match counts {
-        Some((passed, failed)) => format!("{passed} passed, {failed} failed"),
-        None => "no test ran".to_owned(),
-    };
-    let pass = success && counts.is_some_and(|(passed, failed)| passed > 0 && failed == 0);
+/// A test binary: package and name.
+pub(super) type Binary = (&'static str, &'static str);
+
+/// Runs test binaries of the workspace.
+pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {
+    let (mut all_succeeded, mut passed, mut failed) = (true, 0, 0);
+    for (package, name) in binaries {
+        let (success, text) =
+            Program::cargo(&["test", "--package", package, "--test", name]).tee()?;
+        let (ok, bad) = counts(&text).unwrap_or_default();
+        // A binary without a test proves nothing.
+        all_succeeded &= success && ok > 0;
+        passed += ok;
+        failed += bad;
+    }
+    let pass = all_succeeded && failed == 0;
+    let figure = format!("{passed} passed, {failed} failed");
     Ok(Verdict { pass, figure, bound: "all passed".to_owned() })
 }
 
@@ -23,7 +30,7 @@ pub(super) fn stdio_kinds(rigour: Rigour) -> Outcome<Verdict> {
             rigour.skip(&format!("the {parent} parent"), &format!("{parent} is not installed"))?;
         }
     }
-    run("stdio_kinds")
+    run(&[("mgp-server-sdk", "stdio_kinds"), ("mgp-transport", "stdio_kinds_raw")])
 }
 
 /// Passed and failed tests, from the closing lines of the runner.

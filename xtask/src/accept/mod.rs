@@ -45,12 +45,18 @@ const CHECKS: &[Check] = &[
     Check {
         name: "core.service",
         about: "order, asking over a hop, one stack for all callers, scopes, tasks, outlets",
-        run: |_| binary::run("core_service"),
+        run: |_| binary::run(&[("mgp-client-sdk", "core_service")]),
     },
     Check {
         name: "core.cleanup",
         about: "dropped calls, slow readers, bad children and a killed parent leave nothing",
-        run: |_| binary::run("core_cleanup"),
+        run: |_| {
+            binary::run(&[
+                ("mgp-server-sdk", "core_cleanup"),
+                ("mgp-transport", "connection_ends"),
+                ("mgp-transport", "child"),
+            ])
+        },
     },
     Check {
         name: "core.wire",

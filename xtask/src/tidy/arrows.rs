@@ -27,8 +27,16 @@ const ALLOWED: &[Arrows] = &[
     },
     Arrows {
         from: "mgp-client-sdk",
-        to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
-        optional: &["mgp-server-sdk", "mgp-discovery", "mgp-toolindex"],
+        // The server SDK is what its tests talk to, and the kernel is built from.
+        to: &[
+            "mgp-types",
+            "mgp-transport",
+            "mgp-security",
+            "mgp-lifecycle",
+            "mgp-stream",
+            "mgp-server-sdk",
+        ],
+        optional: &["mgp-discovery", "mgp-toolindex"],
     },
     Arrows { from: "xtask", to: &["mgp-types"], optional: &[] },
 ];

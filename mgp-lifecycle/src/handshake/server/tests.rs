@@ -45,17 +45,26 @@ async fn a_client_without_mgp_sees_no_mgp() {
 
 #[tokio::test]
 async fn the_answer_is_the_intersection_in_both_places() {
-    let mut client = server(Some([Extension::Streaming, Extension::Lifecycle].into_iter().collect()));
-    let result: InitializeResult = client.request("initialize", &hello(MGP)).await.unwrap().get().unwrap();
+    let mut client =
+        server(Some([Extension::Streaming, Extension::Lifecycle].into_iter().collect()));
+    let result: InitializeResult =
+        client.request("initialize", &hello(MGP)).await.unwrap().get().unwrap();
     let mgp = result.capabilities.mgp.as_ref().and_then(|mgp| mgp.valid()).unwrap();
     assert_eq!(mgp.extensions, ["streaming"]);
     assert!(result.capabilities.extensions.unwrap().get(key::MGP).is_some());
-    assert_eq!(client.request("mgp/health/ping", "{}").await.unwrap_err().code(), ErrorCode::METHOD_NOT_FOUND);
+    assert_eq!(
+        client.request("mgp/health/ping", "{}").await.unwrap_err().code(),
+        ErrorCode::METHOD_NOT_FOUND
+    );
 }
 
 #[tokio::test]
 async fn a_malformed_or_foreign_offer_means_plain_mcp() {
-    for offer in [r#"{"mgp":"yes"}"#, r#"{"mgp":{"version":"1.0.0","extensions":["audit"]}}"#, r#"{"mgp":{}}"#] {
+    for offer in [
+        r#"{"mgp":"yes"}"#,
+        r#"{"mgp":{"version":"1.0.0","extensions":["audit"]}}"#,
+        r#"{"mgp":{}}"#,
+    ] {
         let mut client = server(Some(ExtensionSet::STANDARD));
         let result = client.request("initialize", &hello(offer)).await.unwrap();
         assert!(!result.as_str().contains("mgp"), "{result:?}");
@@ -70,7 +79,10 @@ async fn refusals_reach_plain_callers_as_results_the_model_can_read() {
     for part in [r#""isError":true"#, r#""code":3000"#, r#""name":"RATE_LIMITED""#, "slow down"] {
         assert!(result.as_str().contains(part), "{part} in {result:?}");
     }
-    assert_eq!(client.request("tools/call", r#"{"name":"none"}"#).await.unwrap_err().code().0, -32602);
+    assert_eq!(
+        client.request("tools/call", r#"{"name":"none"}"#).await.unwrap_err().code().0,
+        -32602
+    );
 }
 
 #[tokio::test]
@@ -85,13 +97,18 @@ async fn refusals_reach_mgp_callers_as_errors_with_recovery() {
 #[tokio::test]
 async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
     let mut client = server(Some(ExtensionSet::STANDARD));
-    let with = format!(r#"{{{}}}"#, modern(r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["audit"]}}}"#));
+    let with = format!(
+        r#"{{{}}}"#,
+        modern(r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["audit"]}}}"#)
+    );
     let without = format!(r#"{{{}}}"#, modern("{}"));
     let discover = client.request("server/discover", &with).await.unwrap();
     assert!(discover.as_str().contains(key::MGP), "{discover:?}");
     let plain = client.request("server/discover", &without).await.unwrap();
     assert!(!plain.as_str().contains("mgp"), "{plain:?}");
-    for part in ["\"resultType\":\"complete\"", "\"supportedVersions\"", "\"cacheScope\":\"private\""] {
+    for part in
+        ["\"resultType\":\"complete\"", "\"supportedVersions\"", "\"cacheScope\":\"private\""]
+    {
         assert!(plain.as_str().contains(part), "{part} in {plain:?}");
     }
     let error = client.request("mgp/health/ping", &without).await.unwrap_err();

@@ -52,7 +52,42 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
         r#"{"name":"echo","x": 1,"y":2,"z":[ ]}"#
     );
     assert_eq!(forwarded(r#"{"name":"echo","\u0061b":1}"#), r#"{"name":"echo","ab":1}"#);
-    assert_eq!(forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#), r#"{"name":"echo","a":1,"\u0061b":1}"#);
+    assert_eq!(
+        forwarded(r#"{"a":1,"\u0061b":1,"name":"echo"}"#),
+        r#"{"name":"echo","a":1,"\u0061b":1}"#
+    );
+}
+
+/// The name was once cut at both ends as often as it went, and the line with it.
+#[test]
+fn a_member_name_that_ends_with_a_quote_stays_whole() {
+    assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
+    assert_eq!(forwarded(r#"{"\"":1,"name":"echo"}"#), r#"{"name":"echo","\"":1}"#);
+}
+
+#[test]
+fn arguments_that_stand_twice_are_refused() {
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{},"arguments":{"b":1}}}"#;
+    refused(line, -32600, Some(Id::Number(1)));
+    let first = r#"{"params":{"arguments":{},"argument\u0073":{}},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
+    assert!(Message::parse(first.into()).is_err());
+}
+
+/// A line of 16 MiB may hold eight million messages, and names with escapes by the million.
+#[test]
+fn what_a_line_may_hold_is_bounded() {
+    let many = |count: usize, one: &str| vec![one; count].join(",");
+    refused(&format!("[{}]", many(129, "1")), -32600, None);
+    assert!(
+        matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
+    );
+    // A name in front that is no part of a run keeps the others out of one.
+    let escaped = |count| {
+        let members = many(count, r#""\u0061":1,"_mgp":{}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
+    };
+    refused(&escaped(257), -32600, Some(Id::Number(1)));
+    assert!(matches!(parse(&escaped(256)), Message::Request { .. }));
 }
 
 #[test]
@@ -71,7 +106,11 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
     refused("[]", -32600, None);
     refused(r#"{"id":1,"method":"ping"}"#, -32600, Some(Id::Number(1)));
     refused(r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, Some(Id::Number(1)));
-    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#, -32600, Some(Id::Number(1)));
+    refused(
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
+        -32600,
+        Some(Id::Number(1)),
+    );
     refused(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None);
     refused(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, -32600, None);
     refused(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, Some(Id::Number(2)));

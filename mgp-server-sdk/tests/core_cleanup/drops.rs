@@ -1,0 +1,167 @@
+//! Ten thousand calls dropped at random points.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_transport::{Closed, Limits};
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, Outlet, Reply};
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinSet;
+
+use super::pair::{Alive, Pair, Taker, quiet, server, until};
+
+const CALLS: usize = 10_000;
+const CONNECTIONS: usize = 4;
+const AT_ONCE: usize = 100;
+
+/// SplitMix64: the same calls on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// When a caller gives up.
+#[derive(Clone, Copy, Debug)]
+enum GivesUp {
+    BeforeIt,
+    AfterOnePoll,
+    AfterTurns(u64),
+    After(Duration),
+    Never,
+}
+
+type Pending = BoxFuture<'static, Result<Reply, RpcError>>;
+
+/// `true` when the call was answered.
+async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
+    match gives_up {
+        GivesUp::BeforeIt => false,
+        GivesUp::AfterOnePoll => {
+            tokio::select! { biased; _ = &mut call => true, () = std::future::ready(()) => false }
+        }
+        GivesUp::AfterTurns(turns) => {
+            let wait = async {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! { biased; _ = &mut call => true, () = wait => false }
+        }
+        GivesUp::After(time) => tokio::time::timeout(time, call).await.is_ok(),
+        GivesUp::Never => {
+            call.await.unwrap();
+            true
+        }
+    }
+}
+
+fn one(random: &mut Random, pair: &Pair, taker: &Arc<Taker>) -> (Pending, GivesUp) {
+    let tool = ["now", "task", "sleep", "stream", "hang", "block"]
+        [usize::try_from(random.below(6)).unwrap()];
+    let (n, outlet) = match tool {
+        "sleep" => (random.below(4), Outlet::none()),
+        "stream" => (random.below(300), taker.outlet()),
+        _ => (random.below(2_000), Outlet::none()),
+    };
+    let gives_up = match random.below(5) {
+        0 => GivesUp::BeforeIt,
+        1 => GivesUp::AfterOnePoll,
+        2 => GivesUp::AfterTurns(random.below(30)),
+        3 => GivesUp::After(Duration::from_micros(random.below(3_000))),
+        _ if tool == "hang" => GivesUp::After(Duration::from_millis(1)),
+        _ => GivesUp::Never,
+    };
+    (pair.call_with(tool, n, outlet), gives_up)
+}
+
+async fn dropped_calls_leave_nothing(seed: u64) {
+    let alive = Alive::default();
+    let zoo = server(&alive);
+    let calls = zoo.monitor();
+    let served = zoo.into_stack();
+    let baseline = Handle::current().metrics().num_alive_tasks();
+    let mut pairs = Vec::new();
+    for _ in 0..CONNECTIONS {
+        pairs.push(Pair::join(&served, Limits::default()).await);
+    }
+    let ends = Arc::new(AtomicUsize::new(0));
+    for pair in &pairs {
+        for scope in [&pair.cx.scope, &pair.server_scope] {
+            let ends = Arc::clone(&ends);
+            let end = move || {
+                ends.fetch_add(1, Ordering::SeqCst);
+            };
+            scope.on_end(end).keep();
+        }
+    }
+
+    let (mut random, taker) = (Random(seed), Arc::new(Taker::default()));
+    let mut answered = 0;
+    let mut running = JoinSet::new();
+    for number in 0..CALLS {
+        let (call, gives_up) = one(&mut random, &pairs[number % CONNECTIONS], &taker);
+        running.spawn(make(call, gives_up));
+        if running.len() == AT_ONCE {
+            answered += usize::from(running.join_next().await.unwrap().unwrap());
+        }
+    }
+    while let Some(done) = running.join_next().await {
+        answered += usize::from(done.unwrap());
+    }
+    // Otherwise the test would not test much.
+    assert!(
+        answered > CALLS / 10 && answered < CALLS * 9 / 10,
+        "{answered} of {CALLS} were answered"
+    );
+    assert!(alive.ever() > CALLS / 4, "only {} tools ran", alive.ever());
+    quiet(&pairs, &calls, &alive).await;
+    assert_eq!(ends.load(Ordering::SeqCst), 0);
+    // All connections still work.
+    for pair in &pairs {
+        pair.call("now", 0).await.unwrap();
+        assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));
+    }
+
+    // They end in every way there is, with calls that run.
+    let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
+    until(|| (alive.now() == CONNECTIONS, alive.now())).await;
+    pairs[0].cx.peer.close("enough");
+    pairs[1].client_run.abort();
+    pairs[2].server_run.abort();
+    pairs[3].client_run.abort();
+    pairs[3].server_run.abort();
+    for call in hanging {
+        assert_eq!(call.await.unwrap().unwrap_err().code().0, 2000);
+    }
+    let [first, ..] = pairs.as_mut_slice() else { panic!("there are pairs") };
+    assert!(matches!((&mut first.client_run).await.unwrap(), Closed::Local));
+    for pair in &mut pairs {
+        until(|| (pair.client_run.is_finished() && pair.server_run.is_finished(), ())).await;
+    }
+    quiet(&pairs, &calls, &alive).await;
+    assert_eq!(ends.load(Ordering::SeqCst), 2 * CONNECTIONS);
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    until(|| (tasks() == baseline, (tasks(), baseline))).await;
+}
+
+#[test]
+fn on_one_thread() {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(dropped_calls_leave_nothing(1));
+}
+
+#[test]
+fn on_several_threads() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(dropped_calls_leave_nothing(2));
+}

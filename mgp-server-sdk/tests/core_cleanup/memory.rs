@@ -1,0 +1,40 @@
+//! How much memory a story takes, told in a process of its own.
+//!
+//! Applies to: both.
+
+use std::process::{Command, Stdio};
+
+/// Set in the process that plays the story.
+const PLAYS: &str = "MGP_TEST_PLAYS";
+
+/// Runs a story in a process of its own: its memory must not grow by more than so many bytes.
+///
+/// `name` is the path of the test that calls this, which plays the story when it is called there again.
+#[track_caller]
+pub(crate) fn grows_less_than(bound: u64, name: &str, story: impl FnOnce()) {
+    if std::env::var_os(PLAYS).is_some() {
+        let before = figure("VmRSS:");
+        story();
+        let grown = figure("VmHWM:").saturating_sub(before);
+        assert!(grown < bound, "memory grew by {} KiB", grown >> 10);
+        return;
+    }
+    let played = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(PLAYS, "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = [played.stdout, played.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    assert!(played.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// A figure about our memory in bytes; 0 where `/proc` does not tell.
+fn figure(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse().unwrap();
+    kib << 10
+}

@@ -1,0 +1,258 @@
+//! A server with its whole stack and clients joined to it in memory.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_lifecycle::{
+    ClientOffer, ConnectConfig, EraChoice, MgpOffer, Session, StampLayer, connect,
+};
+use mgp_server_sdk::ServerMonitor;
+use mgp_server_sdk::prelude::*;
+use mgp_stream::{CollectLayer, RouteLayer};
+use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
+use mgp_types::Payload;
+use mgp_types::mcp::Implementation;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::{
+    BoxFuture, Call, Gone, Method, Params, Reply, Router, Scope, Sink, Stack,
+};
+use tokio::task::JoinHandle;
+use tower::ServiceBuilder;
+
+/// Counts what lives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alive {
+    now: Arc<AtomicUsize>,
+    ever: Arc<AtomicUsize>,
+}
+
+/// One that lives until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Life(Arc<AtomicUsize>);
+
+impl Alive {
+    pub(crate) fn begin(&self) -> Life {
+        self.now.fetch_add(1, Ordering::SeqCst);
+        self.ever.fetch_add(1, Ordering::SeqCst);
+        Life(Arc::clone(&self.now))
+    }
+
+    pub(crate) fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn ever(&self) -> usize {
+        self.ever.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Amount {
+    #[serde(default)]
+    n: u64,
+}
+
+/// A server whose tools end at once, sleep, stream, block or hang; `alive` counts their functions.
+pub(crate) fn server(alive: &Alive) -> Server {
+    let begin = |alive: &Alive| {
+        let alive = alive.clone();
+        move || alive.begin()
+    };
+    let (now, task, sleep, stream, hang, block) =
+        (begin(alive), begin(alive), begin(alive), begin(alive), begin(alive), begin(alive));
+    Server::new("zoo", "1.0")
+        .tool(
+            Tool::new("now", "Ends at once", move || {
+                let life = now();
+                async move {
+                    let _life = life;
+                    "done"
+                }
+            })
+            .inline(),
+        )
+        .tool(Tool::new("task", "Ends at once, on a task", move |Args(size): Args<Amount>| {
+            let life = task();
+            async move {
+                let _life = life;
+                "x".repeat(usize::try_from(size.n).unwrap_or(0))
+            }
+        }))
+        .tool(Tool::new("sleep", "Sleeps n milliseconds", move |Args(time): Args<Amount>| {
+            let life = sleep();
+            async move {
+                let _life = life;
+                tokio::time::sleep(Duration::from_millis(time.n)).await;
+                "slept"
+            }
+        }))
+        .tool(Tool::new(
+            "stream",
+            "Sends n chunks",
+            move |Args(count): Args<Amount>, outlet: Outlet| {
+                let life = stream();
+                async move {
+                    let _life = life;
+                    for index in 0..count.n {
+                        let chunk = Payload::of(
+                            &serde_json::json!({ "type": "text", "text": index.to_string() }),
+                        )?;
+                        if outlet.send(Item::Chunk(chunk)).await.is_err() {
+                            break;
+                        }
+                    }
+                    Ok::<_, RpcError>(format!("all {}", count.n))
+                }
+            },
+        ))
+        .tool(Tool::new("hang", "Never ends", move || {
+            let life = hang();
+            async move {
+                let _life = life;
+                std::future::pending::<()>().await;
+            }
+        }))
+        .tool(Tool::blocking("block", "Blocks its thread a moment", move |_: Amount| {
+            let _life = block();
+            std::thread::yield_now();
+            "blocked"
+        }))
+}
+
+/// The two ends of one connection, both driven.
+pub(crate) struct Pair {
+    /// The outbound stack of the client.
+    pub(crate) stack: Stack,
+    pub(crate) cx: Context,
+    pub(crate) client: Monitor,
+    pub(crate) server: Monitor,
+    pub(crate) server_scope: Scope,
+    pub(crate) client_run: JoinHandle<Closed>,
+    pub(crate) server_run: JoinHandle<Closed>,
+}
+
+impl Pair {
+    /// Joins a client to a server's stack and shakes hands.
+    pub(crate) async fn join(served: &Stack, limits: Limits) -> Self {
+        let (here, there) = duplex();
+        let server = Connection::new(there.reader, there.writer, served.clone()).limits(limits);
+        let inbound = ServiceBuilder::new().layer(RouteLayer::new()).service(Router::new());
+        let client = Connection::new(here.reader, here.writer, Stack::new(inbound));
+
+        let mut offer = ClientOffer::new(Implementation::new("test", "1.0"));
+        offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
+        let cx = client.context();
+        let stamp = StampLayer::new(cx.scope.state::<Session>(), &offer).unwrap();
+        let outbound =
+            ServiceBuilder::new().layer(stamp).layer(CollectLayer::new()).service(client.peer());
+        let pair = Self {
+            stack: Stack::new(outbound),
+            cx,
+            client: client.monitor(),
+            server: server.monitor(),
+            server_scope: server.scope().clone(),
+            client_run: tokio::spawn(client.run()),
+            server_run: tokio::spawn(server.run()),
+        };
+        let mut config = ConnectConfig::default();
+        config.era = EraChoice::Legacy;
+        connect(&pair.stack, &pair.cx, &offer, &config).await.unwrap();
+        pair
+    }
+
+    /// Calls a tool.
+    pub(crate) fn call(&self, tool: &str, n: u64) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.call_with(tool, n, Outlet::none())
+    }
+
+    /// Calls a tool whose chunks go to an outlet.
+    pub(crate) fn call_with(
+        &self,
+        tool: &str,
+        n: u64,
+        outlet: Outlet,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let arguments = Payload::of(&serde_json::json!({ "n": n })).unwrap();
+        let mut cx = self.cx.clone();
+        cx.outlet = outlet;
+        self.stack.send(Call::request(Method::of("tools/call"), Params::tool(tool, &arguments), cx))
+    }
+
+    /// What is left on both sides: waiting, running, held.
+    pub(crate) fn left(&self) -> [usize; 8] {
+        let [ours, theirs] = [&self.client, &self.server].map(|monitor| {
+            [monitor.pending(), monitor.running(), monitor.held_bytes(), monitor.inbox_bytes()]
+        });
+        [ours[0], ours[1], ours[2], ours[3], theirs[0], theirs[1], theirs[2], theirs[3]]
+    }
+}
+
+/// The text of an answer.
+pub(crate) fn text(reply: &Reply) -> String {
+    reply.get::<serde_json::Value>().unwrap()["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// An outlet that takes items and counts them; each costs it some time.
+#[derive(Debug, Default)]
+pub(crate) struct Taker {
+    pub(crate) taken: AtomicUsize,
+    pub(crate) pause: Duration,
+}
+
+impl Taker {
+    pub(crate) fn outlet(self: &Arc<Self>) -> Outlet {
+        Outlet::new(Arc::clone(self) as Arc<dyn Sink>)
+    }
+}
+
+impl Sink for Taker {
+    fn send(&self, _: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        Box::pin(async {
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+}
+
+/// Waits until something holds; 20 s at most.
+#[track_caller]
+pub(crate) fn until<T: std::fmt::Debug>(
+    mut look: impl FnMut() -> (bool, T),
+) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        for _ in 0..20_000 {
+            if look().0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{place}: it never held: {:?}", look().1);
+    }
+}
+
+/// Waits until nothing runs on a server any more.
+#[track_caller]
+pub(crate) fn quiet<'a>(
+    pairs: &'a [Pair],
+    calls: &'a ServerMonitor,
+    alive: &'a Alive,
+) -> impl Future<Output = ()> + 'a {
+    until(move || {
+        let left: Vec<_> = pairs.iter().map(Pair::left).collect();
+        let all = (left.iter().flatten().sum::<usize>(), calls.running(), alive.now());
+        (all == (0, 0, 0), (left, calls.running(), alive.now()))
+    })
+}

@@ -1,0 +1,50 @@
+//! A peer that writes lines as it likes.
+//!
+//! Applies to: inbound.
+
+use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
+use mgp_types::service::{Scope, Stack};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::task::JoinHandle;
+
+/// The peer's ends, and a look at the connection it has to a server.
+pub(crate) struct Raw {
+    pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
+    pub(crate) writer: WriteHalf<DuplexStream>,
+    pub(crate) monitor: Monitor,
+    pub(crate) scope: Scope,
+    pub(crate) run: JoinHandle<Closed>,
+}
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"mgp":{"version":"0.6.0","extensions":["streaming"]}},"clientInfo":{"name":"raw","version":"1"}}}"#;
+const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+impl Raw {
+    /// Connects and shakes hands.
+    pub(crate) async fn join(served: &Stack, limits: Limits) -> Self {
+        let (here, there) = duplex();
+        let server = Connection::new(there.reader, there.writer, served.clone()).limits(limits);
+        let mut raw = Self {
+            reader: BufReader::new(here.reader),
+            writer: here.writer,
+            monitor: server.monitor(),
+            scope: server.scope().clone(),
+            run: tokio::spawn(server.run()),
+        };
+        raw.say(&format!("{HELLO}\n{READY}\n")).await;
+        let answer = raw.line().await;
+        assert!(answer.contains("\"mgp\""), "{answer}");
+        raw
+    }
+
+    pub(crate) async fn say(&mut self, text: &str) {
+        self.writer.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// The next line, empty at the end.
+    pub(crate) async fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        line
+    }
+}

@@ -1,0 +1,58 @@
+//! A caller that takes the chunks of its call too slowly.
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mgp_transport::Limits;
+use tokio::time::Instant;
+
+use super::pair::{Alive, Pair, Taker, quiet, server, text, until};
+
+#[tokio::test(start_paused = true)]
+async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
+    let alive = Alive::default();
+    let zoo = server(&alive);
+    let calls = zoo.monitor();
+    let pair = Pair::join(&zoo.into_stack(), Limits::default()).await;
+    let slow = Arc::new(Taker { pause: Duration::from_millis(10), ..Taker::default() });
+    let streaming = tokio::spawn(pair.call_with("stream", 5_000, slow.outlet()));
+    until(|| (pair.client.lost() > 0, pair.client.lost())).await;
+    assert!(pair.client.inbox_bytes() > 0);
+
+    let before = Instant::now();
+    let quick = Arc::new(Taker::default());
+    for _ in 0..10 {
+        pair.call("task", 10).await.unwrap();
+        let reply = pair.call_with("stream", 100, quick.outlet()).await.unwrap();
+        assert_eq!(text(&reply), "all 100");
+    }
+    assert_eq!(before.elapsed().as_millis(), 0);
+    assert_eq!(quick.taken.load(Ordering::Relaxed), 1_000);
+
+    assert!(!streaming.is_finished());
+    let reply = streaming.await.unwrap().unwrap();
+    assert_eq!(text(&reply), "all 5000");
+    let sent = reply.get::<serde_json::Value>().unwrap()["_mgp"]["chunks_sent"].clone();
+    assert_eq!(sent, 5_000);
+    let taken = slow.taken.load(Ordering::Relaxed) as u64;
+    assert!((256..5_000).contains(&taken), "{taken}");
+    assert_eq!(taken + pair.client.lost(), 5_000);
+    quiet(&[pair], &calls, &alive).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_leaves_gives_back_what_waited() {
+    let alive = Alive::default();
+    let zoo = server(&alive);
+    let calls = zoo.monitor();
+    let pair = Pair::join(&zoo.into_stack(), Limits::default()).await;
+    let never = Arc::new(Taker { pause: Duration::from_secs(1_000_000), ..Taker::default() });
+    let streaming = tokio::spawn(pair.call_with("stream", 200, never.outlet()));
+    until(|| (pair.client.inbox_bytes() > 0 && alive.now() == 0, pair.left())).await;
+    streaming.abort();
+    assert!(streaming.await.unwrap_err().is_cancelled());
+    quiet(&[pair], &calls, &alive).await;
+}

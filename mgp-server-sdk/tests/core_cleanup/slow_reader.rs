@@ -1,0 +1,89 @@
+//! A peer that writes requests and never reads.
+//!
+//! Applies to: inbound.
+
+use std::fmt::Write;
+
+use mgp_transport::{Closed, Limits};
+use tokio::io::AsyncWriteExt;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use super::memory::grows_less_than;
+use super::pair::{Alive, Pair, quiet, server, until};
+use super::raw::Raw;
+
+/// Requests with long answers, streams without end, lists, and lines that are answered with an error.
+fn greedy() -> String {
+    let mut text = String::new();
+    for id in 0..100 {
+        let (tool, n, stream) = match id {
+            0 | 1 => ("stream", 1_000_000_000, true),
+            2 => ("block", 0, false),
+            _ => ("task", 4_000, false),
+        };
+        writeln!(
+            text,
+            r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/call","params":{{"name":"{tool}","arguments":{{"n":{n}}},"_mgp":{{"stream":{stream}}}}}}}"#
+        )
+        .unwrap();
+        text.push_str("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\nno message\n");
+    }
+    text
+}
+
+async fn a_peer_that_never_reads() {
+    let alive = Alive::default();
+    let zoo = server(&alive);
+    let calls = zoo.monitor();
+    let served = zoo.into_stack();
+    let good = Pair::join(&served, Limits::default()).await;
+    let Raw { reader: _reader, mut writer, monitor, run, scope } =
+        Raw::join(&served, Limits::default()).await;
+
+    let greedy = greedy();
+    let writing = tokio::spawn(async move {
+        let mut written = 0_u64;
+        while writer.write_all(greedy.as_bytes()).await.is_ok() {
+            written += greedy.len() as u64;
+        }
+        written
+    });
+    let started = Instant::now();
+    until(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
+
+    // What it left unread slows nobody: no call waits for the clock, which stands still while there is work.
+    let before = Instant::now();
+    for _ in 0..200 {
+        good.call("task", 100).await.unwrap();
+        assert!(monitor.unread_bytes() < 10 << 20, "{} bytes are unread", monitor.unread_bytes());
+        assert!(monitor.held_bytes() < 64 << 20, "{} bytes are held", monitor.held_bytes());
+        assert!(monitor.running() <= 1024);
+    }
+    assert_eq!(before.elapsed().as_millis(), 0);
+
+    let closed = run.await.unwrap();
+    assert!(
+        matches!(closed, Closed::Stalled(after) if after == Limits::default().stall),
+        "{closed}"
+    );
+    assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
+    assert!(scope.is_ended());
+    assert!(writing.await.unwrap() > 0);
+    assert_eq!((monitor.unread_bytes(), monitor.running(), monitor.held_bytes()), (0, 0, 0));
+    good.call("task", 100).await.unwrap();
+    quiet(&[good], &calls, &alive).await;
+}
+
+#[test]
+fn costs_little_memory_slows_nobody_and_is_given_up() {
+    grows_less_than(
+        64 << 20,
+        "slow_reader::costs_little_memory_slows_nobody_and_is_given_up",
+        || {
+            let runtime =
+                Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+            runtime.block_on(a_peer_that_never_reads());
+        },
+    );
+}

@@ -1,0 +1,180 @@
+//! How connections end, and what hangs on them then (DESIGN §3 A, F).
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_transport::{Closed, Connection, Limits, duplex};
+use mgp_types::ErrorCode;
+use mgp_types::method::Ping;
+use mgp_types::service::{Call, Reply, Router, Stack};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::time::Instant;
+
+fn nothing() -> Stack {
+    Stack::new(Router::new())
+}
+
+fn ping(cx: mgp_types::service::Context) -> Call {
+    Call::ask::<Ping>(&mgp_types::mcp::EmptyParams::new(), cx).unwrap()
+}
+
+/// A stack whose answer has so many bytes and comes in the second poll.
+fn later(bytes: usize) -> Stack {
+    Stack::from_fn(move |_| async move {
+        tokio::task::yield_now().await;
+        Reply::of(&"x".repeat(bytes))
+    })
+}
+
+fn requests(count: usize) -> Vec<u8> {
+    let lines =
+        (1..=count).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"a\"}}\n"));
+    lines.collect::<String>().into_bytes()
+}
+
+#[tokio::test]
+async fn calls_of_a_connection_that_was_never_driven_fail() {
+    let (here, _there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, nothing());
+    let (peer, cx, scope) = (connection.peer(), connection.context(), connection.scope().clone());
+    let waiting = tokio::spawn(peer.send(ping(cx.clone())));
+    tokio::task::yield_now().await;
+    drop(connection.run());
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+    assert!(scope.is_ended());
+    assert_eq!(peer.send(ping(cx)).await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+}
+
+#[tokio::test]
+async fn a_peer_taken_before_the_limits_were_set_works() {
+    let (here, there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, nothing());
+    let (peer, cx) = (connection.peer(), connection.context());
+    tokio::spawn(connection.limits(Limits::default()).run());
+    let router =
+        Router::new().on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) });
+    tokio::spawn(Connection::new(there.reader, there.writer, Stack::new(router)).run());
+    assert!(peer.send(ping(cx)).await.is_ok());
+}
+
+/// At 1 MiB unread the answers once stayed in their calls, and with them the turns of a limit that others wait for.
+#[tokio::test]
+async fn calls_end_though_their_caller_does_not_read() {
+    let (here, there) = duplex();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let stack = {
+        let ended = Arc::clone(&ended);
+        Stack::from_fn(move |_| {
+            let guard = CountDrop(Arc::clone(&ended));
+            async move {
+                tokio::task::yield_now().await;
+                let _guard = guard;
+                Reply::of(&"x".repeat(10_000))
+            }
+        })
+    };
+    let connection = Connection::new(here.reader, here.writer, stack);
+    let monitor = connection.monitor();
+    let driving = tokio::spawn(connection.run());
+    let (_reader, mut writer) = (there.reader, there.writer);
+    writer.write_all(&requests(500)).await.unwrap();
+    while ended.load(Ordering::Relaxed) < 500 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((monitor.running(), monitor.held_bytes(), monitor.shed()), (0, 0, 0));
+    assert!(
+        monitor.unread_bytes() > 4 << 20 && monitor.unread_bytes() < 6 << 20,
+        "{}",
+        monitor.unread_bytes()
+    );
+    driving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_never_reads_is_given_up_though_it_asks_no_more() {
+    let (here, there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, later(1 << 20));
+    let (peer, monitor, started) = (connection.peer(), connection.monitor(), Instant::now());
+    let driving = tokio::spawn(connection.run());
+    let (_reader, mut writer) = (there.reader, there.writer);
+    writer.write_all(&requests(2)).await.unwrap();
+    let closed = driving.await.unwrap();
+    assert!(matches!(closed, Closed::Stalled(_)), "{closed}");
+    assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
+    assert!(peer.is_closed());
+    assert_eq!((monitor.running(), monitor.unread_bytes()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_slowly_is_not_given_up() {
+    let (here, there) = duplex();
+    let driving = tokio::spawn(Connection::new(here.reader, here.writer, later(4 << 20)).run());
+    let (mut reader, mut writer) = (there.reader, there.writer);
+    writer.write_all(&requests(1)).await.unwrap();
+    let mut piece = vec![0; 64 << 10];
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        reader.read_exact(&mut piece).await.unwrap();
+    }
+    assert!(!driving.is_finished());
+    driving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
+    for (takes, answered) in
+        [(Duration::from_millis(1_900), true), (Duration::from_millis(2_100), false)]
+    {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let guard = Arc::clone(&ended);
+        let stack = Stack::from_fn(move |_| {
+            let guard = CountDrop(Arc::clone(&guard));
+            async move {
+                let _guard = guard;
+                tokio::time::sleep(takes).await;
+                Ok(Reply::empty())
+            }
+        });
+        let (here, there) = duplex();
+        let driving = tokio::spawn(Connection::new(here.reader, here.writer, stack).run());
+        let (reader, mut writer) = (there.reader, there.writer);
+        writer.write_all(&requests(1)).await.unwrap();
+        writer.shutdown().await.unwrap();
+        let mut line = String::new();
+        BufReader::new(reader).read_line(&mut line).await.unwrap();
+        assert_eq!(!line.is_empty(), answered, "{line}");
+        assert!(matches!(driving.await.unwrap(), Closed::Eof));
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// A peer that was waited for was once waited for again, up to the stall time, when this side closed.
+#[tokio::test(start_paused = true)]
+async fn closing_on_this_side_waits_for_the_linger_time_only() {
+    let (here, there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, later(2 << 20));
+    let peer = connection.peer();
+    let driving = tokio::spawn(connection.run());
+    let (_reader, mut writer) = (there.reader, there.writer);
+    writer.write_all(&requests(1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let started = Instant::now();
+    peer.close("enough");
+    assert!(matches!(driving.await.unwrap(), Closed::Local));
+    // Once for what is queued, once for the writer to shut down.
+    assert!(started.elapsed() <= 2 * Limits::default().linger, "{:?}", started.elapsed());
+}
+
+/// Counts when it is dropped.
+struct CountDrop(Arc<AtomicUsize>);
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,96 @@
+//! Hop-by-hop members that a peer writes (DESIGN §3 C).
+//!
+//! Applies to: outbound.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, MapAccess};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::record::Key;
+use crate::wire::Payload;
+
+/// What one hop adds to the params it sends.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OutMeta {
+    /// Members of `_meta`.
+    pub meta: Vec<(Cow<'static, str>, Payload)>,
+    /// `_mgp`.
+    pub mgp: Option<Payload>,
+    /// `trace_id`.
+    pub trace_id: Option<Payload>,
+    /// `inputResponses`.
+    pub input_responses: Option<Payload>,
+    /// `requestState`, as a JSON string.
+    pub request_state: Option<Payload>,
+}
+
+impl OutMeta {
+    /// Adds nothing.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self {
+            meta: Vec::new(),
+            mgp: None,
+            trace_id: None,
+            input_responses: None,
+            request_state: None,
+        }
+    }
+
+    /// Whether it adds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.meta.is_empty()
+            && self.mgp.is_none()
+            && self.trace_id.is_none()
+            && self.input_responses.is_none()
+            && self.request_state.is_none()
+    }
+}
+
+/// Joins the members of an object with further ones; a further one replaces one of the same name.
+pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> de::Visitor<'de> for Visitor {
+                type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut members = Vec::new();
+                    while let Some(Key(key)) = map.next_key()? {
+                        members.push((key, map.next_value()?));
+                    }
+                    Ok(members)
+                }
+            }
+            deserializer.deserialize_map(Visitor).map(Members)
+        }
+    }
+
+    let came = came
+        .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
+        .map_or(Vec::new(), |m| m.0);
+    let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
+    let all = kept
+        .map(|(key, value)| (&**key, value.get()))
+        .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
+    let mut out = String::from("{");
+    for (key, value) in all {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        out.push_str(&serde_json::to_string(key).unwrap_or_default());
+        out.push(':');
+        out.push_str(value);
+    }
+    out.push('}');
+    out
+}
