@@ -105,12 +105,18 @@ impl Server {
     }
 
     /// Answers further methods.
+    ///
+    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`].
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
     }
 
     /// Puts a layer around the whole server; the last one put is the outermost.
+    ///
+    /// It stands outside the handshake: the call's `caller` is not known there yet, nobody can be asked,
+    /// and what it refuses reaches the peer as it is.
+    /// A stock tower layer that waits in `poll_ready` needs `AtCall` around it; without, it panics at the first call.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,

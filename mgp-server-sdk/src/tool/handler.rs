@@ -11,7 +11,9 @@ use super::result::IntoToolResult;
 /// An async function of up to six extractors; `M` tells the arities apart and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
-    note = "a tool is an async function whose arguments implement `FromCall` and whose result implements `IntoToolResult`"
+    note = "a tool is an async function (or a closure that returns an async block) of up to six arguments",
+    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, `Context`, `Outlet` or `Principal` (`FromCall`)",
+    note = "it returns text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError` (`IntoToolResult`)"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
     /// Calls it.

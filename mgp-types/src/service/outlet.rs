@@ -13,6 +13,7 @@ use crate::wire::Payload;
 /// ```
 /// use std::sync::{Arc, Mutex};
 /// use mgp_types::Payload;
+/// use mgp_types::mcp::ContentBlock;
 /// use mgp_types::service::{BoxFuture, Gone, Item, Outlet, Sink};
 ///
 /// #[derive(Default)]
@@ -28,7 +29,8 @@ use crate::wire::Payload;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let seen = Arc::new(Seen::default());
 /// let outlet = Outlet::new(seen.clone());
-/// outlet.send(Item::Chunk(Payload::of("hello").unwrap())).await.unwrap();
+/// let chunk = Payload::of(&ContentBlock::text("hello")).unwrap();
+/// outlet.send(Item::Chunk(chunk)).await.unwrap();
 /// assert_eq!(seen.0.lock().unwrap().len(), 1);
 /// # });
 /// ```
@@ -39,7 +41,7 @@ pub struct Outlet(Option<Arc<dyn Sink>>);
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Item {
-    /// A piece of the result: one content block (§12.4).
+    /// A piece of the result: one content block as JSON, `Payload::of(&ContentBlock::text("…"))` (§12.4).
     Chunk(Payload),
     /// How far the call is (§12.6).
     Progress(Progress),
