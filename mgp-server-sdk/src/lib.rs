@@ -50,15 +50,34 @@
 //!
 //! Applies to: inbound.
 
+mod ask;
+mod audience;
+mod catalog;
+mod complete;
 mod error;
+mod features;
+mod furnish;
+mod listen;
+mod log;
 pub mod prelude;
+mod prompt;
 #[cfg(doctest)]
 mod readme;
+mod request;
+mod resource;
 mod server;
 mod stack;
 mod tool;
 
+pub use ask::{
+    ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
+};
 pub use error::ServeError;
+pub use log::Logger;
+pub use mgp_types::mcp::LogLevel;
+pub use prompt::{Prompt, Prompts};
+pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};
+pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TimeoutLayer};
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
-use mgp_types::mcp::{Implementation, ListChanged};
+use mgp_types::mcp::Implementation;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
 use crate::error::ServeError;
+use crate::features::Features;
 use crate::stack::{Parts, inbound};
 use crate::tool::{Tool, Tools};
 
@@ -33,6 +34,7 @@ use crate::tool::{Tool, Tools};
 pub struct Server {
     offer: ServerOffer,
     tools: Tools,
+    pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -83,6 +85,7 @@ impl Server {
         Self {
             offer,
             tools: Tools::default(),
+            features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -171,11 +174,11 @@ impl Server {
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness for the key that seals request state.
+    /// −32603 when the system has no randomness for the key that seals request state, or something was put together
+    /// wrongly, such as a URI template that is not understood.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
-            self.offer.capabilities.tools = Some(ListChanged::new());
-        }
+        let (features, logging) =
+            self.features.assemble(&mut self.offer, &self.tools, self.timeout)?;
         let stack = inbound(Parts {
             offer: self.offer,
             tools: self.tools,
@@ -183,7 +186,9 @@ impl Server {
             timeout: TimeoutLayer::new(self.timeout),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
-            endpoints: self.endpoints,
+            logging,
+            // What a server's author answers wins.
+            endpoints: features.merge(self.endpoints),
         });
         Ok(self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack)))
     }

@@ -15,6 +15,7 @@ use mgp_types::service::{BoxFuture, Call, Either, Reply, Router, Stack};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
+use crate::furnish::{FurnishLayer, Logging};
 use crate::tool::Tools;
 
 /// What the stack is built from.
@@ -26,12 +27,13 @@ pub(crate) struct Parts {
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
     pub(crate) rounds: RoundsLayer,
+    pub(crate) logging: Logging,
     pub(crate) endpoints: Router,
 }
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, rounds, endpoints } = parts;
+    let Parts { offer, tools, limit, timeout, cancel, rounds, logging, endpoints } = parts;
     let service = ServiceBuilder::new()
         // Anything below may panic.
         .layer(CatchPanicLayer::new())
@@ -49,6 +51,8 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         .layer(timeout)
         // The way back is opened last: what was refused above sends nothing.
         .layer(EmitLayer::new())
+        // What functions need to log and to ask; it changes nothing else.
+        .layer(FurnishLayer(logging))
         .service(Leaf { tools, endpoints });
     Stack::new(service)
 }
