@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mgp_types::RpcError;
 use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities};
 use mgp_types::method::{
     Notification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
 };
 use mgp_types::service::{Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
-use mgp_types::{ErrorCode, RpcError};
 use tokio::runtime::Handle;
+
+use crate::error::Refusal;
 
 /// How many listeners are told; further ones are served and told nothing.
 const LISTENERS: usize = 131_072;
@@ -190,7 +192,7 @@ impl Audience {
         watched: Vec<String>,
     ) -> Result<Listening, RpcError> {
         if watched.len() > WATCHED {
-            return Err(too_many());
+            return Err(Refusal::TooManyWatched(WATCHED).into());
         }
         let key = Key::Stream(cx.key);
         let entered = self.enter(key, || {
@@ -201,7 +203,7 @@ impl Audience {
         if entered {
             Ok(Listening { audience: self.clone(), key })
         } else {
-            Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many streams are open"))
+            Err(Refusal::TooManyListeners.into())
         }
     }
 
@@ -210,11 +212,11 @@ impl Audience {
         self.join(cx);
         let listeners = self.listeners();
         let Some(listener) = listeners.get(&Key::Session(cx.scope.id())) else {
-            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "too many sessions are open"));
+            return Err(Refusal::TooManyListeners.into());
         };
         let mut state = listener.state();
         if state.watched.len() >= WATCHED && !state.watched.contains(&uri) {
-            return Err(too_many());
+            return Err(Refusal::TooManyWatched(WATCHED).into());
         }
         state.watched.insert(uri);
         Ok(())
@@ -258,13 +260,6 @@ impl fmt::Debug for Audience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Audience({})", self.listeners().len())
     }
-}
-
-fn too_many() -> RpcError {
-    RpcError::new(
-        ErrorCode::RESOURCE_EXHAUSTED,
-        format!("more than {WATCHED} resources cannot be watched at once"),
-    )
 }
 
 /// Keeps a stream of notifications in the table.

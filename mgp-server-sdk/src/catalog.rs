@@ -80,14 +80,19 @@ impl<E: Entry> Catalog<E> {
         Self(Arc::new(Inner { now, audience }))
     }
 
-    /// Adds an entry, replacing one of the same key.
-    pub(crate) fn add(&self, entry: E) {
+    /// Adds an entry, replacing one of the same key; `true` when there was one.
+    pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
-        self.change(|order| match order.iter_mut().find(|old| old.key() == entry.key()) {
-            Some(old) => *old = entry,
-            None => order.push(entry),
+        let replaced = self.change(|order| {
+            let old = order.iter().position(|old| old.key() == entry.key());
+            match old {
+                Some(place) => order[place] = entry,
+                None => order.push(entry),
+            }
+            old.is_some()
         });
         self.0.audience.changed(E::LIST);
+        replaced
     }
 
     /// Removes an entry; `true` when there was one.

@@ -35,6 +35,14 @@ impl Completers {
     }
 }
 
+/// What a prompt or template lets complete.
+#[derive(Debug)]
+pub(crate) struct Completable {
+    pub(crate) completers: Completers,
+    /// Its arguments, where they are known.
+    pub(crate) arguments: Option<Vec<String>>,
+}
+
 /// Answers `completion/complete`.
 #[derive(Clone, Debug)]
 pub(crate) struct Completing {
@@ -52,9 +60,15 @@ impl Completing {
 
     async fn complete(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
         let params: CompleteParams = call.params().get()?;
-        let (name, completers) = self.find(params.reference)?;
+        let (name, found) = self.find(params.reference)?;
         let typed = Typed { argument: params.argument.name, value: params.argument.value };
-        let function = completers.0.get(&typed.argument).or(self.fallback.as_ref()).cloned();
+        if let Some(known) = &found.arguments
+            && !known.contains(&typed.argument)
+        {
+            let shown: String = typed.argument.chars().take(80).collect();
+            return Err(RpcError::invalid_params(format!("`{name}` has no argument `{shown}`")));
+        }
+        let function = found.completers.0.get(&typed.argument).or(self.fallback.as_ref()).cloned();
         let Some(function) = function else {
             return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
         };
@@ -68,14 +82,14 @@ impl Completing {
         spawned(call.cx(), timeout, completing).await
     }
 
-    fn find(&self, reference: CompleteReference) -> Result<(String, Completers), RpcError> {
+    fn find(&self, reference: CompleteReference) -> Result<(String, Completable), RpcError> {
         match reference {
             CompleteReference::Prompt(prompt) => {
-                let found = self.prompts.completers(&prompt.name)?;
+                let found = self.prompts.completable(&prompt.name)?;
                 Ok((prompt.name, found))
             }
             CompleteReference::Resource(resource) => {
-                let found = self.resources.completers(&resource.uri).ok_or_else(|| {
+                let found = self.resources.completable(&resource.uri).ok_or_else(|| {
                     let shown: String = resource.uri.chars().take(200).collect();
                     RpcError::invalid_params(format!("unknown resource template `{shown}`"))
                 })?;

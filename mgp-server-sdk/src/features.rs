@@ -60,6 +60,7 @@ impl Features {
         let can_complete = self.completer.is_some()
             || self.prompts.can_complete()
             || self.resources.can_complete();
+        let resources = self.resources;
         let offered = &mut offer.capabilities;
         if !tools.is_empty() {
             offered.tools.get_or_insert_with(told);
@@ -67,12 +68,12 @@ impl Features {
         if !self.prompts.is_empty() {
             offered.prompts.get_or_insert_with(told);
         }
-        if !self.resources.is_empty() {
+        if !resources.is_empty() {
             offered.resources.get_or_insert_with(|| {
-                let mut resources = ResourcesCapability::new();
-                resources.subscribe = Some(true);
-                resources.list_changed = Some(true);
-                resources
+                let mut capability = ResourcesCapability::new();
+                capability.subscribe = Some(true);
+                capability.list_changed = Some(true);
+                capability
             });
         }
         if can_complete {
@@ -88,10 +89,11 @@ impl Features {
             router = router.merge(self.prompts.routes(timeout));
         }
         if offered.resources.is_some() {
-            router = router.merge(self.resources.routes(timeout));
+            router = router.merge(resources.routes(timeout));
         }
         if offered.completions.is_some() {
-            let Self { prompts, resources, completer: fallback, .. } = self;
+            let (prompts, fallback) = (self.prompts, self.completer);
+            let resources = resources.clone();
             router = router.merge(Completing { prompts, resources, fallback }.routes(timeout));
         }
         let logging = if offered.logging.is_some() { Logging::On } else { Logging::Off };
@@ -103,7 +105,8 @@ impl Features {
         self.audience.announce(lists);
         tools.tell(self.audience.clone());
         if lists != Lists::default() || watches {
-            router = router.merge(listen::routes(self.audience.clone()));
+            router =
+                router.merge(listen::routes(self.audience.clone(), watches.then_some(resources)));
             let audience = self.audience;
             router = router.on_notification::<Initialized, _, _>(move |cx, _| {
                 audience.join(&cx);
@@ -137,7 +140,10 @@ impl Server {
     }
 
     /// Adds a prompt.
-    pub fn prompt(self, prompt: Prompt) -> Self {
+    pub fn prompt(mut self, prompt: Prompt) -> Self {
+        if let Err(wrong) = prompt.check() {
+            self.features.wrong.get_or_insert(wrong);
+        }
         self.features.prompts.add(prompt);
         self
     }

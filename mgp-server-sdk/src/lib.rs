@@ -48,6 +48,33 @@
 //! # drop(count);
 //! ```
 //!
+//! Resources and prompts are functions too, what is typed for them is completed, and any of them may ask its caller:
+//!
+//! ```
+//! use mgp_server_sdk::prelude::*;
+//! use mgp_server_sdk::{ContextExt, Prompt, Resource, Typed};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct City {
+//!     /// Where.
+//!     city: String,
+//! }
+//!
+//! let weather = Resource::template("weather://{city}/now", "weather", |Args(at): Args<City>| async move {
+//!     format!("Rain in {}", at.city)
+//! })
+//! .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+//! let plan = Prompt::new("plan", "Plans a day", |cx: Context| async move {
+//!     let at = cx.elicit::<City>("Which city?").await?.accepted();
+//!     Ok::<_, RpcError>(format!("Plan a day in {}.", at.map_or_else(|| "any city".to_owned(), |at| at.city)))
+//! });
+//! let server = Server::new("weather", "1.0").resource(weather).prompt(plan).logging();
+//! let resources = server.resources();
+//! // While it runs: who watches the resource is told.
+//! resources.updated("weather://Oslo/now");
+//! # drop(server);
+//! ```
+//!
 //! Applies to: inbound.
 
 mod ask;

@@ -12,17 +12,19 @@ use mgp_types::method::{SubscriptionsAcknowledged, SubscriptionsListen};
 use mgp_types::service::{Call, Context, Router};
 
 use crate::audience::{Audience, List, Lists};
+use crate::resource::Resources;
 
-/// Answers what opens a stream.
-pub(crate) fn routes(audience: Audience) -> Router {
+/// Answers what opens a stream; resources are watched where the server offers that.
+pub(crate) fn routes(audience: Audience, watched: Option<Resources>) -> Router {
     Router::new().on::<SubscriptionsListen, _, _>(move |cx, params| {
-        let audience = audience.clone();
-        async move { listen(&audience, cx, params).await }
+        let (audience, watched) = (audience.clone(), watched.clone());
+        async move { listen(&audience, watched.as_ref(), cx, params).await }
     })
 }
 
 async fn listen(
     audience: &Audience,
+    resources: Option<&Resources>,
     cx: Context,
     params: ListenParams,
 ) -> Result<ListenResult, RpcError> {
@@ -37,7 +39,8 @@ async fn listen(
         (List::Resources, wanted.resources_list_changed == Some(true)),
     ])
     .and(audience.announced());
-    let watched = wanted.resource_subscriptions.into_vec();
+    let mut watched = wanted.resource_subscriptions.into_vec();
+    watched.retain(|uri| resources.is_some_and(|resources| resources.knows(uri)));
     let agreed = agreed(lists, &watched);
     let listening = audience.listen(&cx, mark.clone(), lists, watched)?;
 

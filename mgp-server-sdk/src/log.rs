@@ -7,11 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_types::Payload;
 use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams, Meta, key};
 use mgp_types::method::LoggingSetLevel;
 use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, Router};
+use mgp_types::{Payload, RpcError};
 use serde::Serialize;
+
+use crate::tool::{FromCall, ToolRequest};
 
 /// Writes log messages to the caller of a call; without [`Server::logging`](crate::Server::logging) it writes nothing.
 ///
@@ -19,8 +21,8 @@ use serde::Serialize;
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::{LogLevel, Logger};
 ///
-/// let import = Tool::new("import", "Imports rows", |cx: Context| async move {
-///     let log = Logger::of(&cx).named("import");
+/// let import = Tool::new("import", "Imports rows", |log: Logger| async move {
+///     let log = log.named("import");
 ///     log.log(LogLevel::Info, "began").await;
 ///     log.log(LogLevel::Debug, &serde_json::json!({ "rows": 7 })).await;
 ///     "done"
@@ -77,6 +79,12 @@ impl Logger {
             Payload::of(&params)
         });
         written.inspect_err(|error| tracing::debug!(%error, "a log message was not written")).ok()
+    }
+}
+
+impl FromCall for Logger {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(Self::of(request.cx()))
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod registry;
 
+use mgp_types::RpcError;
 use mgp_types::mcp::{self, Completion, GetPromptResult, PromptArgument};
 
 pub use registry::Prompts;
@@ -84,6 +85,18 @@ impl Prompt {
     {
         self.completers.add(argument.into(), Function::new(handler));
         self
+    }
+
+    /// What is proposed must be an argument.
+    pub(crate) fn check(&self) -> Result<(), RpcError> {
+        let is_argument = |name: &str| self.definition.arguments.iter().any(|one| one.name == name);
+        match self.completers.names().find(|name| !is_argument(name)) {
+            None => Ok(()),
+            Some(name) => Err(RpcError::internal(format!(
+                "the prompt `{}` has no argument `{name}` to complete",
+                self.definition.name
+            ))),
+        }
     }
 
     /// The definition as it is listed.

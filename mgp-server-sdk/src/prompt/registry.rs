@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::Prompt;
 use crate::audience::{Audience, List};
 use crate::catalog::{Around, Catalog, Entry, bad_cursor};
-use crate::complete::Completers;
+use crate::complete::Completable;
 use crate::request::{TextRequest, spawned};
 
 /// The prompts of a server; they can change while it runs.
@@ -119,9 +119,15 @@ impl Prompts {
         spawned(call.cx(), timeout, getting).await
     }
 
-    /// What proposes values for the arguments of a prompt.
-    pub(crate) fn completers(&self, name: &str) -> Result<Completers, RpcError> {
-        self.find(name).map(|prompt| prompt.completers.clone())
+    /// What of a prompt can be completed.
+    pub(crate) fn completable(&self, name: &str) -> Result<Completable, RpcError> {
+        self.find(name).map(|prompt| {
+            let arguments = prompt.definition.arguments.iter();
+            Completable {
+                completers: prompt.completers.clone(),
+                arguments: Some(arguments.map(|argument| argument.name.clone()).collect()),
+            }
+        })
     }
 
     pub(crate) fn can_complete(&self) -> bool {

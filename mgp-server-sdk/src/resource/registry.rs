@@ -15,7 +15,7 @@ use super::template::Template;
 use super::{Definition, Resource, Source};
 use crate::audience::{Audience, List};
 use crate::catalog::{Around, Catalog, Entry};
-use crate::complete::Completers;
+use crate::complete::{Completable, Completers};
 
 /// The resources of a server; they can change while it runs.
 ///
@@ -115,14 +115,19 @@ impl Resources {
         }
     }
 
-    /// Adds a resource or a family, replacing one of the same URI.
+    /// Adds a resource or a family, replacing one of the same URI; who watches a replaced resource is told.
     ///
     /// # Errors
     /// −32603 when a template is not understood.
     pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
         let Resource { definition, source, ttl, completers } = resource;
         match definition {
-            Definition::Fixed(definition) => self.fixed.add(Fixed { definition, source, ttl }),
+            Definition::Fixed(definition) => {
+                let uri = definition.uri.clone();
+                if self.fixed.add(Fixed { definition, source, ttl }) {
+                    self.updated(&uri);
+                }
+            }
             Definition::Template(definition) => {
                 let template = Template::parse(&definition.uri_template)?;
                 let mut variables = template.variables();
@@ -193,18 +198,21 @@ impl Resources {
     }
 
     /// Whether there could be a resource of this URI.
-    pub(super) fn knows(&self, uri: &str) -> bool {
+    pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// What proposes values for a template, or for a URI that has nothing to complete.
-    pub(crate) fn completers(&self, uri: &str) -> Option<Completers> {
+    /// What of a template can be completed; the templates of sets are not known.
+    pub(crate) fn completable(&self, uri: &str) -> Option<Completable> {
         if let Some(family) = self.templates.get(uri) {
-            return Some(family.completers.clone());
+            return Some(Completable {
+                completers: family.completers.clone(),
+                arguments: Some(family.template.variables().map(str::to_owned).collect()),
+            });
         }
-        self.knows(uri).then(Completers::default)
+        self.knows(uri).then(|| Completable { completers: Completers::default(), arguments: None })
     }
 
     pub(crate) fn can_complete(&self) -> bool {

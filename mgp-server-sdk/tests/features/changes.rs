@@ -136,6 +136,14 @@ async fn only_those_who_watch_are_told_until_they_stop() {
     update(&resources);
     assert_eq!(wire.notices().await.len(), 1);
 
+    resources.add(Resource::text("test://7/x", "replaced", "old")).unwrap();
+    resources.add(Resource::text("test://7/x", "replaced", "new")).unwrap();
+    let told = wire.notices().await;
+    assert_eq!(
+        methods(&told),
+        ["notifications/resources/list_changed", "notifications/resources/updated"]
+    );
+
     let unknown = wire.ask("resources/subscribe", json!({ "uri": "test://nothing" })).await;
     assert_eq!(code(&unknown), -32002);
     assert_eq!(code(&wire.ask("resources/subscribe", json!({})).await), -32602);
@@ -148,7 +156,7 @@ async fn a_modern_stream_carries_what_was_wished_for_and_is_offered() {
     let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
     let mut wire = Wire::join(server, Era::Modern).await;
     let wish = json!({
-        "notifications": { "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["test://watched"] }
+        "notifications": { "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["test://watched", "test://none"] }
     });
     let id = wire.send("subscriptions/listen", wish).await;
     let mark = json!({ "io.modelcontextprotocol/subscriptionId": id });

@@ -85,6 +85,15 @@ async fn what_cannot_be_completed_is_refused() {
             let answer = wire.ask("completion/complete", params(&reference, "language", "")).await;
             assert_eq!(code(&answer), -32602, "{reference}");
         }
+        for (reference, name) in [
+            (json!({ "type": "ref/prompt", "name": "code" }), "lang"),
+            (json!({ "type": "ref/resource", "uri": "db://{table}/{row}" }), "rows"),
+        ] {
+            let answer = wire.ask("completion/complete", params(&reference, name, "")).await;
+            assert_eq!(code(&answer), -32602, "{name}");
+            let message = answer.unwrap_err()["message"].as_str().unwrap().to_owned();
+            assert!(message.contains(&format!("no argument `{name}`")), "{message}");
+        }
         let bare = json!({ "ref": { "type": "ref/prompt", "name": "code" } });
         assert_eq!(code(&wire.ask("completion/complete", bare).await), -32602);
     }
@@ -93,10 +102,18 @@ async fn what_cannot_be_completed_is_refused() {
 #[tokio::test]
 async fn one_function_may_propose_for_all() {
     let server = Server::new("all", "1")
-        .prompt(Prompt::new("p", "A prompt", || async { "" }))
+        .prompt(Prompt::new("p", "A prompt", |Args(_): Args<Code>| async { "" }))
         .complete(|typed: Typed| async move { vec![format!("{}!", typed.argument)] });
     let mut wire = Wire::join(server, ERAS[0]).await;
     let reference = json!({ "type": "ref/prompt", "name": "p" });
-    let result = wire.ask("completion/complete", params(&reference, "any", "")).await.unwrap();
-    assert_eq!(result["completion"]["values"], json!(["any!"]));
+    let result =
+        wire.ask("completion/complete", params(&reference, "framework", "")).await.unwrap();
+    assert_eq!(result["completion"]["values"], json!(["framework!"]));
+}
+
+#[tokio::test]
+async fn a_completion_of_nothing_stops_the_server_from_being_built() {
+    let prompt = Prompt::new("p", "A prompt", || async { "" }).complete("x", || async { ["y"] });
+    let error = Server::new("s", "1").prompt(prompt).into_stack().unwrap_err();
+    assert_eq!(error.message(), "the prompt `p` has no argument `x` to complete");
 }

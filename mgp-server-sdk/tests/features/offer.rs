@@ -4,7 +4,7 @@
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
-use mgp_types::mcp::{Era, ListChanged};
+use mgp_types::mcp::{Era, ListChanged, PromptArgument};
 use serde_json::{Value, json};
 
 use super::wire::{ERAS, Wire, code};
@@ -38,7 +38,8 @@ async fn capabilities_are_those_of_what_is_registered() {
             offered(new().resource(resource()), era).await,
             json!({ "resources": resources })
         );
-        let completed = prompt().complete("x", || async { ["y"] });
+        let completed =
+            prompt().argument(PromptArgument::new("x")).complete("x", || async { ["y"] });
         assert_eq!(
             offered(new().prompt(completed), era).await,
             json!({ "completions": {}, "prompts": told })
