@@ -107,7 +107,7 @@ async fn a_method_the_user_routes_is_the_users() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_knows_them() {
     let slow = Tool::new("slow", "Takes a while", || async {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         "done"
     });
     let slow = slow.define(|tool| {
