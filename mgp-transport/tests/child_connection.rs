@@ -8,7 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use mgp_transport::{ChildCommand, Closed, Connection};
