@@ -2,8 +2,6 @@
 //!
 //! Applies to: inbound.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::process::{Command, Stdio};
 
 #[test]

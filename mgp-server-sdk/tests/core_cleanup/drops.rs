@@ -18,7 +18,7 @@ const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const AT_ONCE: usize = 100;
 
-/// SplitMix64: the same calls on every run.
+/// `SplitMix64`: the same calls on every run.
 struct Random(u64);
 
 impl Random {

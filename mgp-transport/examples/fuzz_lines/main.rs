@@ -91,7 +91,7 @@ async fn fuzz(seed: u64, n: u64) -> Result<(), Box<dyn Error>> {
     let (through, answers) = wire.close().await?;
     let seconds = started.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a speed")]
-    let speed = (n as f64 / seconds).round();
+    let per_second = (n as f64 / seconds).round();
     println!(
         "{}",
         serde_json::json!({
@@ -101,7 +101,7 @@ async fn fuzz(seed: u64, n: u64) -> Result<(), Box<dyn Error>> {
             "panics": panics,
             "growth_bytes": growth,
             "seconds": (seconds * 10.0).round() / 10.0,
-            "lines_per_s": speed,
+            "lines_per_s": per_second,
         })
     );
     if panics > 0 { Err(format!("{panics} panics").into()) } else { Ok(()) }

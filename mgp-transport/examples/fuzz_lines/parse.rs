@@ -29,7 +29,6 @@ fn check_text(text: ByteString, depth: Depth) -> Result<(), String> {
         Ok(Message::Batch(items)) if depth == Depth::Line => {
             items.into_iter().try_for_each(|item| check_text(item, Depth::Item))
         }
-        Ok(Message::Batch(_)) => Ok(()),
         Err(BadMessage { id, error: Some(error) }) => {
             let code = error.code().0;
             if ![-32700, -32600].contains(&code) {
@@ -37,7 +36,7 @@ fn check_text(text: ByteString, depth: Depth) -> Result<(), String> {
             }
             answered(id.as_ref(), &Err(error))
         }
-        Err(BadMessage { error: None, .. }) => Ok(()),
+        Ok(Message::Batch(_)) | Err(BadMessage { error: None, .. }) => Ok(()),
     }
 }
 

@@ -27,12 +27,15 @@ pub(crate) struct Wire {
     monitor: Monitor,
     driving: JoinHandle<mgp_transport::Closed>,
     block: Vec<u8>,
-    /// What must be answered, by id; `None` for an answer without one.
-    expected: Vec<Option<Id>>,
+    expected: Vec<Due>,
     lines: usize,
     through: u64,
     answers: u64,
 }
+
+/// An answer that must come: under this id, or under none.
+#[derive(Debug, PartialEq)]
+struct Due(Option<Id>);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -75,9 +78,7 @@ impl Wire {
     pub(crate) async fn take(&mut self, line: &[u8]) -> Result<(), String> {
         self.block.extend_from_slice(line);
         self.block.push(b'\n');
-        if let Some(id) = answer_to(line) {
-            self.expected.push(id);
-        }
+        self.expected.extend(answer_to(line));
         self.lines += 1;
         if self.lines == BLOCK { self.send().await } else { Ok(()) }
     }
@@ -117,7 +118,7 @@ impl Wire {
 /// Reads up to the answer of the ping; the others must have come before, in order.
 async fn read_answers(
     reader: &mut BufReader<ReadHalf<DuplexStream>>,
-    expected: &[Option<Id>],
+    expected: &[Due],
 ) -> Result<(), String> {
     let mut line = Vec::new();
     let mut expected = expected.iter();
@@ -136,35 +137,35 @@ async fn read_answers(
         if answer.id == Some(Id::from(PING)) {
             return match expected.next() {
                 None => Ok(()),
-                Some(id) => Err(format!("no answer to {id:?}")),
+                Some(due) => Err(format!("no answer: {due:?}")),
             };
         }
         match expected.next() {
-            Some(id) if *id == answer.id => {}
+            Some(Due(id)) if *id == answer.id => {}
             other => return Err(format!("an answer to {:?} where {other:?} was due", answer.id)),
         }
     }
 }
 
-/// Whether a line must be answered, and under which id.
-fn answer_to(line: &[u8]) -> Option<Option<Id>> {
+/// The answer a line must get, if any.
+fn answer_to(line: &[u8]) -> Option<Due> {
     // The framing takes blanks off both ends before it looks; a line that is too long is refused unread.
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
     let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
     let trimmed = &line[start..end];
     if line.len() > LINE_BYTES {
-        return Some(None);
+        return Some(Due(None));
     }
     if trimmed.is_empty() {
         return None;
     }
-    let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else { return Some(None) };
+    let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else { return Some(Due(None)) };
     match Message::parse(text) {
-        Ok(Message::Request { id, .. }) => Some(Some(id)),
+        Ok(Message::Request { id, .. }) => Some(Due(Some(id))),
         // Arrays belong to one revision, which this connection did not settle on.
-        Ok(Message::Batch(_)) => Some(None),
+        Ok(Message::Batch(_)) => Some(Due(None)),
         Ok(Message::Notification { .. } | Message::Response { .. }) | Err(BadMessage { error: None, .. }) => None,
-        Err(BadMessage { id, error: Some(_) }) => Some(id),
+        Err(BadMessage { id, error: Some(_) }) => Some(Due(id)),
     }
 }
