@@ -53,7 +53,7 @@ pub struct Server {
 ///
 /// let server = Server::new("clock", "1.0");
 /// let monitor = server.monitor();
-/// let stack = server.into_stack();
+/// let stack = server.into_stack().unwrap();
 /// assert_eq!(monitor.running(), 0);
 /// # drop(stack);
 /// ```
