@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use bytestring::ByteString;
@@ -101,6 +102,12 @@ pub(super) struct Parts {
     stream: Option<Span>,
 }
 
+impl Parts {
+    pub(super) fn is_object(&self) -> bool {
+        self.shape == Shape::Object
+    }
+}
+
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Shape {
     #[default]
@@ -110,15 +117,17 @@ enum Shape {
 }
 
 /// A range of the text; lines are bounded far below 4 GiB.
+///
+/// No value ends at the first byte, so that an absent one takes no more room than one that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
-    end: u32,
+    end: NonZeroU32,
 }
 
 impl Span {
     fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
+        self.start as usize..self.end.get() as usize
     }
 }
 
@@ -131,7 +140,13 @@ const ESCAPED_MAX: usize = 256;
 #[derive(Clone, Default)]
 struct Body {
     first: Option<Span>,
-    more: Vec<Span>,
+    rest: Option<Box<Rest>>,
+}
+
+/// What few bodies have; apart, so that all others are small to move.
+#[derive(Clone, Default)]
+struct Rest {
+    runs: Vec<Span>,
     /// Members whose key was written with escapes, so that its place is not known.
     escaped: Vec<(Box<str>, Span)>,
 }
@@ -141,24 +156,31 @@ impl Body {
         if self.first.is_none() {
             self.first = Some(span);
         } else {
-            self.more.push(span);
+            self.rest.get_or_insert_default().runs.push(span);
         }
     }
 
     fn push_escaped<E: de::Error>(&mut self, name: &str, span: Span) -> Result<(), E> {
-        if self.escaped.len() == ESCAPED_MAX {
+        let escaped = &mut self.rest.get_or_insert_default().escaped;
+        if escaped.len() == ESCAPED_MAX {
             return Err(E::custom("too many member names with escapes"));
         }
-        self.escaped.push((name.into(), span));
+        escaped.push((name.into(), span));
         Ok(())
     }
 
     fn last_mut(&mut self) -> Option<&mut Span> {
-        self.more.last_mut().or(self.first.as_mut())
+        let rest = self.rest.as_mut().and_then(|rest| rest.runs.last_mut());
+        rest.or(self.first.as_mut())
     }
 
     fn runs(&self) -> impl Iterator<Item = Span> {
-        self.first.into_iter().chain(self.more.iter().copied())
+        let rest = self.rest.iter().flat_map(|rest| rest.runs.iter().copied());
+        self.first.into_iter().chain(rest)
+    }
+
+    fn escaped(&self) -> &[(Box<str>, Span)] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.escaped)
     }
 }
 
@@ -282,21 +304,30 @@ impl Params {
             .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
-    /// The peer's trace id, from `trace_id` or `_mgp.trace_id` (checklist C12), cut to 128 printable characters.
+    /// The peer's trace id: the first of `trace_id`, `_mgp.trace_id`, `_meta.trace_id` and `_meta.traceparent`
+    /// (checklist C12), cut to 128 printable characters.
     #[must_use]
     pub fn trace_id(&self) -> Option<ByteString> {
         #[derive(Deserialize)]
         struct Inside<'a> {
             #[serde(borrow)]
             trace_id: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            traceparent: Option<Cow<'a, str>>,
         }
         let direct = self.parts.trace_id.and_then(|span| {
             serde_json::from_str::<Cow<'_, str>>(&self.text[span.range()]).ok().map(Cow::into_owned)
         });
         let found = direct.or_else(|| {
             [self.parts.mgp, self.parts.meta].into_iter().flatten().find_map(|span| {
-                let inside: Inside<'_> = serde_json::from_str(&self.text[span.range()]).ok()?;
-                inside.trace_id.map(Cow::into_owned)
+                let text = &self.text[span.range()];
+                // Most have no trace; the look is cheaper than the parse.
+                if !text.contains("\"trace") {
+                    return None;
+                }
+                let inside: Inside<'_> = serde_json::from_str(text).ok()?;
+                let parent = inside.traceparent.as_deref().and_then(trace_of);
+                inside.trace_id.map(Cow::into_owned).or(parent)
             })
         })?;
         let clean: String = found.chars().filter(char::is_ascii_graphic).take(128).collect();
@@ -343,6 +374,13 @@ impl Params {
             return None;
         }
         serde_json::from_str::<Meta>(text).ok()?.progress_token
+    }
+
+    /// Whether the body may have a member of this name, given in quotes: a look at the text, cheaper than a parse.
+    #[must_use]
+    pub fn mentions(&self, quoted: &str) -> bool {
+        !self.parts.body.escaped().is_empty()
+            || self.parts.body.runs().any(|run| self.text[run.range()].contains(quoted))
     }
 
     /// The hash of what the call means: target and body in canonical form, without the hop's own members.
@@ -394,7 +432,7 @@ impl Params {
         for run in self.parts.body.runs() {
             member(out, "", &self.text[run.range()]);
         }
-        for (key, span) in &self.parts.body.escaped {
+        for (key, span) in self.parts.body.escaped() {
             let key = serde_json::to_string(key).unwrap_or_default();
             // Only the outer quotes: the name itself may end with one.
             member(out, &key[1..key.len().max(2) - 1], &self.text[span.range()]);
@@ -448,7 +486,7 @@ impl fmt::Debug for Params {
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
 fn span_of(text: &str, base: usize) -> Span {
     let start = (text.as_ptr() as usize - base) as u32;
-    Span { start, end: start + text.len() as u32 }
+    Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
 }
 
 /// Reads a params value in one pass, noting where its members are in the buffer that begins at `base`.
@@ -553,6 +591,13 @@ impl<'de> de::Visitor<'de> for PartsSeed {
     fn visit_str<E: de::Error>(self, _: &str) -> Result<Parts, E> {
         Ok(Self::other())
     }
+}
+
+/// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
+fn trace_of(traceparent: &str) -> Option<String> {
+    let trace = traceparent.split('-').nth(1)?;
+    let is_trace = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_trace.then(|| trace.to_owned())
 }
 
 fn read_string(json: &str) -> Option<ByteString> {
