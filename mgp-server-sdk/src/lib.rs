@@ -59,13 +59,16 @@ mod stack;
 mod tool;
 
 pub use error::ServeError;
+#[cfg(feature = "macros")]
+pub use mgp_macros::{tool, tools};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,
+    Args, Cancelled, FromCall, Grants, Handler, IntoToolResult, IntoTools, Json, Need, SchemaStyle,
+    SessionInfo, Standing, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// What macros and examples need besides this crate.
 #[doc(hidden)]
 pub mod reexports {
-    pub use {schemars, serde};
+    pub use {mgp_types, schemars, serde};
 }

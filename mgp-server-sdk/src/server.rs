@@ -8,15 +8,15 @@ use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer,
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, ListChanged};
-use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{MgpService, Router, Stack};
+use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::error::ServeError;
+use crate::error::{Flaw, Flaws, ServeError};
 use crate::stack::{Parts, inbound};
-use crate::tool::{Tool, Tools};
+use crate::tool::{IntoTools, SchemaStyle, Tools};
 
 /// A server, put together and then served.
 ///
@@ -33,6 +33,8 @@ use crate::tool::{Tool, Tools};
 pub struct Server {
     offer: ServerOffer,
     tools: Tools,
+    state: Extensions,
+    flaws: Vec<Flaw>,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -73,7 +75,8 @@ impl std::fmt::Debug for Wrap {
 }
 
 /// What of MGP this crate serves; nothing else is offered.
-const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::Streaming);
+const SERVED: ExtensionSet =
+    ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
 impl Server {
     /// A server without tools; it offers all of MGP that is served.
@@ -83,6 +86,8 @@ impl Server {
         Self {
             offer,
             tools: Tools::default(),
+            state: Extensions::default(),
+            flaws: Vec::new(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -98,9 +103,39 @@ impl Server {
         self
     }
 
-    /// Adds a tool.
-    pub fn tool(self, tool: Tool) -> Self {
-        self.tools.add(tool);
+    /// Adds a tool, or all tools of a type with `#[tools]`.
+    ///
+    /// A second tool of the same name is an error of [`Server::into_stack`]; see [`Server::replace`].
+    pub fn tool(mut self, tools: impl IntoTools) -> Self {
+        let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
+        self.flaws.extend(declared.filter_map(Result::err));
+        self
+    }
+
+    /// Adds a tool, or all tools of a type with `#[tools]`, in place of those that have their names.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let clock = |time: &'static str| Tool::new("now", "The time", move || async move { time });
+    /// assert!(Server::new("a", "1").tool(clock("noon")).tool(clock("dusk")).into_stack().is_err());
+    /// assert!(Server::new("a", "1").tool(clock("noon")).replace(clock("dusk")).into_stack().is_ok());
+    /// ```
+    pub fn replace(mut self, tools: impl IntoTools) -> Self {
+        let put = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
+        self.flaws.extend(put.filter_map(Result::err));
+        self
+    }
+
+    /// Gives tools a value they can take as [`State`](crate::State); one of each type.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// Chooses where the tools' schemas have the schemas of inner types; [`SchemaStyle::Inlined`] without it.
+    pub fn schema_style(self, style: SchemaStyle) -> Self {
+        self.tools.write_schemas(style);
         self
     }
 
@@ -171,16 +206,26 @@ impl Server {
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness for the key that seals request state.
+    /// −32603 naming every tool that cannot be served and why: its name, a permission, missing state;
+    /// or when the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
+        self.flaws.extend(self.tools.provide(self.state));
+        if !self.flaws.is_empty() {
+            return Err(Flaws(self.flaws).into());
+        }
+        if let Some(mgp) = &mut self.offer.mgp {
+            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
+            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+        }
         if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
             self.offer.capabilities.tools = Some(ListChanged::new());
         }
+        let timed = self.tools.clone();
         let stack = inbound(Parts {
             offer: self.offer,
             tools: self.tools,
             limit: LimitLayer::new(self.limit),
-            timeout: TimeoutLayer::new(self.timeout),
+            timeout: TimeoutLayer::new(self.timeout).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             endpoints: self.endpoints,
