@@ -3,8 +3,8 @@
 use mgp_server_sdk::prelude::*;
 
 /// Greets a person.
-#[tool(read_only)]
-async fn greet(name: String) -> String {
+#[tool(inline, read_only)]
+fn greet(name: &str) -> String {
     format!("Hello, {name}!")
 }
 

@@ -1,4 +1,6 @@
 //! A server that remembers: a block of tools with a state of its own, and a tool that takes state of the server.
+//!
+//! They take microseconds, so they run `inline`: without a task of their own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +15,8 @@ struct Notes(Mutex<BTreeMap<String, String>>);
 #[tools(prefix = "notes.")]
 impl Notes {
     /// Keeps a note, in place of an older one of the same title.
-    #[tool(idempotent, security(risk = "safe", reversible))]
-    async fn keep(
+    #[tool(inline, idempotent, security(risk = "safe", reversible))]
+    fn keep(
         &self,
         /// What the note is found by.
         title: String,
@@ -28,20 +30,17 @@ impl Notes {
     }
 
     /// Reads a note.
-    #[tool(read_only)]
-    async fn read(&self, title: String) -> Result<String, ToolError> {
-        let note = self.notes().get(&title).cloned();
+    #[tool(inline, read_only)]
+    fn read(&self, title: &str) -> Result<String, ToolError> {
+        let note = self.notes().get(title).cloned();
         note.ok_or_else(|| ToolError(format!("there is no note `{title}`")))
     }
 
     /// Lists the titles that begin with something.
-    #[tool(read_only)]
-    async fn list(
-        &self,
-        #[arg(default, description = "All without it.")] prefix: String,
-    ) -> Json<Titles> {
+    #[tool(inline, read_only)]
+    fn list(&self, #[arg(default, description = "All without it.")] prefix: &str) -> Json<Titles> {
         let notes = self.notes();
-        let titles = notes.keys().filter(|title| title.starts_with(&prefix));
+        let titles = notes.keys().filter(|title| title.starts_with(prefix));
         Json(Titles { titles: titles.cloned().collect() })
     }
 
@@ -61,8 +60,8 @@ struct Titles {
 struct Changes(AtomicU64);
 
 /// Says how often something was kept.
-#[tool(read_only)]
-async fn changes(State(changes): State<Changes>) -> String {
+#[tool(inline, read_only)]
+fn changes(State(changes): State<Changes>) -> String {
     changes.0.load(Ordering::Relaxed).to_string()
 }
 

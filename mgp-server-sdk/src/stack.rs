@@ -32,13 +32,14 @@ pub(crate) struct Parts {
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
     let Parts { offer, tools, limit, timeout, cancel, rounds, endpoints } = parts;
+    let typed = tools.clone();
     let service = ServiceBuilder::new()
         // Anything below may panic.
         .layer(CatchPanicLayer::new())
         // The span and its trace id come before anyone logs.
         .layer(TraceLayer::new())
         // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
-        .layer(HandshakeLayer::new(offer))
+        .layer(HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool)))
         // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
         .layer(rounds)
         // It must see a call before anything can wait, so that a cancellation right behind it finds it.

@@ -1,6 +1,7 @@
 //! `#[tool]` and `#[tools]` write what one would write with the builder.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unused_async, reason = "tools are async whether they wait or not")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -304,6 +305,22 @@ async fn everything(
     let facts = [cancelled.is_cancelled(), deadline.remaining().is_some(), peer.is_closed()];
     let trace = trace.id().unwrap_or("none").to_owned();
     format!("{} {side:?} {words:?} {name} {principal:?} {facts:?} {trace}", state.name)
+}
+
+/// Borrows what it reads.
+#[tool]
+async fn longest(words: &[String], #[arg(default = "none")] other: &str, cx: Context) -> String {
+    tokio::task::yield_now().await;
+    let longest = words.iter().max_by_key(|word| word.len());
+    format!("{} for {}", longest.map_or(other, String::as_str), cx.principal.subject())
+}
+
+#[tokio::test]
+async fn arguments_can_be_borrowed() {
+    let mut client = connected(Server::new("t", "1").tool(longest()), SECURITY).await;
+    let answer = call(&mut client, "longest", r#"{"words":["a","abc"]}"#).await;
+    assert_eq!(answer.unwrap(), "abc for local");
+    assert_eq!(call(&mut client, "longest", r#"{"words":[]}"#).await.unwrap(), "none for local");
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use std::time::Duration;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Cancelled, Grants, SchemaStyle, Standing};
 use mgp_types::Timestamp;
-use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
+use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{gate, mock};
 use serde_json::{Value, json};
 
@@ -159,6 +160,16 @@ async fn a_plain_client_reads_the_field_in_the_result() {
 }
 
 #[tokio::test]
+async fn a_refusal_does_not_break_the_schema_of_the_results() {
+    let sum = Tool::new("sum", "Sums", |Args(_): Args<Search>| async { Json(Sum { sum: 1 }) });
+    let (mut client, _) = connect(Server::new("t", "1").tool(sum), "{}").await;
+    let refused = call(&mut client, "sum", &json!({})).await.unwrap();
+    assert_eq!(refused["isError"], true);
+    assert!(refused["content"][0]["text"].as_str().unwrap().contains("`query`"), "{refused}");
+    assert!(refused.get("structuredContent").is_none(), "{refused}");
+}
+
+#[tokio::test]
 async fn a_long_value_is_not_repeated_whole() {
     let echo = Tool::new("search", "Searches", |Args(_): Args<Filter>| async { "found" });
     let (mut client, _) = connect(Server::new("t", "1").tool(echo), MGP).await;
@@ -248,7 +259,6 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
     let grants = client.cx.scope.state::<Grants>();
     let past = Timestamp::from("2020-01-01T00:00:00Z");
     let future = Timestamp::from("2999-01-01T00:00:00Z");
-    use GrantDecision::{Approved, Deferred, Denied};
     for (decision, until, standing) in [
         (Approved, None, Standing::Granted),
         (Approved, Some(&future), Standing::Granted),
@@ -319,7 +329,7 @@ async fn a_tool_has_a_bound_of_its_own() {
     let server = Server::new("t", "1")
         .timeout(Duration::from_secs(10))
         .tool(sleep("short", 5).timeout(Duration::from_secs(1)))
-        .tool(sleep("long", 50).timeout(Duration::from_secs(60)))
+        .tool(sleep("long", 50).timeout(Duration::from_mins(1)))
         .tool(sleep("other", 50));
     let (mut client, _) = connect(server, MGP).await;
     let error = call(&mut client, "short", &json!({})).await.unwrap_err();

@@ -2,11 +2,11 @@
 //!
 //! Applies to: inbound.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
-use syn::spanned::Spanned;
 use syn::{
-    Attribute, Expr, GenericArgument, Ident, LitStr, Pat, PatType, PathArguments, Token, Type,
+    Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Pat, PatType, PathArguments,
+    Token, Type, parse_quote,
 };
 
 use crate::describe;
@@ -32,15 +32,23 @@ pub(crate) enum Parameter {
     /// An argument of the tool, as a field of the arguments type.
     Argument(Box<Field>),
     /// Something taken from the call.
-    Extractor { ty: Type, is_args: bool },
+    Extractor { ty: Box<Type>, is_args: bool },
 }
 
 /// A field of the arguments type.
 pub(crate) struct Field {
-    pub(crate) name: Ident,
+    name: Ident,
     ty: Type,
+    borrow: Borrow,
     attributes: Vec<TokenStream>,
     default: Option<Expr>,
+}
+
+/// Whether the function gets an argument or a look at it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Borrow {
+    Yes,
+    No,
 }
 
 /// What `#[arg]` and `#[extract]` say.
@@ -50,10 +58,17 @@ struct Marks {
     is_extract: bool,
     description: Option<LitStr>,
     rename: Option<LitStr>,
-    /// `default` alone, or with a value.
-    default: Option<Option<Expr>>,
+    default: Option<Fallback>,
     /// `#[serde(…)]` and `#[schemars(…)]`, for the field.
     passed_on: Vec<Attribute>,
+}
+
+/// What an absent argument becomes.
+enum Fallback {
+    /// That of its type.
+    OfType,
+    /// A value.
+    Value(Expr),
 }
 
 impl Parameter {
@@ -64,10 +79,10 @@ impl Parameter {
         let extractor = extractor(&parameter.ty);
         if marks.is_extract || (extractor.is_some() && !marks.is_arg) {
             let is_args = extractor.as_deref() == Some("Args");
-            return Ok(Self::Extractor { ty: (*parameter.ty).clone(), is_args });
+            return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
         }
         let name = name(&parameter.pat)?;
-        check_type(&parameter.ty)?;
+        let (ty, borrow) = owned(&parameter.ty)?;
         let description = marks.description.as_ref().map(LitStr::value).or(description);
         let mut attributes: Vec<_> =
             description.iter().map(|text| quote!(#[doc = #text])).collect();
@@ -76,19 +91,18 @@ impl Parameter {
         }
         attributes.extend(marks.passed_on.iter().map(|attribute| quote!(#attribute)));
         let default = match marks.default {
-            Some(Some(value)) => {
+            Some(Fallback::Value(value)) => {
                 let function = default_name(&name).to_string();
                 attributes.push(quote!(#[serde(default = #function)]));
                 Some(value)
             }
-            Some(None) => {
+            Some(Fallback::OfType) => {
                 attributes.push(quote!(#[serde(default)]));
                 None
             }
             None => None,
         };
-        let ty = (*parameter.ty).clone();
-        Ok(Self::Argument(Box::new(Field { name, ty, attributes, default })))
+        Ok(Self::Argument(Box::new(Field { name, ty, borrow, attributes, default })))
     }
 }
 
@@ -99,12 +113,26 @@ impl Field {
         quote!(#(#attributes)* #name: #ty)
     }
 
+    /// The argument as the function gets it.
+    pub(crate) fn given(&self, arguments: &Ident) -> TokenStream {
+        let (name, and) = (&self.name, self.is_borrowed().then(|| quote!(&)));
+        quote!(#and #arguments.#name)
+    }
+
+    /// Whether the arguments must live as long as the function runs.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.borrow == Borrow::Yes
+    }
+
     /// The function that makes its default.
     pub(crate) fn default_function(&self) -> Option<TokenStream> {
         let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
+        // Text is written as a literal, whatever type it becomes.
+        let is_text = matches!(value, Expr::Lit(ExprLit { lit: Lit::Str(_), .. }));
+        let into = is_text.then(|| quote!(.into()));
         Some(quote! {
             fn #function() -> #ty {
-                #value
+                #value #into
             }
         })
     }
@@ -146,7 +174,11 @@ impl Marks {
                 self.rename = Some(meta.value()?.parse()?);
             } else if meta.path.is_ident("default") {
                 let has_value = meta.input.peek(Token![=]);
-                self.default = Some(if has_value { Some(meta.value()?.parse()?) } else { None });
+                self.default = Some(if has_value {
+                    Fallback::Value(meta.value()?.parse()?)
+                } else {
+                    Fallback::OfType
+                });
             } else {
                 return Err(
                     meta.error("unknown member of `arg`; known: description, default, rename")
@@ -178,25 +210,48 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
         Pat::Ident(plain) if plain.subpat.is_none() && plain.by_ref.is_none() => {
             Ok(plain.ident.clone())
         }
-        other => Err(syn::Error::new(
-            other.span(),
+        other => Err(syn::Error::new_spanned(
+            other,
             "an argument needs a plain name, which is its name on the wire; if it is an extractor, mark it `#[extract]`",
         )),
     }
 }
 
-/// Arguments are read from the call, so they cannot borrow and must have a name.
-fn check_type(ty: &Type) -> syn::Result<()> {
-    match ty {
-        Type::Reference(reference) => {
-            let text = matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str"));
-            let fix = if text { "write `String`" } else { "take it by value" };
-            Err(syn::Error::new(ty.span(), format!("an argument cannot borrow; {fix}")))
+/// The type of the field an argument is kept in while the function borrows it.
+fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
+    let (owned, borrow) = match ty {
+        Type::Reference(reference) if reference.mutability.is_none() => {
+            let owned = match &*reference.elem {
+                Type::Path(path) if path.path.is_ident("str") => {
+                    parse_quote!(::std::string::String)
+                }
+                Type::Slice(slice) => {
+                    let element = &slice.elem;
+                    parse_quote!(::std::vec::Vec<#element>)
+                }
+                other => other.clone(),
+            };
+            (owned, Borrow::Yes)
         }
-        Type::ImplTrait(_) => Err(syn::Error::new(
-            ty.span(),
-            "an argument needs a named type, because its schema comes from the type",
-        )),
-        _ => Ok(()),
+        other => (other.clone(), Borrow::No),
+    };
+    if matches!(owned, Type::ImplTrait(_)) {
+        let message = "an argument needs a named type, because its schema comes from the type";
+        return Err(syn::Error::new_spanned(ty, message));
+    }
+    let borrows = quote!(#owned).into_iter().any(borrows);
+    if borrows {
+        let message = "an argument may be borrowed as a whole (`&str`, `&T`), but not in parts; write the owned type, such as `Option<String>`";
+        return Err(syn::Error::new_spanned(ty, message));
+    }
+    Ok((owned, borrow))
+}
+
+/// Whether there is a reference in a type.
+fn borrows(token: TokenTree) -> bool {
+    match token {
+        TokenTree::Punct(mark) => mark.as_char() == '&',
+        TokenTree::Group(group) => group.stream().into_iter().any(borrows),
+        _ => false,
     }
 }

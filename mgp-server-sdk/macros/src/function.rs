@@ -2,8 +2,8 @@
 //!
 //! Applies to: inbound.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, FnArg, Ident, LitStr, Receiver, ReturnType, Signature, Type};
 
@@ -29,11 +29,11 @@ pub(crate) struct Function {
     options: Options,
     ident: Ident,
     is_async: bool,
-    returns_result: bool,
     pub(crate) own: Own,
     /// Whether it is called as `Self::name`.
     is_associated: bool,
     parameters: Vec<Parameter>,
+    output: ReturnType,
 }
 
 /// As many as a handler takes, the arguments together counting as one.
@@ -70,12 +70,12 @@ impl Function {
             name,
             description,
             is_async: signature.asyncness.is_some(),
-            returns_result: returns_result(&signature.output),
             options,
             ident,
             own,
             is_associated: false,
             parameters,
+            output: signature.output.clone(),
         };
         function.check_parameters(signature)?;
         Ok(function)
@@ -100,14 +100,14 @@ impl Function {
             .any(|one| matches!(one, Parameter::Extractor { is_args: true, .. }));
         if takes_args && self.fields().next().is_some() {
             let message = "a tool takes either `Args<T>` or plain arguments; move these into `T`";
-            return Err(syn::Error::new(signature.inputs.span(), message));
+            return Err(syn::Error::new_spanned(&signature.inputs, message));
         }
         let extractors = self.parameters.len() - self.fields().count();
         if extractors + usize::from(self.fields().next().is_some()) > MOST_EXTRACTORS {
             let message = format!(
                 "a tool takes at most {MOST_EXTRACTORS} extractors; take `Context`, which has most of them"
             );
-            return Err(syn::Error::new(signature.inputs.span(), message));
+            return Err(syn::Error::new_spanned(&signature.inputs, message));
         }
         if self.options.deny_unknown_fields && self.fields().next().is_none() {
             let message = "`deny_unknown_fields` needs plain arguments; on `Args<T>` write `#[serde(deny_unknown_fields)]` on `T`";
@@ -142,6 +142,35 @@ impl Function {
             }
             #(#defaults)*
         }
+    }
+
+    /// Checks of the types by themselves: what the builder says about a whole function is less to the point.
+    pub(crate) fn checks(&self) -> TokenStream {
+        let sdk = path::sdk();
+        let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Extractor { ty, .. } => Some(&**ty),
+            Parameter::Argument(_) => None,
+        });
+        let extractors = extractors.filter(|ty| is_nameable(ty)).map(|ty| {
+            quote_spanned! {ty.span()=>
+                const _: () = {
+                    const fn extractor<T: #sdk::FromCall>() {}
+                    extractor::<#ty>();
+                };
+            }
+        });
+        let result = match &self.output {
+            ReturnType::Type(_, ty) if is_nameable(ty) && !self.options.json => {
+                Some(quote_spanned! {ty.span()=>
+                    const _: () = {
+                        const fn result<T: #sdk::IntoToolResult>() {}
+                        result::<#ty>();
+                    };
+                })
+            }
+            _ => None,
+        };
+        quote!(#(#extractors)* #result)
     }
 
     /// The expression that makes the tool; `this` is in scope where the function has a `self`.
@@ -183,8 +212,7 @@ impl Function {
         for (index, parameter) in self.parameters.iter().enumerate() {
             match parameter {
                 Parameter::Argument(field) => {
-                    let field = &field.name;
-                    given.push(quote!(#arguments.#field));
+                    given.push(field.given(&arguments));
                 }
                 Parameter::Extractor { ty, .. } => {
                     let value = format_ident!("extracted{index}", span = Span::mixed_site());
@@ -195,11 +223,12 @@ impl Function {
         }
         let callee = self.callee();
         let call = quote!(#callee(#(#given),*));
-        if is_free && self.is_async && !self.options.json {
+        let borrows = self.fields().any(Field::is_borrowed);
+        if is_free && self.is_async && !self.options.json && !borrows {
             return quote!(|#(#taken),*| #call);
         }
         let wait = self.is_async.then(|| quote!(.await));
-        let answer = match (self.options.json, self.returns_result) {
+        let answer = match (self.options.json, returns_result(&self.output)) {
             (false, _) => quote!(#call #wait),
             (true, false) => quote!(#sdk::Json(#call #wait)),
             (true, true) => quote!((#call #wait).map(#sdk::Json)),
@@ -226,7 +255,7 @@ impl Function {
 fn check(signature: &Signature) -> syn::Result<()> {
     if !signature.generics.params.is_empty() {
         let message = "a tool cannot be generic: its schema is written once; name the types, or register one tool for each with the builder";
-        return Err(syn::Error::new(signature.generics.span(), message));
+        return Err(syn::Error::new_spanned(&signature.generics, message));
     }
     let odd = signature
         .constness
@@ -270,12 +299,12 @@ fn receive(receiver: &Receiver) -> syn::Result<Own> {
     match &*text {
         "&self" => Ok(Own::Reference),
         _ if text.ends_with("Arc<Self>") => Ok(Own::Shared),
-        "&mutself" => Err(syn::Error::new(
-            receiver.span(),
+        "&mutself" => Err(syn::Error::new_spanned(
+            receiver,
             "tools run at the same time; take `&self` and keep what changes in a `Mutex` or an atomic",
         )),
-        _ => Err(syn::Error::new(
-            receiver.span(),
+        _ => Err(syn::Error::new_spanned(
+            receiver,
             "a tool takes `&self` or `self: Arc<Self>`: it is called more than once",
         )),
     }
@@ -285,4 +314,16 @@ fn returns_result(output: &ReturnType) -> bool {
     let ReturnType::Type(_, ty) = output else { return false };
     let Type::Path(path) = &**ty else { return false };
     path.path.segments.last().is_some_and(|last| last.ident == "Result")
+}
+
+/// Whether a type means the same outside its function: no `Self`, no `impl Trait`.
+fn is_nameable(ty: &Type) -> bool {
+    fn is_free(tokens: TokenStream) -> bool {
+        tokens.into_iter().all(|token| match token {
+            TokenTree::Ident(word) => word != "Self" && word != "impl",
+            TokenTree::Group(group) => is_free(group.stream()),
+            _ => true,
+        })
+    }
+    is_free(quote!(#ty))
 }

@@ -34,7 +34,7 @@ use proc_macro::TokenStream;
 /// Server::new("weather", "1.0").tool(weather())
 /// ```
 ///
-/// It writes what follows, and nothing else; to leave the macro behind, write it yourself.
+/// It writes what follows, and checks of the types that leave nothing behind; to do without the macro, write it yourself.
 ///
 /// ```ignore
 /// fn weather() -> Tool {
@@ -71,6 +71,7 @@ use proc_macro::TokenStream;
 /// `#[arg]` says that it is an argument although its type has one of these names.
 ///
 /// An argument needs `Deserialize + JsonSchema`; `Option<T>` makes it optional.
+/// It may be borrowed as a whole: `&str` is read as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
 /// Its doc comment is its description, and it may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
 /// - `#[serde(…)]` and `#[schemars(…)]`, which go to the field of the arguments type.

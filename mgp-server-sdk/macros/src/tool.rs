@@ -40,7 +40,8 @@ fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream>
     }
     let options = Options::parse(options)?;
     let tool = Function::take(options, &function.attrs, &mut function.sig)?;
-    let (arguments, expression, sdk) = (tool.arguments_type(), tool.expression(), path::sdk());
+    let (arguments, checks, expression) = (tool.arguments_type(), tool.checks(), tool.expression());
+    let sdk = path::sdk();
     let (outside, inside): (Vec<_>, Vec<_>) =
         function.attrs.iter().partition(|one| is_outside(one));
     let (vis, ident) = (&function.vis, &function.sig.ident);
@@ -49,6 +50,7 @@ fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream>
         #(#outside)*
         #vis fn #ident() -> #sdk::Tool {
             #arguments
+            #checks
             #(#inside)*
             #signature #block
             #expression

@@ -97,8 +97,11 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
+        // A check cannot name the parameters of the block.
+        let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote!({
             #arguments
+            #checks
             #expression
         })
     });

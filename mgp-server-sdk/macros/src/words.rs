@@ -14,19 +14,19 @@ pub(crate) struct Words {
     what: &'static str,
     /// The type in `mgp_types::mgp`.
     ty: &'static str,
-    words: &'static [(&'static str, &'static str)],
+    known: &'static [(&'static str, &'static str)],
 }
 
 pub(crate) const RISK: Words = Words {
     what: "risk",
     ty: "RiskLevel",
-    words: &[("safe", "Safe"), ("moderate", "Moderate"), ("dangerous", "Dangerous")],
+    known: &[("safe", "Safe"), ("moderate", "Moderate"), ("dangerous", "Dangerous")],
 };
 
 pub(crate) const SIDE_EFFECT: Words = Words {
     what: "side effect",
     ty: "SideEffect",
-    words: &[
+    known: &[
         ("filesystem", "Filesystem"),
         ("network", "Network"),
         ("process", "Process"),
@@ -38,7 +38,7 @@ pub(crate) const SIDE_EFFECT: Words = Words {
 pub(crate) const VALIDATOR: Words = Words {
     what: "validator",
     ty: "Validator",
-    words: &[
+    known: &[
         ("sandbox", "Sandbox"),
         ("readonly", "Readonly"),
         ("network_restricted", "NetworkRestricted"),
@@ -50,7 +50,7 @@ pub(crate) const VALIDATOR: Words = Words {
 pub(crate) const CODE_SAFETY: Words = Words {
     what: "code safety level",
     ty: "CodeSafetyLevel",
-    words: &[
+    known: &[
         ("unrestricted", "Unrestricted"),
         ("standard", "Standard"),
         ("strict", "Strict"),
@@ -61,7 +61,7 @@ pub(crate) const CODE_SAFETY: Words = Words {
 pub(crate) const PERMISSION: Words = Words {
     what: "permission",
     ty: "Permission",
-    words: &[
+    known: &[
         ("filesystem.read", "FilesystemRead"),
         ("filesystem.write", "FilesystemWrite"),
         ("network.outbound", "NetworkOutbound"),
@@ -83,7 +83,7 @@ impl Words {
     /// The variant a word stands for.
     pub(crate) fn variant(&self, word: &LitStr) -> syn::Result<TokenStream> {
         let text = word.value();
-        match self.words.iter().find(|(known, _)| *known == text) {
+        match self.known.iter().find(|(one, _)| *one == text) {
             Some((_, variant)) => {
                 let (mgp, ty, variant) =
                     (path::mgp(), format_ident!("{}", self.ty), format_ident!("{variant}"));
@@ -94,7 +94,7 @@ impl Words {
     }
 
     fn unknown(&self, word: &LitStr, more: &str) -> syn::Error {
-        let known: Vec<_> = self.words.iter().map(|(known, _)| *known).collect();
+        let known: Vec<_> = self.known.iter().map(|(one, _)| *one).collect();
         let (what, text) = (self.what, word.value());
         let message = format!("unknown {what} `{text}`; known: {}{more}", known.join(", "));
         syn::Error::new(word.span(), message)
@@ -104,7 +104,7 @@ impl Words {
 /// A permission: a standard one, a short name, or one in reverse-domain notation.
 pub(crate) fn permission(word: &LitStr) -> syn::Result<TokenStream> {
     let text = word.value();
-    if PERMISSION.words.iter().any(|(known, _)| *known == text) {
+    if PERMISSION.known.iter().any(|(one, _)| *one == text) {
         return PERMISSION.variant(word);
     }
     let is_label = |label: &str| {

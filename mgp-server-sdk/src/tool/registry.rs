@@ -137,6 +137,12 @@ impl Tools {
         Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
     }
 
+    /// Whether a tool has an output schema.
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.by_name.get(name).is_some_and(|entry| entry.definition.output_schema.is_some())
+    }
+
     /// The bound of its own that the tool of a call has.
     pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
         self.snapshot().by_name.get(call.tool()?.name)?.tool.timeout

@@ -69,7 +69,7 @@ mod tests {
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Tree {
         name: String,
-        children: Vec<Tree>,
+        children: Vec<Self>,
     }
 
     #[derive(JsonSchema)]
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(text(&inlined).matches("\"lat\":{").count(), 2, "{inlined:?}");
         let hoisted = arguments_of::<Route>(SchemaStyle::Hoisted);
         assert_eq!(text(&hoisted).matches("\"lat\":{").count(), 1);
-        assert!(text(&hoisted).contains(r##""$defs":{"Place":"##), "{hoisted:?}");
+        assert!(text(&hoisted).contains(r#""$defs":{"Place":"#), "{hoisted:?}");
     }
 
     #[test]

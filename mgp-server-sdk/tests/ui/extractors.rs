@@ -1,18 +1,12 @@
-//! What `#[tool]` leaves to the traits: types that are no arguments, no extractors, no results.
+//! What `#[tool]` leaves to the traits: types that are neither extractors nor results.
 
 use mgp_server_sdk::prelude::*;
 
 struct Plain;
 
-/// Takes an argument without a schema.
-#[tool]
-async fn argument(plain: Plain) -> String {
-    String::new()
-}
-
 /// Marks what is no extractor.
 #[tool]
-async fn extractor(#[extract] plain: Plain) -> String {
+async fn extractor(#[extract] _plain: Plain) -> String {
     String::new()
 }
 

@@ -9,8 +9,8 @@ async fn undescribed() -> String {
 
 /// Is fine.
 #[tool]
-async fn borrows(name: &str) -> String {
-    name.to_owned()
+async fn borrows(name: Option<&str>) -> String {
+    name.unwrap_or_default().to_owned()
 }
 
 /// Is fine.
