@@ -136,7 +136,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///                 let this = Arc::clone(&this);
 ///                 async move { Self::home(&this).await }
 ///             })
-///             .annotations(…)
+///             .annotations(hints)
 ///         }]
 ///     }
 /// }
