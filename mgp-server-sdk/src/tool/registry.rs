@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, key};
+use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
 use mgp_types::service::{Call, Extensions, Facts, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -29,6 +29,8 @@ struct Snapshot {
     order: Vec<Arc<Entry>>,
     by_name: HashMap<String, Arc<Entry>>,
     settings: Settings,
+    /// Whether any tool supports tasks: most servers have none, and need not look.
+    any_task: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
@@ -170,6 +172,21 @@ impl Tools {
         self.len() == 0
     }
 
+    /// Whether calls of a tool may become tasks.
+    pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
+        let snapshot = self.snapshot();
+        if !snapshot.any_task {
+            return TaskSupport::Forbidden;
+        }
+        let entry = snapshot.by_name.get(name);
+        entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
+    }
+
+    /// Whether calls of any tool may become tasks.
+    pub(crate) fn any_task(&self) -> bool {
+        self.snapshot().any_task
+    }
+
     /// The list as a caller may see it: encoded once per form, then bytes.
     pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
         let form = Form {
@@ -215,7 +232,10 @@ impl Tools {
         let result = change(&mut order, &mut settings);
         let by_name =
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
-        *current = Arc::new(Snapshot { order, by_name, settings, lists: Default::default() });
+        let any_task =
+            order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
+        *current =
+            Arc::new(Snapshot { order, by_name, settings, any_task, lists: Default::default() });
         result
     }
 
@@ -226,6 +246,12 @@ impl Tools {
     fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a definition says about tasks; nothing means none.
+fn support_of(definition: &mcp::Tool) -> TaskSupport {
+    let execution = definition.execution.as_ref();
+    execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
 }
 
 /// In which words a list is written.
