@@ -3,14 +3,14 @@
 //! `cargo run -q -p mgp-server-sdk --example resources_prompts`
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, LogLevel, Prompt, Resource, Resources, Typed};
 
-/// The notes by name, shared by everything the server offers.
-#[derive(Clone, Default)]
-struct Notebook(Arc<Mutex<BTreeMap<String, String>>>);
+/// The notes by name.
+#[derive(Default)]
+struct Notebook(Mutex<BTreeMap<String, String>>);
 
 impl Notebook {
     fn read(&self, name: &str) -> Option<String> {
@@ -48,64 +48,60 @@ struct Overwrite {
     sure: bool,
 }
 
-/// Proposes the names of the notes.
-fn names(notebook: &Notebook) -> impl Fn(Typed) -> std::future::Ready<Vec<String>> + use<> {
-    let notebook = notebook.clone();
-    move |typed: Typed| std::future::ready(typed.matching(notebook.names()))
+/// Reads a note; `None` tells the caller that there is no such resource.
+async fn read(State(notebook): State<Notebook>, Args(note): Args<Named>) -> Option<String> {
+    notebook.read(&note.name)
+}
+
+/// Puts a note before the model.
+async fn summarize(
+    State(notebook): State<Notebook>,
+    Args(note): Args<Named>,
+) -> Result<String, RpcError> {
+    let no_note = || RpcError::new(ErrorCode::INVALID_PARAMS, format!("no note `{}`", note.name));
+    notebook.read(&note.name).ok_or_else(no_note).map(|text| format!("Sum up in a word: {text}"))
+}
+
+/// Proposes the names of notes.
+async fn names(State(notebook): State<Notebook>, typed: Typed) -> Vec<String> {
+    typed.matching(notebook.names())
 }
 
 /// Writes a note: asks before it overwrites one, and tells everyone who watches it.
-fn write(notebook: Notebook, resources: Resources) -> Tool {
-    Tool::new("write", "Writes a note", move |Args(note): Args<Note>, cx: Context| {
-        let (notebook, resources) = (notebook.clone(), resources.clone());
-        async move {
-            if notebook.read(&note.name).is_some() {
-                match cx
-                    .elicit::<Overwrite>(format!("`{}` exists. Overwrite it?", note.name))
-                    .await?
-                {
-                    Elicited::Accepted(Overwrite { sure: true }) => {}
-                    _ => return Ok("kept the old text"),
-                }
-            }
-            notebook.write(&note.name, note.text);
-            cx.log(LogLevel::Info, &format!("`{}` was written", note.name)).await;
-            resources.updated(&format!("note://{}", note.name));
-            Ok::<_, RpcError>("written")
+async fn write(
+    State(notebook): State<Notebook>,
+    State(resources): State<Resources>,
+    Args(note): Args<Note>,
+    cx: Context,
+) -> Result<&'static str, RpcError> {
+    if notebook.read(&note.name).is_some() {
+        match cx.elicit::<Overwrite>(format!("`{}` exists. Overwrite it?", note.name)).await? {
+            Elicited::Accepted(Overwrite { sure: true }) => {}
+            _ => return Ok("kept the old text"),
         }
-    })
+    }
+    notebook.write(&note.name, note.text);
+    cx.log(LogLevel::Info, &format!("`{}` was written", note.name)).await;
+    resources.updated(&format!("note://{}", note.name));
+    Ok("written")
 }
 
 /// The server.
 pub(crate) fn server() -> Server {
     let notebook = Notebook::default();
     notebook.write("groceries", "Milk, bread.".to_owned());
-
-    let read = notebook.clone();
-    let note = Resource::template("note://{name}", "note", move |Args(note): Args<Named>| {
-        // `None` tells the caller that there is no such note.
-        std::future::ready(read.read(&note.name))
-    })
-    .mime("text/plain")
-    .description("A note by its name")
-    .complete("name", names(&notebook));
-
-    let read = notebook.clone();
-    let summarize = Prompt::new("summarize", "Sums up a note", move |Args(note): Args<Named>| {
-        let text = read.read(&note.name);
-        let no_note =
-            || RpcError::new(ErrorCode::INVALID_PARAMS, format!("no note `{}`", note.name));
-        std::future::ready(text.ok_or_else(no_note).map(|text| format!("Sum up in a word: {text}")))
-    })
-    .complete("name", names(&notebook));
-
+    let note = Resource::template("note://{name}", "note", read)
+        .mime("text/plain")
+        .description("A note by its name")
+        .complete("name", names);
     let server = Server::new("notebook", env!("CARGO_PKG_VERSION"))
         .resource(Resource::text("about://notebook", "about", "A notebook in memory."))
         .resource(note)
-        .prompt(summarize)
+        .prompt(Prompt::new("summarize", "Sums up a note", summarize).complete("name", names))
+        .tool(Tool::new("write", "Writes a note", write))
         .logging();
     let resources = server.resources();
-    server.tool(write(notebook, resources))
+    server.state(notebook).state(resources)
 }
 
 #[tokio::main]

@@ -3,15 +3,15 @@
 //! Applies to: inbound.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{CompleteParams, CompleteReference, CompleteResult, Completion};
 use mgp_types::method::{CompletionComplete, Request};
-use mgp_types::service::{Call, Reply, Router, Stack};
+use mgp_types::service::{Call, Extensions, Reply, Router, Stack};
 
+use crate::error::Flaw;
 use crate::prompt::Prompts;
-use crate::request::{Function, TextRequest, Typed, spawned};
+use crate::request::{Function, Serving, TextRequest, Typed};
 use crate::resource::Resources;
 
 /// How many proposals an answer may have.
@@ -30,8 +30,16 @@ impl Completers {
         self.0.is_empty()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    /// What proposes for something that is no argument, and what lacks state.
+    pub(crate) fn flaws(&self, what: &str, arguments: &[&str], state: &Extensions) -> Vec<Flaw> {
+        let flaw = |(argument, function): (&String, &Function<Completion>)| {
+            if !arguments.contains(&argument.as_str()) {
+                let (what, argument) = (what.to_owned(), argument.clone());
+                return Some(Flaw::Completion { what, argument });
+            }
+            function.flaw(what, state)
+        };
+        self.0.iter().filter_map(flaw).collect()
     }
 }
 
@@ -53,12 +61,13 @@ pub(crate) struct Completing {
 }
 
 impl Completing {
-    pub(crate) fn routes(self, timeout: Duration) -> Router {
-        let answer = Stack::from_fn(move |call| self.clone().complete(call, timeout));
+    pub(crate) fn routes(self, serving: &Serving) -> Router {
+        let serving = serving.clone();
+        let answer = Stack::from_fn(move |call| self.clone().complete(call, serving.clone()));
         Router::new().route(CompletionComplete::METHOD, answer)
     }
 
-    async fn complete(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+    async fn complete(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
         let params: CompleteParams = call.params().get()?;
         let (name, found) = self.find(params.reference)?;
         let typed = Typed { argument: params.argument.name, value: params.argument.value };
@@ -74,12 +83,13 @@ impl Completing {
         };
         let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
         let cx = call.cx().clone();
-        let request = TextRequest { name, arguments, typed: Some(typed), cx };
+        let request =
+            TextRequest { name, arguments, typed: Some(typed), cx, state: serving.state.clone() };
         let completing = async move {
             let completion = function.run(request).await?;
             Reply::of(&CompleteResult::new(bounded(completion)))
         };
-        spawned(call.cx(), timeout, completing).await
+        serving.run(call.cx(), completing).await
     }
 
     fn find(&self, reference: CompleteReference) -> Result<(String, Completable), RpcError> {

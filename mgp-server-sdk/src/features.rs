@@ -2,19 +2,17 @@
 //!
 //! Applies to: inbound.
 
-use std::time::Duration;
-
 use mgp_lifecycle::ServerOffer;
-use mgp_types::RpcError;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability};
 use mgp_types::method::Initialized;
-use mgp_types::service::Router;
+use mgp_types::service::{Extensions, Router};
 
 use crate::audience::{Audience, Lists};
 use crate::complete::Completing;
+use crate::error::Flaw;
 use crate::furnish::Logging;
 use crate::prompt::{Prompt, Prompts};
-use crate::request::{Function, RequestHandler};
+use crate::request::{Function, RequestHandler, Serving};
 use crate::resource::{Resource, ResourceSet, Resources};
 use crate::server::Server;
 use crate::tool::Tools;
@@ -28,8 +26,8 @@ pub(crate) struct Features {
     completer: Option<Function<Completion>>,
     logging: Logging,
     audience: Audience,
-    /// The first thing that was put together wrongly.
-    wrong: Option<RpcError>,
+    /// What was put together wrongly.
+    flaws: Vec<Flaw>,
 }
 
 impl Default for Features {
@@ -41,22 +39,29 @@ impl Default for Features {
             completer: None,
             logging: Logging::Off,
             audience,
-            wrong: None,
+            flaws: Vec::new(),
         }
     }
 }
 
 impl Features {
+    /// What keeps a server from being built.
+    pub(crate) fn flaws(&mut self, state: &Extensions) -> Vec<Flaw> {
+        let mut flaws = std::mem::take(&mut self.flaws);
+        flaws.extend(self.prompts.flaws(state));
+        flaws.extend(self.resources.flaws(state));
+        let completer = self.completer.as_ref();
+        flaws.extend(completer.and_then(|function| function.flaw("the completion", state)));
+        flaws
+    }
+
     /// Puts what there is into the offer, and answers it.
     pub(crate) fn assemble(
         self,
         offer: &mut ServerOffer,
         tools: &Tools,
-        timeout: Duration,
-    ) -> Result<(Router, Logging), RpcError> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong);
-        }
+        serving: &Serving,
+    ) -> (Router, Logging) {
         let can_complete = self.completer.is_some()
             || self.prompts.can_complete()
             || self.resources.can_complete();
@@ -86,15 +91,15 @@ impl Features {
         // What is offered is served, whoever put it into the offer.
         let mut router = Router::new();
         if offered.prompts.is_some() {
-            router = router.merge(self.prompts.routes(timeout));
+            router = router.merge(self.prompts.routes(serving));
         }
         if offered.resources.is_some() {
-            router = router.merge(resources.routes(timeout));
+            router = router.merge(resources.routes(serving));
         }
         if offered.completions.is_some() {
             let (prompts, fallback) = (self.prompts, self.completer);
             let resources = resources.clone();
-            router = router.merge(Completing { prompts, resources, fallback }.routes(timeout));
+            router = router.merge(Completing { prompts, resources, fallback }.routes(serving));
         }
         let logging = if offered.logging.is_some() { Logging::On } else { Logging::Off };
         if logging == Logging::On {
@@ -113,7 +118,7 @@ impl Features {
                 async { Ok(()) }
             });
         }
-        Ok((router, logging))
+        (router, logging)
     }
 }
 
@@ -125,11 +130,10 @@ fn told() -> ListChanged {
 }
 
 impl Server {
-    /// Adds a resource, or a family of them.
+    /// Adds a resource, or a family of them; a second one of the same URI is an error of [`Server::into_stack`].
     pub fn resource(mut self, resource: Resource) -> Self {
-        if let Err(wrong) = self.features.resources.add(resource) {
-            self.features.wrong.get_or_insert(wrong);
-        }
+        let declared = self.features.resources.declare(resource);
+        self.features.flaws.extend(declared.err());
         self
     }
 
@@ -139,12 +143,10 @@ impl Server {
         self
     }
 
-    /// Adds a prompt.
+    /// Adds a prompt; a second one of the same name is an error of [`Server::into_stack`].
     pub fn prompt(mut self, prompt: Prompt) -> Self {
-        if let Err(wrong) = prompt.check() {
-            self.features.wrong.get_or_insert(wrong);
-        }
-        self.features.prompts.add(prompt);
+        let declared = self.features.prompts.declare(prompt);
+        self.features.flaws.extend(declared.err());
         self
     }
 

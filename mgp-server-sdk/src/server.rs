@@ -2,6 +2,7 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
@@ -11,16 +12,17 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
-use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{MgpService, Router, Stack};
+use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::error::ServeError;
+use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
-use crate::tool::{Tool, Tools};
+use crate::tool::{IntoTools, SchemaStyle, Tools};
 
 /// A server, put together and then served.
 ///
@@ -38,6 +40,8 @@ pub struct Server {
     offer: ServerOffer,
     tools: Tools,
     pub(crate) features: Features,
+    state: Extensions,
+    flaws: Vec<Flaw>,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -71,7 +75,8 @@ impl ServerMonitor {
 }
 
 /// What of MGP this crate serves; nothing else is offered.
-const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::Streaming);
+const SERVED: ExtensionSet =
+    ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
 impl Server {
     /// A server without tools; it offers all of MGP that is served.
@@ -82,6 +87,8 @@ impl Server {
             offer,
             tools: Tools::default(),
             features: Features::default(),
+            state: Extensions::default(),
+            flaws: Vec::new(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -99,9 +106,39 @@ impl Server {
         self
     }
 
-    /// Adds a tool.
-    pub fn tool(self, tool: Tool) -> Self {
-        self.tools.add(tool);
+    /// Adds a tool, or all tools of a type with `#[tools]`.
+    ///
+    /// A second tool of the same name is an error of [`Server::into_stack`]; see [`Server::replace`].
+    pub fn tool(mut self, tools: impl IntoTools) -> Self {
+        let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
+        self.flaws.extend(declared.filter_map(Result::err));
+        self
+    }
+
+    /// Adds a tool, or all tools of a type with `#[tools]`, in place of those that have their names.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let clock = |time: &'static str| Tool::new("now", "The time", move || async move { time });
+    /// assert!(Server::new("a", "1").tool(clock("noon")).tool(clock("dusk")).into_stack().is_err());
+    /// assert!(Server::new("a", "1").tool(clock("noon")).replace(clock("dusk")).into_stack().is_ok());
+    /// ```
+    pub fn replace(mut self, tools: impl IntoTools) -> Self {
+        let put = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
+        self.flaws.extend(put.filter_map(Result::err));
+        self
+    }
+
+    /// Gives tools a value they can take as [`State`](crate::State); one of each type.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// Chooses where the tools' schemas have the schemas of inner types; [`SchemaStyle::Inlined`] without it.
+    pub fn schema_style(self, style: SchemaStyle) -> Self {
+        self.tools.write_schemas(style);
         self
     }
 
@@ -190,11 +227,22 @@ impl Server {
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness for the key that seals request state, or something was put together
-    /// wrongly, such as a URI template that is not understood.
+    /// −32603 naming everything that cannot be served and why: a tool's name, a permission, missing state, a URI
+    /// template; or when the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        let (features, logging) =
-            self.features.assemble(&mut self.offer, &self.tools, self.timeout)?;
+        let state = Arc::new(self.state);
+        self.flaws.extend(self.tools.provide(Arc::clone(&state)));
+        self.flaws.extend(self.features.flaws(&state));
+        if !self.flaws.is_empty() {
+            return Err(Flaws(self.flaws).into());
+        }
+        if let Some(mgp) = &mut self.offer.mgp {
+            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
+            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+        }
+        let serving = Serving { timeout: self.timeout, state };
+        let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
+        let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
@@ -204,7 +252,7 @@ impl Server {
             tasks,
             gates: self.gates,
             limit: LimitLayer::new(self.limit),
-            timeout: TimeoutLayer::new(self.timeout),
+            timeout: TimeoutLayer::new(self.timeout).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             logging,

@@ -4,12 +4,13 @@
 
 mod registry;
 
-use mgp_types::RpcError;
 use mgp_types::mcp::{self, Completion, GetPromptResult, PromptArgument};
+use mgp_types::service::Extensions;
 
 pub use registry::Prompts;
 
 use crate::complete::Completers;
+use crate::error::Flaw;
 use crate::request::{Function, RequestHandler};
 
 /// A prompt: its definition and the function behind it.
@@ -87,16 +88,14 @@ impl Prompt {
         self
     }
 
-    /// What is proposed must be an argument.
-    pub(crate) fn check(&self) -> Result<(), RpcError> {
-        let is_argument = |name: &str| self.definition.arguments.iter().any(|one| one.name == name);
-        match self.completers.names().find(|name| !is_argument(name)) {
-            None => Ok(()),
-            Some(name) => Err(RpcError::internal(format!(
-                "the prompt `{}` has no argument `{name}` to complete",
-                self.definition.name
-            ))),
-        }
+    /// What keeps it from being served.
+    fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
+        let what = format!("the prompt `{}`", self.definition.name);
+        let arguments = self.definition.arguments.iter();
+        let arguments: Vec<_> = arguments.map(|argument| argument.name.as_str()).collect();
+        let mut flaws = self.completers.flaws(&what, &arguments, state);
+        flaws.extend(self.function.flaw(&what, state));
+        flaws
     }
 
     /// The definition as it is listed.

@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_types::mcp::{ListParams, ListPromptsResult};
 use mgp_types::method::{PromptsGet, PromptsList, Request};
-use mgp_types::service::{Call, Reply, Router, Stack};
+use mgp_types::service::{Call, Extensions, Reply, Router, Stack};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
@@ -16,7 +15,8 @@ use super::Prompt;
 use crate::audience::{Audience, List};
 use crate::catalog::{Around, Catalog, Entry, bad_cursor};
 use crate::complete::Completable;
-use crate::request::{TextRequest, spawned};
+use crate::error::Flaw;
+use crate::request::{Serving, TextRequest};
 
 /// The prompts of a server; they can change while it runs.
 ///
@@ -69,6 +69,21 @@ impl Prompts {
         self.0.add(prompt);
     }
 
+    /// Adds a prompt whose name is not taken.
+    pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), Flaw> {
+        let name = &prompt.definition.name;
+        if self.0.get(name).is_some() {
+            return Err(Flaw::Again(format!("the prompt `{name}`")));
+        }
+        self.add(prompt);
+        Ok(())
+    }
+
+    /// What keeps prompts from being served.
+    pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
+        self.0.snapshot().entries().iter().flat_map(|prompt| prompt.flaws(state)).collect()
+    }
+
     /// Removes a prompt; `true` when there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
@@ -87,14 +102,17 @@ impl Prompts {
         self.len() == 0
     }
 
-    pub(crate) fn routes(&self, timeout: Duration) -> Router {
-        let (list, get) = (self.clone(), self.clone());
+    pub(crate) fn routes(&self, serving: &Serving) -> Router {
+        let (list, get, serving) = (self.clone(), self.clone(), serving.clone());
         Router::new()
             .route(
                 PromptsList::METHOD,
                 Stack::from_fn(move |call| std::future::ready(list.list(&call))),
             )
-            .route(PromptsGet::METHOD, Stack::from_fn(move |call| get.clone().get(call, timeout)))
+            .route(
+                PromptsGet::METHOD,
+                Stack::from_fn(move |call| get.clone().get(call, serving.clone())),
+            )
     }
 
     fn list(&self, call: &Call) -> Result<Reply, RpcError> {
@@ -103,12 +121,18 @@ impl Prompts {
         page.ok_or_else(bad_cursor)?.map(Reply::raw)
     }
 
-    async fn get(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+    async fn get(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
         let get: Get = call.params().get()?;
         let prompt = self.find(&get.name)?;
         let arguments = texts(&prompt, get.arguments.unwrap_or_default())?;
         let cx = call.cx().clone();
-        let request = TextRequest { name: get.name, arguments, typed: None, cx };
+        let request = TextRequest {
+            name: get.name,
+            arguments,
+            typed: None,
+            cx,
+            state: serving.state.clone(),
+        };
         let getting = async move {
             let mut result = prompt.function.clone().run(request).await?;
             if result.description.is_none() {
@@ -116,7 +140,7 @@ impl Prompts {
             }
             Reply::of(&result)
         };
-        spawned(call.cx(), timeout, getting).await
+        serving.run(call.cx(), getting).await
     }
 
     /// What of a prompt can be completed.

@@ -3,18 +3,21 @@
 //! Applies to: inbound.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
-use mgp_types::RpcError;
-use mgp_types::mcp::PromptArgument;
-use mgp_types::service::{Context, Outlet, Principal};
+use mgp_types::mcp::{self, PromptArgument};
+use mgp_types::service::{Context, Deadline, Extensions, Outlet, Peer, Principal};
+use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text;
-use crate::Args;
 use crate::log::Logger;
+use crate::tool::{
+    Args, Cancelled, FromCall, Grants, Need, SessionInfo, State, ToolRequest, Trace,
+};
 
 /// A prompt, a resource or a completion that was asked for; its arguments are text.
 #[derive(Clone, Debug)]
@@ -23,6 +26,7 @@ pub struct TextRequest {
     pub(crate) arguments: BTreeMap<String, String>,
     pub(crate) typed: Option<Typed>,
     pub(crate) cx: Context,
+    pub(crate) state: Arc<Extensions>,
 }
 
 impl TextRequest {
@@ -43,12 +47,30 @@ impl TextRequest {
     pub fn cx(&self) -> &Context {
         &self.cx
     }
+
+    /// The server's state of a type, see [`State`].
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.state.get_shared()
+    }
+
+    /// What is around the request, as extractors of tools look at it.
+    fn surroundings(&self) -> ToolRequest {
+        static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
+            LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
+        ToolRequest {
+            definition: Arc::clone(&NO_TOOL),
+            arguments: Payload::empty_object(),
+            cx: self.cx.clone(),
+            state: Arc::clone(&self.state),
+        }
+    }
 }
 
 /// An argument of a function behind a prompt, resource or completion.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of this function",
-    note = "take the arguments as `Args<T>`, the URI as `Uri`, what is being typed as `Typed`, and besides them `Context`, `Outlet`, `Principal` or `Logger`"
+    note = "take the arguments as `Args<T>`, the URI as `Uri`, what is being typed as `Typed`, and besides them what a tool takes: `State<T>`, `Context`, `Principal`, `Logger` and so on"
 )]
 pub trait FromRequest: Sized + Send {
     /// Takes it from the request.
@@ -61,6 +83,12 @@ pub trait FromRequest: Sized + Send {
     #[must_use]
     fn arguments() -> Option<Vec<PromptArgument>> {
         None
+    }
+
+    /// What it needs of the server; checked when the server is built.
+    #[must_use]
+    fn needs() -> Vec<Need> {
+        Vec::new()
     }
 }
 
@@ -114,27 +142,37 @@ impl FromRequest for Typed {
     }
 }
 
-impl FromRequest for Context {
-    fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        Ok(request.cx.clone())
-    }
+/// What tools take of a call's surroundings, other functions take too.
+macro_rules! as_tools_do {
+    ($($extractor:ty),+ $(,)?) => {$(
+        impl FromRequest for $extractor {
+            fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
+                Self::from_call(&request.surroundings())
+            }
+        }
+    )+};
 }
 
-impl FromRequest for Outlet {
-    fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        Ok(request.cx.outlet.clone())
-    }
-}
+as_tools_do!(
+    Cancelled,
+    Context,
+    Deadline,
+    Grants,
+    Logger,
+    Outlet,
+    Peer,
+    Principal,
+    SessionInfo,
+    Trace,
+);
 
-impl FromRequest for Principal {
+impl<T: Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        Ok(request.cx.principal.clone())
+        Self::from_call(&request.surroundings())
     }
-}
 
-impl FromRequest for Logger {
-    fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        Ok(Self::of(&request.cx))
+    fn needs() -> Vec<Need> {
+        <Self as FromCall>::needs()
     }
 }
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::PromptArgument;
-use mgp_types::service::BoxFuture;
+use mgp_types::service::{BoxFuture, Extensions};
 
 use super::answer::IntoAnswer;
 use super::extract::{FromRequest, TextRequest};
+use crate::error::Flaw;
+use crate::tool::Need;
 
 /// An async function of up to six extractors that answers with a `T`; `M` tells the arities apart and is inferred.
 #[diagnostic::on_unimplemented(
@@ -23,6 +25,10 @@ pub trait RequestHandler<T, M>: Send + Sync + 'static {
 
     /// The arguments it reads.
     fn arguments() -> Vec<PromptArgument>;
+
+    /// What its arguments need of the server.
+    #[must_use]
+    fn needs() -> Vec<Need>;
 }
 
 macro_rules! handler {
@@ -51,6 +57,11 @@ macro_rules! handler {
                 let arguments: [Option<Vec<PromptArgument>>; _] = [$($argument::arguments(),)*];
                 arguments.into_iter().flatten().next().unwrap_or_default()
             }
+
+            fn needs() -> Vec<Need> {
+                let needs: [Vec<Need>; _] = [$($argument::needs(),)*];
+                needs.into_iter().flatten().collect()
+            }
         }
     };
 }
@@ -67,21 +78,30 @@ handler!(A a, B b, C c, D d, E e, G g);
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;
 
 /// A handler, its type erased.
-pub(crate) struct Function<T>(Arc<Run<T>>);
+pub(crate) struct Function<T> {
+    run: Arc<Run<T>>,
+    needs: Arc<[Need]>,
+}
 
 impl<T: 'static> Function<T> {
     pub(crate) fn new<H: RequestHandler<T, M>, M>(handler: H) -> Self {
-        Self(Arc::new(move |request| handler.call(request)))
+        Self { run: Arc::new(move |request| handler.call(request)), needs: H::needs().into() }
     }
 
     pub(crate) async fn run(self, request: TextRequest) -> Result<T, RpcError> {
-        (self.0)(request).await
+        (self.run)(request).await
+    }
+
+    /// What of the server's state it lacks.
+    pub(crate) fn flaw(&self, what: &str, state: &Extensions) -> Option<Flaw> {
+        let lacking = self.needs.iter().find(|need| !need.is_met(state))?;
+        Some(Flaw::Lacks { what: what.to_owned(), state: lacking.name() })
     }
 }
 
 impl<T> Clone for Function<T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { run: Arc::clone(&self.run), needs: Arc::clone(&self.needs) }
     }
 }
 

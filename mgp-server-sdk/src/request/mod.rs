@@ -7,7 +7,7 @@
 mod answer;
 mod extract;
 mod handler;
-mod spawn;
+mod serving;
 mod text;
 
 pub use answer::IntoAnswer;
@@ -15,4 +15,4 @@ pub use extract::{FromRequest, TextRequest, Typed, Uri};
 pub use handler::RequestHandler;
 
 pub(crate) use handler::Function;
-pub(crate) use spawn::spawned;
+pub(crate) use serving::Serving;

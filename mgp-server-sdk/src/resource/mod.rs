@@ -11,12 +11,14 @@ mod template;
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Annotations, Completion, Icon};
+use mgp_types::service::Extensions;
 
 pub use contents::Contents;
 pub use registry::Resources;
 pub use set::{Page, ResourceSet};
 
 use crate::complete::Completers;
+use crate::error::Flaw;
 use crate::request::{Function, RequestHandler};
 
 /// A resource, or a family of them: its definition and what is behind it.
@@ -58,6 +60,16 @@ pub(crate) enum Definition {
 pub(crate) enum Source {
     Ready(Contents),
     Read(Function<Contents>),
+}
+
+impl Source {
+    /// What of the server's state it lacks.
+    fn flaw(&self, uri: &str, state: &Extensions) -> Option<Flaw> {
+        match self {
+            Self::Ready(_) => None,
+            Self::Read(function) => function.flaw(&format!("the resource `{uri}`"), state),
+        }
+    }
 }
 
 /// How long a modern client may keep contents that do not change while the server runs.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_types::mcp::{self, ListResourceTemplatesResult, ListResourcesResult};
+use mgp_types::service::Extensions;
 use mgp_types::{Payload, RpcError};
 
 use super::set::{AnySet, ResourceSet};
@@ -16,6 +17,7 @@ use super::{Definition, Resource, Source};
 use crate::audience::{Audience, List};
 use crate::catalog::{Around, Catalog, Entry};
 use crate::complete::{Completable, Completers};
+use crate::error::{Flaw, Flaws};
 
 /// The resources of a server; they can change while it runs.
 ///
@@ -120,6 +122,19 @@ impl Resources {
     /// # Errors
     /// −32603 when a template is not understood.
     pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
+        self.put(resource).map_err(|flaw| Flaws(vec![flaw]).into())
+    }
+
+    /// Adds a resource or a family whose URI is not taken.
+    pub(crate) fn declare(&self, resource: Resource) -> Result<(), Flaw> {
+        let uri = resource.uri();
+        if self.fixed.get(uri).is_some() || self.templates.get(uri).is_some() {
+            return Err(Flaw::Again(format!("the resource `{uri}`")));
+        }
+        self.put(resource)
+    }
+
+    fn put(&self, resource: Resource) -> Result<(), Flaw> {
         let Resource { definition, source, ttl, completers } = resource;
         match definition {
             Definition::Fixed(definition) => {
@@ -130,20 +145,25 @@ impl Resources {
             }
             Definition::Template(definition) => {
                 let template = Template::parse(&definition.uri_template)?;
-                let mut variables = template.variables();
-                if let Some(unknown) =
-                    completers.names().find(|name| !variables.any(|known| known == *name))
-                {
-                    return Err(RpcError::internal(format!(
-                        "the URI template `{}` has no variable `{unknown}` to complete",
-                        definition.uri_template
-                    )));
-                }
-                drop(variables);
                 self.templates.add(Family { definition, template, source, ttl, completers });
             }
         }
         Ok(())
+    }
+
+    /// What keeps resources from being served.
+    pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
+        let mut flaws = Vec::new();
+        for fixed in self.fixed.snapshot().entries() {
+            flaws.extend(fixed.source.flaw(fixed.key(), state));
+        }
+        for family in self.templates.snapshot().entries() {
+            let what = format!("the URI template `{}`", family.key());
+            let variables: Vec<_> = family.template.variables().collect();
+            flaws.extend(family.completers.flaws(&what, &variables, state));
+            flaws.extend(family.source.flaw(family.key(), state));
+        }
+        flaws
     }
 
     /// Removes a resource by its URI, or a family by its template; `true` when there was one.

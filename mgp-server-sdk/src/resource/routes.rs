@@ -18,24 +18,29 @@ use super::Source;
 use super::contents::Reading;
 use super::registry::{Resources, list_of, set_cursor, templates_of};
 use crate::catalog::{Around, bad_cursor};
-use crate::request::{TextRequest, spawned};
+use crate::request::{Serving, TextRequest};
 
 impl Resources {
-    pub(crate) fn routes(&self, timeout: Duration) -> Router {
+    pub(crate) fn routes(&self, serving: &Serving) -> Router {
         let (list, templates, read) = (self.clone(), self.clone(), self.clone());
+        let lists = [serving.clone(), serving.clone()];
+        let [list_with, templates_with] = lists;
+        let read_with = serving.clone();
         let (watch, unwatch) = (self.clone(), self.clone());
         Router::new()
             .route(
                 ResourcesList::METHOD,
-                Stack::from_fn(move |call| list.clone().list(call, timeout)),
+                Stack::from_fn(move |call| list.clone().list(call, list_with.clone())),
             )
             .route(
                 ResourcesTemplatesList::METHOD,
-                Stack::from_fn(move |call| templates.clone().list_templates(call, timeout)),
+                Stack::from_fn(move |call| {
+                    templates.clone().list_templates(call, templates_with.clone())
+                }),
             )
             .route(
                 ResourcesRead::METHOD,
-                Stack::from_fn(move |call| read.clone().read(call, timeout)),
+                Stack::from_fn(move |call| read.clone().read(call, read_with.clone())),
             )
             .on::<ResourcesSubscribe, _, _>(move |cx, params| {
                 let watched = watch.watch(&cx, params.uri);
@@ -56,7 +61,7 @@ impl Resources {
 
     // === Lists ===
 
-    async fn list(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+    async fn list(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, within)) = cursor.as_deref().and_then(in_set) else {
@@ -73,10 +78,10 @@ impl Resources {
             };
             list_of(page.items, Around::of(era, next)).map(Reply::raw)
         };
-        spawned(call.cx(), timeout, listing).await
+        serving.run(call.cx(), listing).await
     }
 
-    async fn list_templates(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+    async fn list_templates(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, None)) = cursor.as_deref().and_then(in_set) else {
@@ -90,23 +95,23 @@ impl Resources {
             let next = self.set(index + 1).map(|_| set_cursor(index + 1, None));
             templates_of(templates, Around::of(era, next)).map(Reply::raw)
         };
-        spawned(call.cx(), timeout, listing).await
+        serving.run(call.cx(), listing).await
     }
 
     // === Reading ===
 
-    async fn read(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+    async fn read(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
         let uri = call.params().get::<ReadResourceParams>()?.uri;
         let cx = call.cx();
         let era = cx.caller.era;
         if let Some(fixed) = self.fixed.get(&uri) {
             let mime = fixed.definition.mime_type.clone();
-            return read_one(cx, timeout, uri, mime, fixed.ttl, &fixed.source, BTreeMap::new())
+            return read_one(cx, &serving, uri, mime, fixed.ttl, &fixed.source, BTreeMap::new())
                 .await;
         }
         if let Some((family, variables)) = self.family(&uri) {
             let mime = family.definition.mime_type.clone();
-            return read_one(cx, timeout, uri, mime, family.ttl, &family.source, variables).await;
+            return read_one(cx, &serving, uri, mime, family.ttl, &family.source, variables).await;
         }
         let sets = self.sets();
         if sets.is_empty() {
@@ -124,13 +129,13 @@ impl Resources {
             }
             Err(not_found(&uri, era))
         };
-        spawned(cx, timeout, reading).await
+        serving.run(cx, reading).await
     }
 }
 
 async fn read_one(
     cx: &Context,
-    timeout: Duration,
+    serving: &Serving,
     uri: String,
     mime: Option<String>,
     ttl: Duration,
@@ -151,8 +156,9 @@ async fn read_one(
                 arguments: variables,
                 typed: None,
                 cx: cx.clone(),
+                state: serving.state.clone(),
             };
-            spawned(cx, timeout, async move { reply(&uri, function.run(request).await?) }).await
+            serving.run(cx, async move { reply(&uri, function.run(request).await?) }).await
         }
     }
 }

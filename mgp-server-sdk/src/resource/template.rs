@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_types::RpcError;
+use crate::error::Flaw;
 
 /// A template that URIs are matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,8 @@ enum Reach {
 
 impl Template {
     /// Reads a template.
-    ///
-    /// # Errors
-    /// −32603 saying what is not understood: it is the server's author who wrote it.
-    pub(crate) fn parse(text: &str) -> Result<Self, RpcError> {
-        let wrong = |why: &str| RpcError::internal(format!("the URI template `{text}` {why}"));
+    pub(crate) fn parse(text: &str) -> Result<Self, Flaw> {
+        let wrong = |why| Flaw::Template { template: text.to_owned(), why };
         let mut pieces = text.split('{');
         let head = pieces.next().unwrap_or_default().to_owned();
         let mut rest: Vec<(Variable, String)> = Vec::new();
@@ -176,7 +173,7 @@ mod tests {
             ("x:a", "no variable"),
         ] {
             let error = Template::parse(template).unwrap_err();
-            assert!(error.message().contains(why), "{template}: {error}");
+            assert!(error.to_string().contains(why), "{template}: {error}");
         }
     }
 }

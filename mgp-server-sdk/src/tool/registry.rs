@@ -4,17 +4,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
-use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, Facts, Reply};
+use mgp_types::mgp::{Extension, Permission};
+use mgp_types::service::{Call, Extensions, Facts, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::Tool;
-use super::extract::ToolRequest;
+use super::extract::{Grants, ToolRequest};
+use super::layers::Carried;
 use super::run::Running;
+use super::security::derive_hints;
+use super::{SchemaStyle, Tool, check};
 use crate::audience::{Audience, List};
+use crate::error::{Flaw, Flaws};
 
 /// The tools of a server; they can change while it runs.
 #[derive(Clone, Debug, Default)]
@@ -32,46 +36,153 @@ struct Inner {
 struct Snapshot {
     order: Vec<Arc<Entry>>,
     by_name: HashMap<String, Arc<Entry>>,
+    settings: Settings,
     /// Whether any tool supports tasks: most servers have none, and need not look.
     any_task: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
-#[derive(Debug)]
-struct Entry {
-    tool: Tool,
-    definition: Arc<mcp::Tool>,
-    state: Switch,
+/// What the server gives all its tools.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    style: SchemaStyle,
+    /// `None` while the server is still put together.
+    state: Option<Arc<Extensions>>,
 }
 
-/// Whether a tool can be called.
+#[derive(Clone, Debug)]
+struct Entry {
+    tool: Arc<Tool>,
+    definition: Arc<mcp::Tool>,
+    /// What a call needs, by standard names.
+    permissions: Vec<Permission>,
+    /// The tool with its own layers around it.
+    wrapped: Option<Stack>,
+    switch: Switch,
+}
+
+/// Whether a tool is listed and can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Switch {
     On,
     Off,
 }
 
+impl Entry {
+    fn new(mut tool: Tool, style: SchemaStyle) -> Arc<Self> {
+        if tool.style.is_none() && style != SchemaStyle::default() {
+            tool.write_schemas(style);
+        }
+        let mut definition = tool.definition.clone();
+        derive_hints(&mut definition);
+        let permissions = check::permissions(&definition);
+        let (tool, definition) = (Arc::new(tool), Arc::new(definition));
+        let wrapped = tool.layers.wrap(&tool, &definition);
+        Arc::new(Self { tool, definition, permissions, wrapped, switch: Switch::On })
+    }
+
+    fn switched(&self, switch: Switch) -> Arc<Self> {
+        Arc::new(Self { switch, ..self.clone() })
+    }
+}
+
 impl Tools {
     /// Adds a tool, replacing one of the same name.
+    ///
+    /// A tool that cannot be served is logged and left out; [`Tools::try_add`] says why.
     pub fn add(&self, tool: Tool) {
-        self.change(|order| {
-            let definition = Arc::new(tool.definition.clone());
-            let entry = Arc::new(Entry { tool, definition, state: Switch::On });
+        if let Err(error) = self.try_add(tool) {
+            tracing::error!(%error, "a tool was left out");
+        }
+    }
+
+    /// Adds a tool, replacing one of the same name.
+    ///
+    /// # Errors
+    /// −32603 when its name or a permission cannot be used, or the server lacks state it takes.
+    pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
+        self.put(tool).map_err(|flaw| Flaws(vec![flaw]).into())
+    }
+
+    /// Adds a tool whose name is not taken.
+    pub(crate) fn declare(&self, tool: Tool) -> Result<(), Flaw> {
+        let name = &tool.definition.name;
+        if self.snapshot().by_name.contains_key(name) {
+            return Err(Flaw::Twice(name.clone()));
+        }
+        self.put(tool)
+    }
+
+    /// Adds or replaces a tool.
+    pub(crate) fn put(&self, tool: Tool) -> Result<(), Flaw> {
+        tool.check()?;
+        if let Some(state) = &self.snapshot().settings.state {
+            tool.check_state(state)?;
+        }
+        tool.advise();
+        self.change(|order, settings| {
+            let entry = Entry::new(tool, settings.style);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
             }
         });
+        self.announce();
+        Ok(())
+    }
+
+    /// Chooses how the schemas of the tools are written.
+    pub(crate) fn write_schemas(&self, style: SchemaStyle) {
+        self.change(|order, settings| {
+            settings.style = style;
+            for entry in order {
+                let mut tool = (*entry.tool).clone();
+                if tool.style.is_none() {
+                    tool.write_schemas(style);
+                    *entry = Entry::new(tool, style).switched(entry.switch);
+                }
+            }
+        });
+    }
+
+    /// Gives the tools the server's state, and says what is missing in it.
+    pub(crate) fn provide(&self, state: Arc<Extensions>) -> Vec<Flaw> {
+        let snapshot = self.snapshot();
+        let lacking = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
+        let flaws = lacking.filter_map(Result::err).collect();
+        self.change(|_, settings| settings.state = Some(state));
+        flaws
+    }
+
+    /// The permissions the tools need, by standard names, each once.
+    pub(crate) fn permissions(&self) -> Vec<Permission> {
+        let snapshot = self.snapshot();
+        Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
+    }
+
+    /// Whether a tool has an output schema.
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.by_name.get(name).is_some_and(|entry| entry.definition.output_schema.is_some())
+    }
+
+    /// The bound of its own that the tool of a call has.
+    pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
+        self.snapshot().by_name.get(call.tool()?.name)?.tool.timeout
     }
 
     /// Removes a tool; `true` when there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
-        self.change(|order| {
+        let removed = self.change(|order, _| {
             let before = order.len();
             order.retain(|entry| entry.definition.name != name);
             order.len() < before
-        })
+        });
+        if removed {
+            self.announce();
+        }
+        removed
     }
 
     /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
@@ -125,17 +236,25 @@ impl Tools {
     }
 
     /// Starts the tool a call names.
-    pub(crate) fn call(&self, call: Call) -> Result<Running, RpcError> {
+    pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
-        if entry.state == Switch::Off {
+        if entry.switch == Switch::Off {
             return Err(disabled(tool.name));
+        }
+        if !entry.permissions.is_empty() {
+            Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
         }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
+        }
+        let state = snapshot.settings.state.clone().unwrap_or_default();
+        if let Some(stack) = &entry.wrapped {
+            call.cx_mut().extensions.insert(Carried(state));
+            return Ok(Running::Inline(stack.send(call)));
         }
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
@@ -143,6 +262,7 @@ impl Tools {
             definition: Arc::clone(&entry.definition),
             arguments,
             cx,
+            state,
         }))
     }
 
@@ -152,34 +272,33 @@ impl Tools {
         let _ = self.0.audience.set(audience);
     }
 
-    fn switch(&self, name: &str, state: Switch) -> bool {
-        self.change(|order| {
-            let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
-                return false;
-            };
-            let (tool, definition) = (entry.tool.clone(), Arc::clone(&entry.definition));
-            *entry = Arc::new(Entry { tool, definition, state });
-            true
-        })
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
-        let result = self.swap(change);
+    fn announce(&self) {
         if let Some(audience) = self.0.audience.get() {
             audience.changed(List::Tools);
         }
-        result
     }
 
-    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
+    fn switch(&self, name: &str, switch: Switch) -> bool {
+        let is_there = self.change(|order, _| {
+            let entry = order.iter_mut().find(|entry| entry.definition.name == name);
+            entry.map(|entry| *entry = entry.switched(switch)).is_some()
+        });
+        if is_there {
+            self.announce();
+        }
+        is_there
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let mut current = self.current();
-        let mut order = current.order.clone();
-        let result = change(&mut order);
+        let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
+        let result = change(&mut order, &mut settings);
         let by_name =
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
         let any_task =
             order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
-        *current = Arc::new(Snapshot { order, by_name, any_task, lists: Default::default() });
+        *current =
+            Arc::new(Snapshot { order, by_name, settings, any_task, lists: Default::default() });
         result
     }
 
@@ -221,7 +340,7 @@ impl Snapshot {
         let tools = self
             .order
             .iter()
-            .filter(|entry| entry.state == Switch::On)
+            .filter(|entry| entry.switch == Switch::On)
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);

@@ -103,3 +103,38 @@ async fn a_capability_in_the_offer_is_served_before_there_is_anything() {
     assert_eq!(list["prompts"][0]["name"], "p");
     assert!(wire.notices().await.is_empty(), "changes of this list were not offered");
 }
+
+#[tokio::test]
+async fn all_that_is_wrong_is_said_at_once() {
+    let lacking = |State(count): State<u64>| async move { count.to_string() };
+    let completing = |State(count): State<u64>| async move { vec![count.to_string()] };
+    let server = || {
+        Server::new("s", "1")
+            .prompt(Prompt::new("p", "A prompt", lacking))
+            .resource(Resource::new("test://r", "r", lacking))
+            .resource(
+                Resource::template("test://{x}/r", "x", || async { "" }).complete("x", completing),
+            )
+    };
+    let wrong = server().prompt(prompt()).resource(resource()).resource(Resource::template(
+        "test://{?q}",
+        "q",
+        || async { "" },
+    ));
+    let error = wrong.into_stack().unwrap_err();
+    for said in [
+        "the prompt `p` takes `State<u64>`",
+        "the resource `test://r` takes `State<u64>`",
+        "the URI template `test://{x}/r` takes `State<u64>`",
+        "the prompt `p` is there twice",
+        "the resource `test://r` is there twice",
+        "the URI template `test://{?q}` has an expression",
+    ] {
+        assert!(error.message().contains(said), "{said}: {error}");
+    }
+    let mut wire = Wire::join(server().state(7_u64), Era::Legacy).await;
+    let prompt = wire.ask("prompts/get", json!({ "name": "p" })).await.unwrap();
+    assert_eq!(prompt["messages"][0]["content"]["text"], "7");
+    let read = wire.ask("resources/read", json!({ "uri": "test://r" })).await.unwrap();
+    assert_eq!(read["contents"][0]["text"], "7");
+}

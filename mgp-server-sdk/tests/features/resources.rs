@@ -222,5 +222,5 @@ async fn a_template_that_is_not_understood_stops_the_server_from_being_built() {
     }
     let wrong = template("test://{a}").complete("b", || async { ["x"] });
     let error = Server::new("s", "1").resource(wrong).into_stack().unwrap_err();
-    assert!(error.message().contains("no variable `b`"), "{error}");
+    assert!(error.message().contains("no argument `b`"), "{error}");
 }
