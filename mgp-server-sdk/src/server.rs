@@ -131,6 +131,14 @@ impl Server {
         self
     }
 
+    /// Leaves a tool out of the list of a client that is known not to grant a permission it needs.
+    ///
+    /// Without it such a tool is listed; called, it answers 1000 either way.
+    pub fn hide_refused(self) -> Self {
+        self.tools.hide_refused();
+        self
+    }
+
     /// Chooses where the tools' schemas have the schemas of inner types; [`SchemaStyle::Inlined`] without it.
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
-use mgp_types::service::{Call, Extensions, Facts, Reply, Stack};
+use mgp_types::service::{Call, Context, Extensions, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -38,8 +38,19 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
+    refused: Refused,
     /// `None` while the server is still put together.
     state: Option<Arc<Extensions>>,
+}
+
+/// What becomes of tools whose permissions are known not to be granted, in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Refused {
+    /// They are listed, and answer 1000.
+    #[default]
+    Listed,
+    /// They are left out, and answer 1000.
+    Hidden,
 }
 
 #[derive(Debug)]
@@ -124,6 +135,11 @@ impl Tools {
         });
     }
 
+    /// Leaves tools whose permissions are known not to be granted out of the list.
+    pub(crate) fn hide_refused(&self) {
+        self.change(|_, settings| settings.refused = Refused::Hidden);
+    }
+
     /// Gives the tools the server's state, and says what is missing in it.
     pub(crate) fn provide(&self, state: Extensions) -> Vec<Flaw> {
         let snapshot = self.snapshot();
@@ -188,13 +204,23 @@ impl Tools {
     }
 
     /// The list as a caller may see it: encoded once per form, then bytes.
-    pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
+    pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
+        let caller = &cx.caller;
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
-        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form));
+        if snapshot.settings.refused == Refused::Hidden {
+            let grants = Grants::of(cx);
+            if grants.is_told() {
+                let shown = |entry: &Entry| {
+                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                };
+                return snapshot.encode(form, shown).map(Reply::raw);
+            }
+        }
+        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
     }
 
@@ -273,10 +299,11 @@ impl Form {
 const LIST_TTL_MS: u64 = 60_000;
 
 impl Snapshot {
-    fn encode(&self, form: Form) -> Result<Payload, RpcError> {
+    fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
             .order
             .iter()
+            .filter(|entry| is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
