@@ -42,7 +42,7 @@
 //! (`serde` with feature `derive`, `schemars` 1).
 //!
 //! - A tool function takes its arguments, and whatever implements [`FromCall`]: [`State`], `Context`, `Outlet`,
-//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`].
+//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
 //! - Arguments that do not fit its types never reach it; the answer names the field.
 //!   Bounds that only the schema knows (`#[schemars(range(…))]`) are for the model to read; a type that refuses enforces them.
 //! - What it does to the world is declared with `security(…)` or [`Tool::security`]: MGP clients check it,
@@ -74,19 +74,65 @@
 //! # drop(count);
 //! ```
 //!
+//! Resources and prompts are functions too, what is typed for them is completed, and any of them may ask its caller:
+//!
+//! ```
+//! use mgp_server_sdk::prelude::*;
+//! use mgp_server_sdk::{ContextExt, Prompt, Resource, Typed};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct City {
+//!     /// Where.
+//!     city: String,
+//! }
+//!
+//! let weather = Resource::template("weather://{city}/now", "weather", |Args(at): Args<City>| async move {
+//!     format!("Rain in {}", at.city)
+//! })
+//! .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+//! let plan = Prompt::new("plan", "Plans a day", |cx: Context| async move {
+//!     let at = cx.elicit::<City>("Which city?").await?.accepted();
+//!     Ok::<_, RpcError>(format!("Plan a day in {}.", at.map_or_else(|| "any city".to_owned(), |at| at.city)))
+//! });
+//! let server = Server::new("weather", "1.0").resource(weather).prompt(plan).logging();
+//! let resources = server.resources();
+//! // While it runs: who watches the resource is told.
+//! resources.updated("weather://Oslo/now");
+//! # drop(server);
+//! ```
+//!
 //! Applies to: inbound.
 
+mod ask;
+mod audience;
+mod catalog;
+mod complete;
 mod error;
+mod features;
+mod furnish;
+mod listen;
+mod log;
 pub mod prelude;
+mod prompt;
 #[cfg(doctest)]
 mod readme;
+mod request;
+mod resource;
 mod server;
 mod stack;
 mod tool;
 
+pub use ask::{
+    ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
+};
 pub use error::ServeError;
+pub use log::Logger;
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
+pub use mgp_types::mcp::LogLevel;
+pub use prompt::{Prompt, Prompts};
+pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};
+pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, Cancelled, FromCall, Grants, Handler, IntoToolResult, IntoTools, Json, Need, SchemaStyle,

@@ -10,7 +10,7 @@ use mgp_lifecycle::{
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
-use mgp_types::mcp::{Implementation, ListChanged};
+use mgp_types::mcp::Implementation;
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
+use crate::features::Features;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
 
@@ -38,6 +39,7 @@ pub struct Server {
     tools: Tools,
     state: Extensions,
     flaws: Vec<Flaw>,
+    pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -84,6 +86,7 @@ impl Server {
             tools: Tools::default(),
             state: Extensions::default(),
             flaws: Vec::new(),
+            features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -231,6 +234,7 @@ impl Server {
     ///
     /// # Errors
     /// −32603 naming every tool that cannot be served and why: its name, a permission, missing state;
+    /// when something else was put together wrongly, such as a URI template that is not understood;
     /// or when the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         self.flaws.extend(self.tools.provide(self.state));
@@ -241,9 +245,8 @@ impl Server {
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
         }
-        if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
-            self.offer.capabilities.tools = Some(ListChanged::new());
-        }
+        let (features, logging) =
+            self.features.assemble(&mut self.offer, &self.tools, self.timeout)?;
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
         let known = self.tools.clone();
@@ -257,7 +260,9 @@ impl Server {
             timeout: TimeoutLayer::new(self.timeout).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
-            endpoints: self.endpoints,
+            logging,
+            // What a server's author answers wins.
+            endpoints: features.merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

@@ -17,11 +17,19 @@ use super::layers::Carried;
 use super::run::Running;
 use super::security::derive_hints;
 use super::{SchemaStyle, Tool, check};
+use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
 
 /// The tools of a server; they can change while it runs.
 #[derive(Clone, Debug, Default)]
-pub struct Tools(Arc<Mutex<Arc<Snapshot>>>);
+pub struct Tools(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Mutex<Arc<Snapshot>>,
+    /// Who is told about changes, once the server is put together.
+    audience: OnceLock<Audience>,
+}
 
 /// The tools at one moment; a change makes a new one, so that calls and lists never wait.
 #[derive(Debug, Default)]
@@ -53,7 +61,7 @@ enum Refused {
     Hidden,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
@@ -61,10 +69,11 @@ struct Entry {
     permissions: Vec<Permission>,
     /// The tool with its own layers around it.
     wrapped: Option<Stack>,
+    state: Switch,
 }
 
 impl Entry {
-    fn new(mut tool: Tool, style: SchemaStyle) -> Arc<Self> {
+    fn new(mut tool: Tool, style: SchemaStyle, state: Switch) -> Arc<Self> {
         if tool.style.is_none() && style != SchemaStyle::default() {
             tool.write_schemas(style);
         }
@@ -73,8 +82,15 @@ impl Entry {
         let permissions = check::permissions(&definition);
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, wrapped })
+        Arc::new(Self { tool, definition, permissions, wrapped, state })
     }
+}
+
+/// Whether a tool can be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switch {
+    On,
+    Off,
 }
 
 impl Tools {
@@ -112,7 +128,7 @@ impl Tools {
         }
         tool.advise();
         self.change(|order, settings| {
-            let entry = Entry::new(tool, settings.style);
+            let entry = Entry::new(tool, settings.style, Switch::On);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
@@ -129,7 +145,7 @@ impl Tools {
                 let mut tool = (*entry.tool).clone();
                 if tool.style.is_none() {
                     tool.write_schemas(style);
-                    *entry = Entry::new(tool, style);
+                    *entry = Entry::new(tool, style, entry.state);
                 }
             }
         });
@@ -176,7 +192,19 @@ impl Tools {
         })
     }
 
-    /// How many there are.
+    /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
+    #[must_use]
+    pub fn enable(&self, name: &str) -> bool {
+        self.switch(name, Switch::On)
+    }
+
+    /// Keeps a tool and neither lists nor calls it (4002); `true` when there is such a tool.
+    #[must_use]
+    pub fn disable(&self, name: &str) -> bool {
+        self.switch(name, Switch::Off)
+    }
+
+    /// How many there are, disabled ones too.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().order.len()
@@ -230,6 +258,9 @@ impl Tools {
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
+        if entry.state == Switch::Off {
+            return Err(disabled(tool.name));
+        }
         if !entry.permissions.is_empty() {
             Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
         }
@@ -252,7 +283,31 @@ impl Tools {
         }))
     }
 
+    /// Says who is told about changes.
+    pub(crate) fn tell(&self, audience: Audience) {
+        // A server is put together once; a second audience would be the same.
+        let _ = self.0.audience.set(audience);
+    }
+
+    fn switch(&self, name: &str, state: Switch) -> bool {
+        self.change(|order, _| {
+            let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
+                return false;
+            };
+            *entry = Arc::new(Entry { state, ..(**entry).clone() });
+            true
+        })
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
+        let result = self.swap(change);
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+        result
+    }
+
+    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let mut current = self.current();
         let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
         let result = change(&mut order, &mut settings);
@@ -270,7 +325,7 @@ impl Tools {
     }
 
     fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -303,7 +358,7 @@ impl Snapshot {
         let tools = self
             .order
             .iter()
-            .filter(|entry| is_shown(entry))
+            .filter(|entry| entry.state == Switch::On && is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
@@ -331,6 +386,11 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
         }
     }
     Ok(shown)
+}
+
+/// 4002.
+fn disabled(name: &str) -> RpcError {
+    RpcError::new(ErrorCode::TOOL_DISABLED, format!("the tool `{name}` is disabled"))
 }
 
 /// 4001, with the nearest name there is.
