@@ -114,7 +114,7 @@ mod listen;
 mod log;
 pub mod prelude;
 mod prompt;
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "macros"))]
 mod readme;
 mod request;
 mod resource;
