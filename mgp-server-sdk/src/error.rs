@@ -23,23 +23,6 @@ pub enum ServeError {
     Build(#[from] RpcError),
 }
 
-/// A refusal of what bounds this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// A session or stream watches too many resources.
-    #[error("more than {0} resources cannot be watched at once")]
-    TooManyWatched(usize),
-    /// Too many sessions and streams are told about changes.
-    #[error("too many sessions and streams are told about changes")]
-    TooManyListeners,
-}
-
-impl From<Refusal> for RpcError {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(ErrorCode::RESOURCE_EXHAUSTED, refusal.to_string())
-    }
-}
-
 /// Why a server cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
@@ -114,5 +97,22 @@ impl From<PermissionMissing> for RpcError {
         let mut recovery = Recovery::default_for(code).unwrap_or_default();
         recovery.details = Some(details);
         Self::new(code, missing.to_string()).recovery(recovery).because(missing)
+    }
+}
+
+/// A refusal of what bounds this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// A session or stream watches too many resources.
+    #[error("more than {0} resources cannot be watched at once")]
+    TooManyWatched(usize),
+    /// Too many sessions and streams are told about changes.
+    #[error("too many sessions and streams are told about changes")]
+    TooManyListeners,
+}
+
+impl From<Refusal> for RpcError {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(ErrorCode::RESOURCE_EXHAUSTED, refusal.to_string())
     }
 }

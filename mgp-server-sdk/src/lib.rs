@@ -42,7 +42,7 @@
 //! (`serde` with feature `derive`, `schemars` 1).
 //!
 //! - A tool function takes its arguments, and whatever implements [`FromCall`]: [`State`], `Context`, `Outlet`,
-//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`].
+//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
 //! - Arguments that do not fit its types never reach it; the answer names the field.
 //!   Bounds that only the schema knows (`#[schemars(range(…))]`) are for the model to read; a type that refuses enforces them.
 //! - What it does to the world is declared with `security(…)` or [`Tool::security`]: MGP clients check it,
@@ -114,7 +114,7 @@ mod listen;
 mod log;
 pub mod prelude;
 mod prompt;
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "macros"))]
 mod readme;
 mod request;
 mod resource;

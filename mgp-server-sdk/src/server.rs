@@ -39,9 +39,9 @@ use crate::tool::{IntoTools, SchemaStyle, Tools};
 pub struct Server {
     offer: ServerOffer,
     tools: Tools,
-    pub(crate) features: Features,
     state: Extensions,
     flaws: Vec<Flaw>,
+    pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -86,9 +86,9 @@ impl Server {
         Self {
             offer,
             tools: Tools::default(),
-            features: Features::default(),
             state: Extensions::default(),
             flaws: Vec::new(),
+            features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -133,6 +133,14 @@ impl Server {
     /// Gives tools a value they can take as [`State`](crate::State); one of each type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
+        self
+    }
+
+    /// Leaves a tool out of the list of a client that is known not to grant a permission it needs.
+    ///
+    /// Without it such a tool is listed; called, it answers 1000 either way.
+    pub fn hide_refused(self) -> Self {
+        self.tools.hide_refused();
         self
     }
 

@@ -141,7 +141,7 @@ impl Service<Call> for Leaf {
                 Either::Left { future: Answer::of(self.tools.call(call)) }
             }
             ToolsList::METHOD if self.own_lists => {
-                let list = self.tools.list(&call.cx().caller);
+                let list = self.tools.list(call.cx());
                 Either::Left { future: Answer::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },

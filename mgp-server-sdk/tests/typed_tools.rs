@@ -288,6 +288,23 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
     call(&mut client, "shell", &json!({})).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_tool_without_its_permission_can_be_hidden() {
+    let free = || Tool::new("free", "Needs nothing", || async { "" });
+    let server = Server::new("t", "1").tool(shell()).tool(free()).hide_refused();
+    let (mut client, _) = connect(server, MGP).await;
+    assert_eq!(list(&mut client).await["tools"].as_array().unwrap().len(), 2);
+    let grants = client.cx.scope.state::<Grants>();
+    grants.note(&Permission::ShellExecute, Denied, None);
+    let tools = list(&mut client).await;
+    assert_eq!(tools["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(tools["tools"][0]["name"], "free");
+    let error = call(&mut client, "shell", &json!({})).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    grants.note(&Permission::ShellExecute, Approved, None);
+    assert_eq!(list(&mut client).await["tools"].as_array().unwrap().len(), 2);
+}
+
 // === Layers, time-outs, cancellation ===
 
 #[tokio::test]

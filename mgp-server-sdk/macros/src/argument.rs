@@ -12,11 +12,12 @@ use syn::{
 use crate::describe;
 
 /// Types that are taken from the call by their last name.
-const EXTRACTORS: [&str; 9] = [
+const EXTRACTORS: [&str; 10] = [
     "Cancelled",
     "Context",
     "Deadline",
     "Grants",
+    "Logger",
     "Outlet",
     "Peer",
     "Principal",

@@ -66,7 +66,7 @@ use proc_macro::TokenStream;
 ///
 /// # Parameters
 /// A parameter is an **argument** of the tool unless its type is an **extractor**: a type whose last name is one of
-/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or `Args<…>`, `State<…>`.
+/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or `Args<…>`, `State<…>`.
 /// `#[extract]` on a parameter says that its type is an extractor of yours (it implements `FromCall`);
 /// `#[arg]` says that it is an argument although its type has one of these names.
 ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
-use mgp_types::service::{Call, Extensions, Facts, Reply, Stack};
+use mgp_types::service::{Call, Context, Extensions, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -46,8 +46,19 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
+    refused: Refused,
     /// `None` while the server is still put together.
     state: Option<Arc<Extensions>>,
+}
+
+/// What becomes of tools whose permissions are known not to be granted, in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Refused {
+    /// They are listed, and answer 1000.
+    #[default]
+    Listed,
+    /// They are left out, and answer 1000.
+    Hidden,
 }
 
 #[derive(Clone, Debug)]
@@ -58,18 +69,11 @@ struct Entry {
     permissions: Vec<Permission>,
     /// The tool with its own layers around it.
     wrapped: Option<Stack>,
-    switch: Switch,
-}
-
-/// Whether a tool is listed and can be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    On,
-    Off,
+    state: Switch,
 }
 
 impl Entry {
-    fn new(mut tool: Tool, style: SchemaStyle) -> Arc<Self> {
+    fn new(mut tool: Tool, style: SchemaStyle, state: Switch) -> Arc<Self> {
         if tool.style.is_none() && style != SchemaStyle::default() {
             tool.write_schemas(style);
         }
@@ -78,12 +82,15 @@ impl Entry {
         let permissions = check::permissions(&definition);
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, wrapped, switch: Switch::On })
+        Arc::new(Self { tool, definition, permissions, wrapped, state })
     }
+}
 
-    fn switched(&self, switch: Switch) -> Arc<Self> {
-        Arc::new(Self { switch, ..self.clone() })
-    }
+/// Whether a tool can be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switch {
+    On,
+    Off,
 }
 
 impl Tools {
@@ -121,13 +128,12 @@ impl Tools {
         }
         tool.advise();
         self.change(|order, settings| {
-            let entry = Entry::new(tool, settings.style);
+            let entry = Entry::new(tool, settings.style, Switch::On);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
             }
         });
-        self.announce();
         Ok(())
     }
 
@@ -139,10 +145,15 @@ impl Tools {
                 let mut tool = (*entry.tool).clone();
                 if tool.style.is_none() {
                     tool.write_schemas(style);
-                    *entry = Entry::new(tool, style).switched(entry.switch);
+                    *entry = Entry::new(tool, style, entry.state);
                 }
             }
         });
+    }
+
+    /// Leaves tools whose permissions are known not to be granted out of the list.
+    pub(crate) fn hide_refused(&self) {
+        self.change(|_, settings| settings.refused = Refused::Hidden);
     }
 
     /// Gives the tools the server's state, and says what is missing in it.
@@ -174,15 +185,11 @@ impl Tools {
     /// Removes a tool; `true` when there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self.change(|order, _| {
+        self.change(|order, _| {
             let before = order.len();
             order.retain(|entry| entry.definition.name != name);
             order.len() < before
-        });
-        if removed {
-            self.announce();
-        }
-        removed
+        })
     }
 
     /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
@@ -225,13 +232,23 @@ impl Tools {
     }
 
     /// The list as a caller may see it: encoded once per form, then bytes.
-    pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
+    pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
+        let caller = &cx.caller;
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
-        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form));
+        if snapshot.settings.refused == Refused::Hidden {
+            let grants = Grants::of(cx);
+            if grants.is_told() {
+                let shown = |entry: &Entry| {
+                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                };
+                return snapshot.encode(form, shown).map(Reply::raw);
+            }
+        }
+        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
     }
 
@@ -241,7 +258,7 @@ impl Tools {
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
-        if entry.switch == Switch::Off {
+        if entry.state == Switch::Off {
             return Err(disabled(tool.name));
         }
         if !entry.permissions.is_empty() {
@@ -272,24 +289,25 @@ impl Tools {
         let _ = self.0.audience.set(audience);
     }
 
-    fn announce(&self) {
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
-        }
-    }
-
-    fn switch(&self, name: &str, switch: Switch) -> bool {
-        let is_there = self.change(|order, _| {
-            let entry = order.iter_mut().find(|entry| entry.definition.name == name);
-            entry.map(|entry| *entry = entry.switched(switch)).is_some()
-        });
-        if is_there {
-            self.announce();
-        }
-        is_there
+    fn switch(&self, name: &str, state: Switch) -> bool {
+        self.change(|order, _| {
+            let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
+                return false;
+            };
+            *entry = Arc::new(Entry { state, ..(**entry).clone() });
+            true
+        })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
+        let result = self.swap(change);
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+        result
+    }
+
+    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let mut current = self.current();
         let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
         let result = change(&mut order, &mut settings);
@@ -336,11 +354,11 @@ impl Form {
 const LIST_TTL_MS: u64 = 60_000;
 
 impl Snapshot {
-    fn encode(&self, form: Form) -> Result<Payload, RpcError> {
+    fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
             .order
             .iter()
-            .filter(|entry| entry.switch == Switch::On)
+            .filter(|entry| entry.state == Switch::On && is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);

@@ -81,7 +81,7 @@ impl ToolRequest {
     message = "`{Self}` cannot be an argument of a tool function",
     label = "not an extractor",
     note = "the tool's arguments are `Args<T>` with `T: Deserialize + JsonSchema`",
-    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `Deadline`, `Grants`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
+    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `Deadline`, `Grants`, `Logger`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
 )]
 pub trait FromCall: Sized + Send {
     /// Takes it from the call.
