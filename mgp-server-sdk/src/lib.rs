@@ -48,17 +48,63 @@
 //! # drop(count);
 //! ```
 //!
+//! Resources and prompts are functions too, what is typed for them is completed, and any of them may ask its caller:
+//!
+//! ```
+//! use mgp_server_sdk::prelude::*;
+//! use mgp_server_sdk::{ContextExt, Prompt, Resource, Typed};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct City {
+//!     /// Where.
+//!     city: String,
+//! }
+//!
+//! let weather = Resource::template("weather://{city}/now", "weather", |Args(at): Args<City>| async move {
+//!     format!("Rain in {}", at.city)
+//! })
+//! .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
+//! let plan = Prompt::new("plan", "Plans a day", |cx: Context| async move {
+//!     let at = cx.elicit::<City>("Which city?").await?.accepted();
+//!     Ok::<_, RpcError>(format!("Plan a day in {}.", at.map_or_else(|| "any city".to_owned(), |at| at.city)))
+//! });
+//! let server = Server::new("weather", "1.0").resource(weather).prompt(plan).logging();
+//! let resources = server.resources();
+//! // While it runs: who watches the resource is told.
+//! resources.updated("weather://Oslo/now");
+//! # drop(server);
+//! ```
+//!
 //! Applies to: inbound.
 
+mod ask;
+mod audience;
+mod catalog;
+mod complete;
 mod error;
+mod features;
+mod furnish;
+mod listen;
+mod log;
 pub mod prelude;
+mod prompt;
 #[cfg(doctest)]
 mod readme;
+mod request;
+mod resource;
 mod server;
 mod stack;
 mod tool;
 
+pub use ask::{
+    ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
+};
 pub use error::ServeError;
+pub use log::Logger;
+pub use mgp_types::mcp::LogLevel;
+pub use prompt::{Prompt, Prompts};
+pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};
+pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,

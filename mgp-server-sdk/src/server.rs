@@ -10,7 +10,7 @@ use mgp_lifecycle::{
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
-use mgp_types::mcp::{Implementation, ListChanged};
+use mgp_types::mcp::Implementation;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
 use crate::error::ServeError;
+use crate::features::Features;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{Tool, Tools};
 
@@ -36,6 +37,7 @@ use crate::tool::{Tool, Tools};
 pub struct Server {
     offer: ServerOffer,
     tools: Tools,
+    pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
     timeout: Duration,
@@ -79,6 +81,7 @@ impl Server {
         Self {
             offer,
             tools: Tools::default(),
+            features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
@@ -187,11 +190,11 @@ impl Server {
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness for the key that seals request state.
+    /// −32603 when the system has no randomness for the key that seals request state, or something was put together
+    /// wrongly, such as a URI template that is not understood.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
-            self.offer.capabilities.tools = Some(ListChanged::new());
-        }
+        let (features, logging) =
+            self.features.assemble(&mut self.offer, &self.tools, self.timeout)?;
         self.offer.tasks |= self.tools.any_task();
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
@@ -204,7 +207,9 @@ impl Server {
             timeout: TimeoutLayer::new(self.timeout),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
-            endpoints: self.endpoints,
+            logging,
+            // What a server's author answers wins.
+            endpoints: features.merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

@@ -17,6 +17,7 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::furnish::{FurnishLayer, Logging};
 use crate::tool::{Running, Tools};
 
 /// What the stack is built from.
@@ -29,6 +30,7 @@ pub(crate) struct Parts {
     pub(crate) cancel: CancelLayer,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
+    pub(crate) logging: Logging,
     pub(crate) endpoints: Router,
     /// What the user put between the way back and the limit: audit, access, own gates.
     pub(crate) gates: Vec<Gate>,
@@ -56,7 +58,8 @@ impl std::fmt::Debug for Gate {
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, endpoints, gates } = parts;
+    let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, logging, endpoints, gates } =
+        parts;
     let routed = |method| endpoints.methods().any(|known| known == method);
     let leaf = Leaf {
         own_calls: !routed(ToolsCall::METHOD),
@@ -70,7 +73,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { offer, cancel, rounds, tasks };
+    let outer = Outer { offer, cancel, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -83,6 +86,7 @@ struct Outer {
     cancel: CancelLayer,
     rounds: RoundsLayer,
     tasks: TasksLayer,
+    logging: Logging,
 }
 
 impl Outer {
@@ -102,6 +106,8 @@ impl Outer {
             .layer(EmitLayer::new())
             // A refusal below answers at once; what runs on may leave its request, and its guards go with it.
             .layer(self.tasks)
+            // Gates and handlers log and ask with it; where a task is asked for, it is the task that asks.
+            .layer(FurnishLayer(self.logging))
             // The user's gates, then the limit.
             .service(inner);
         Stack::new(service)

@@ -14,10 +14,18 @@ use serde::Serialize;
 use super::Tool;
 use super::extract::ToolRequest;
 use super::run::Running;
+use crate::audience::{Audience, List};
 
 /// The tools of a server; they can change while it runs.
 #[derive(Clone, Debug, Default)]
-pub struct Tools(Arc<Mutex<Arc<Snapshot>>>);
+pub struct Tools(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Mutex<Arc<Snapshot>>,
+    /// Who is told about changes, once the server is put together.
+    audience: OnceLock<Audience>,
+}
 
 /// The tools at one moment; a change makes a new one, so that calls and lists never wait.
 #[derive(Debug, Default)]
@@ -33,6 +41,14 @@ struct Snapshot {
 struct Entry {
     tool: Tool,
     definition: Arc<mcp::Tool>,
+    state: Switch,
+}
+
+/// Whether a tool can be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switch {
+    On,
+    Off,
 }
 
 impl Tools {
@@ -40,7 +56,7 @@ impl Tools {
     pub fn add(&self, tool: Tool) {
         self.change(|order| {
             let definition = Arc::new(tool.definition.clone());
-            let entry = Arc::new(Entry { tool, definition });
+            let entry = Arc::new(Entry { tool, definition, state: Switch::On });
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
@@ -58,7 +74,19 @@ impl Tools {
         })
     }
 
-    /// How many there are.
+    /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
+    #[must_use]
+    pub fn enable(&self, name: &str) -> bool {
+        self.switch(name, Switch::On)
+    }
+
+    /// Keeps a tool and neither lists nor calls it (4002); `true` when there is such a tool.
+    #[must_use]
+    pub fn disable(&self, name: &str) -> bool {
+        self.switch(name, Switch::Off)
+    }
+
+    /// How many there are, disabled ones too.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().order.len()
@@ -102,6 +130,9 @@ impl Tools {
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
+        if entry.state == Switch::Off {
+            return Err(disabled(tool.name));
+        }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
@@ -115,7 +146,32 @@ impl Tools {
         }))
     }
 
+    /// Says who is told about changes.
+    pub(crate) fn tell(&self, audience: Audience) {
+        // A server is put together once; a second audience would be the same.
+        let _ = self.0.audience.set(audience);
+    }
+
+    fn switch(&self, name: &str, state: Switch) -> bool {
+        self.change(|order| {
+            let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
+                return false;
+            };
+            let (tool, definition) = (entry.tool.clone(), Arc::clone(&entry.definition));
+            *entry = Arc::new(Entry { tool, definition, state });
+            true
+        })
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
+        let result = self.swap(change);
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+        result
+    }
+
+    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
         let mut current = self.current();
         let mut order = current.order.clone();
         let result = change(&mut order);
@@ -132,7 +188,7 @@ impl Tools {
     }
 
     fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,6 +221,7 @@ impl Snapshot {
         let tools = self
             .order
             .iter()
+            .filter(|entry| entry.state == Switch::On)
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
@@ -192,6 +249,11 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
         }
     }
     Ok(shown)
+}
+
+/// 4002.
+fn disabled(name: &str) -> RpcError {
+    RpcError::new(ErrorCode::TOOL_DISABLED, format!("the tool `{name}` is disabled"))
 }
 
 /// 4001, with the nearest name there is.

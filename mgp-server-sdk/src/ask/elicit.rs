@@ -1,0 +1,160 @@
+//! Asking the person: with a form, or with a page to visit (MCP elicitation).
+//!
+//! Applies to: inbound.
+
+use std::marker::PhantomData;
+
+use mgp_types::mcp::{ElicitAction, ElicitMode, ElicitParams, ElicitResult};
+use mgp_types::method::{ElicitationCreate, Request};
+use mgp_types::service::{Ask, BoxFuture, Context};
+use mgp_types::{Payload, RpcError, unguessable};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use super::{Needs, Question, form, read};
+
+/// What the person did with a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elicited<T> {
+    /// Filled it in.
+    Accepted(T),
+    /// Said no.
+    Declined,
+    /// Went away.
+    Cancelled,
+}
+
+impl<T> Elicited<T> {
+    /// What was filled in, if it was.
+    pub fn accepted(self) -> Option<T> {
+        match self {
+            Self::Accepted(value) => Some(value),
+            Self::Declined | Self::Cancelled => None,
+        }
+    }
+}
+
+/// What the person did with a page to visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visited {
+    /// Agreed to visit it; what happens there is not known yet.
+    Agreed,
+    /// Said no.
+    Declined,
+    /// Went away.
+    Cancelled,
+}
+
+/// A form for the person; await it to ask.
+///
+/// # Errors
+/// 1000 when the caller cannot be asked (−32021 to a modern one), −32602 when what was filled in does not fit `T`,
+/// −32603 when `T` is no flat struct.
+#[derive(Debug)]
+#[must_use = "nothing is asked until it is awaited"]
+pub struct Elicitation<T> {
+    question: Question,
+    message: String,
+    form: PhantomData<fn() -> T>,
+}
+
+impl<T> Elicitation<T> {
+    pub(super) fn new(cx: &Context, message: String) -> Self {
+        Self { question: Question::new(cx, "elicitation"), message, form: PhantomData }
+    }
+
+    /// Names the question within the call.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.question.key = Some(key.into());
+        self
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
+    type Output = Result<Elicited<T>, RpcError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let ask = form::of::<T>().and_then(|schema| {
+            let mut params = ElicitParams::new(self.message);
+            params.requested_schema = Some(schema);
+            Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
+        });
+        let answer = self.question.ask(Needs::Form, ask);
+        Box::pin(async move {
+            let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
+            match answer.action {
+                ElicitAction::Accept => {
+                    let content = Payload::of(&answer.content.unwrap_or_default())?;
+                    read(&content, "filled-in form").map(Elicited::Accepted)
+                }
+                ElicitAction::Decline => Ok(Elicited::Declined),
+                ElicitAction::Cancel => Ok(Elicited::Cancelled),
+                other => Err(unknown(&other)),
+            }
+        })
+    }
+}
+
+/// A page for the person to visit; await it to ask.
+///
+/// # Errors
+/// 1000 when the caller cannot be asked (−32021 to a modern one).
+#[derive(Debug)]
+#[must_use = "nothing is asked until it is awaited"]
+pub struct UrlElicitation {
+    question: Question,
+    message: String,
+    url: String,
+    id: Option<String>,
+}
+
+impl UrlElicitation {
+    pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
+        Self { question: Question::new(cx, "elicitation"), message, url, id: None }
+    }
+
+    /// Names the question within the call.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.question.key = Some(key.into());
+        self
+    }
+
+    /// Names the elicitation, to tell later that the page was visited; one is made otherwise.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl IntoFuture for UrlElicitation {
+    type Output = Result<Visited, RpcError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let id = self.id.map_or_else(unguessable, Ok);
+        let ask = id.and_then(|id| {
+            let mut params = ElicitParams::new(self.message);
+            params.mode = Some(ElicitMode::Url);
+            params.url = Some(self.url);
+            params.elicitation_id = Some(id);
+            Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
+        });
+        let answer = self.question.ask(Needs::Url, ask);
+        Box::pin(async move {
+            let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
+            match answer.action {
+                ElicitAction::Accept => Ok(Visited::Agreed),
+                ElicitAction::Decline => Ok(Visited::Declined),
+                ElicitAction::Cancel => Ok(Visited::Cancelled),
+                other => Err(unknown(&other)),
+            }
+        })
+    }
+}
+
+fn unknown(action: &ElicitAction) -> RpcError {
+    RpcError::invalid_params(format!(
+        "the caller's answer has the unknown action `{action}`; known: accept, decline, cancel"
+    ))
+}

@@ -1,0 +1,276 @@
+//! A form from a flat struct: the part of JSON Schema that clients can show (MCP elicitation).
+//!
+//! Applies to: inbound.
+
+use mgp_types::{RawObject, RpcError};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The form of a type.
+///
+/// # Errors
+/// −32603 when it is no struct of texts, numbers, truth values, words and lists of words.
+pub(super) fn of<T: JsonSchema>() -> Result<RawObject, RpcError> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let properties = match schema.get("properties") {
+        Some(Value::Object(properties)) => properties.clone(),
+        None if schema.get("type").is_some_and(|kind| kind == "object") => Map::new(),
+        _ => return Err(RpcError::internal("a form is made from a struct with named fields")),
+    };
+    let mut fields = Map::new();
+    for (name, property) in properties {
+        let field = field(property).ok_or_else(|| {
+            RpcError::internal(format!(
+                "a form is flat: `{name}` must be text, a number, a truth value, a word or a list of words"
+            ))
+        })?;
+        fields.insert(name, field);
+    }
+    let mut form = json!({ "type": "object", "properties": fields });
+    if let Some(required) = schema.get("required") {
+        form["required"] = required.clone();
+    }
+    RawObject::of(&form)
+}
+
+/// What clients know of a field, besides words.
+const KNOWN: [&str; 13] = [
+    "type",
+    "title",
+    "description",
+    "default",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "enum",
+];
+
+/// The formats of text clients know.
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+fn field(schema: Value) -> Option<Value> {
+    let Value::Object(schema) = without_null(schema) else { return None };
+    let described = |mut field: Map<String, Value>| {
+        for member in ["title", "description", "default"] {
+            if let Some(value) = schema.get(member) {
+                field.insert(member.to_owned(), value.clone());
+            }
+        }
+        Some(Value::Object(field))
+    };
+    if let Some(words) = words(&schema) {
+        let mut field = object(json!({ "type": "string" }));
+        let (member, words) = match words {
+            Words::Plain(words) => ("enum", words),
+            Words::Titled(words) => ("oneOf", words),
+        };
+        field.insert(member.to_owned(), words);
+        return described(field);
+    }
+    match schema.get("type")?.as_str()? {
+        "string" | "number" | "integer" | "boolean" => {
+            let mut field = schema.clone();
+            field.retain(|name, value| {
+                KNOWN.contains(&name.as_str())
+                    && (name != "format"
+                        || value.as_str().is_some_and(|text| FORMATS.contains(&text)))
+            });
+            Some(Value::Object(field))
+        }
+        "array" => {
+            let items = match words(schema.get("items")?.as_object()?)? {
+                Words::Plain(words) => json!({ "type": "string", "enum": words }),
+                Words::Titled(words) => json!({ "anyOf": words }),
+            };
+            let mut field = object(json!({ "type": "array", "items": items }));
+            for member in ["minItems", "maxItems"] {
+                if let Some(value) = schema.get(member) {
+                    field.insert(member.to_owned(), value.clone());
+                }
+            }
+            described(field)
+        }
+        _ => None,
+    }
+}
+
+/// The words a field may be.
+enum Words {
+    Plain(Value),
+    /// Each with a title.
+    Titled(Value),
+}
+
+fn words(schema: &Map<String, Value>) -> Option<Words> {
+    if let Some(words @ Value::Array(list)) = schema.get("enum") {
+        return list.iter().all(Value::is_string).then(|| Words::Plain(words.clone()));
+    }
+    let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
+    let mut titled = Vec::new();
+    for choice in choices {
+        // Words without a description of their own stand together.
+        if let Some(Value::Array(plain)) = choice.get("enum") {
+            for word in plain {
+                titled.push(json!({ "const": word.as_str()?, "title": word }));
+            }
+            continue;
+        }
+        let word = choice.get("const")?.as_str()?;
+        let title = choice.get("title").or_else(|| choice.get("description"));
+        titled
+            .push(json!({ "const": word, "title": title.and_then(Value::as_str).unwrap_or(word) }));
+    }
+    Some(Words::Titled(Value::Array(titled)))
+}
+
+/// An optional field is one that may be missing; clients know no `null`.
+fn without_null(mut schema: Value) -> Value {
+    let Some(members) = schema.as_object_mut() else { return schema };
+    if let Some(Value::Array(kinds)) = members.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [kind] = kinds.as_slice() {
+            let kind = kind.clone();
+            members.insert("type".to_owned(), kind);
+        }
+    }
+    if let Some(Value::Array(words)) = members.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    if members.get("default").is_some_and(Value::is_null) {
+        members.remove("default");
+    }
+    if let Some(Value::Array(choices)) = members.get_mut("anyOf") {
+        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        if let [Value::Object(only)] = choices.as_slice() {
+            let mut only = only.clone();
+            members.remove("anyOf");
+            only.extend(std::mem::take(members));
+            return Value::Object(only);
+        }
+    }
+    schema
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[track_caller]
+    fn check<T: JsonSchema>(expected: &Value) {
+        assert_eq!(of::<T>().unwrap().get::<Value>().unwrap(), *expected);
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Plain {
+        Red,
+        Green,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    enum Titled {
+        /// The first
+        A,
+        B,
+    }
+
+    #[test]
+    fn fields_are_what_clients_can_show() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            /// Full name
+            name: String,
+            #[serde(default = "thirty")]
+            age: u32,
+            score: Option<f64>,
+            #[schemars(email)]
+            mail: Option<String>,
+            verified: bool,
+        }
+        fn thirty() -> u32 {
+            30
+        }
+        check::<Form>(&json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "description": "Full name" },
+                "age": { "type": "integer", "minimum": 0, "default": 30 },
+                "score": { "type": "number" },
+                "mail": { "type": "string", "format": "email" },
+                "verified": { "type": "boolean" },
+            },
+            "required": ["name", "verified"],
+        }));
+    }
+
+    #[test]
+    fn words_are_plain_or_titled_single_or_many() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            plain: Plain,
+            maybe: Option<Plain>,
+            titled: Titled,
+            many: Vec<Plain>,
+            many_titled: Vec<Titled>,
+        }
+        let titled =
+            json!([{ "const": "A", "title": "The first" }, { "const": "B", "title": "B" }]);
+        let mut sorted = of::<Form>().unwrap().get::<Value>().unwrap();
+        for place in ["/properties/titled/oneOf", "/properties/many_titled/items/anyOf"] {
+            let words = sorted.pointer_mut(place).unwrap().as_array_mut().unwrap();
+            words.sort_by_key(|word| word["const"].to_string());
+        }
+        let plain = json!({ "type": "string", "enum": ["red", "green"] });
+        assert_eq!(
+            sorted,
+            json!({
+                "type": "object",
+                "properties": {
+                    "plain": plain,
+                    "maybe": plain,
+                    "titled": { "type": "string", "oneOf": titled },
+                    "many": { "type": "array", "items": plain },
+                    "many_titled": { "type": "array", "items": { "anyOf": titled } },
+                },
+                "required": ["plain", "titled", "many", "many_titled"],
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_not_flat_is_refused_by_name() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Inner {
+            x: u8,
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            inner: Inner,
+        }
+        assert!(of::<Form>().unwrap_err().message().contains("`inner`"));
+        assert!(of::<Vec<String>>().is_err());
+    }
+}

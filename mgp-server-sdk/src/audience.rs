@@ -1,0 +1,443 @@
+//! Who is told when something changes: legacy sessions and modern streams of notifications, in one bounded table.
+//!
+//! Changes are gathered for a moment and told by a task per listener, so a burst is one message
+//! and a listener that does not read holds up nobody else.
+//!
+//! Applies to: inbound.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities};
+use mgp_types::method::{
+    Notification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
+};
+use mgp_types::service::{Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
+use tokio::runtime::Handle;
+
+use crate::error::Refusal;
+
+/// How many listeners are told; further ones are served and told nothing.
+const LISTENERS: usize = 131_072;
+
+/// How many resources one listener may watch.
+const WATCHED: usize = 1_000;
+
+/// How long changes are gathered before they are told.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// A list whose changes are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+/// Some of the lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lists(u8);
+
+/// The table of listeners.
+#[derive(Clone, Default)]
+pub(crate) struct Audience(Arc<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// The lists whose changes were announced in the handshake; others are never told.
+    announced: AtomicU8,
+    listeners: Mutex<HashMap<Key, Arc<Listener>>>,
+}
+
+/// Names a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// A legacy session.
+    Session(ScopeId),
+    /// A modern stream of notifications.
+    Stream(CallKey),
+}
+
+/// One that is told.
+struct Listener {
+    peer: Peer,
+    scope: Scope,
+    principal: Principal,
+    /// The call whose stream carries what is told, and what marks it; a session has neither.
+    stream: Option<(CallKey, Meta)>,
+    lists: Lists,
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    watched: BTreeSet<String>,
+    news: News,
+    /// Whether a task tells the news.
+    telling: bool,
+}
+
+/// What is to be told.
+#[derive(Default)]
+struct News {
+    lists: Lists,
+    resources: BTreeSet<String>,
+}
+
+// === impl Lists ===
+
+impl Lists {
+    pub(crate) const ALL: Self = Self(0b111);
+
+    pub(crate) fn of(lists: &[(List, bool)]) -> Self {
+        let chosen = lists.iter().filter(|(_, is_in)| *is_in);
+        Self(chosen.fold(0, |bits, (list, _)| bits | Self::bit(*list)))
+    }
+
+    /// The lists whose changes a server announces.
+    pub(crate) fn announced(capabilities: &ServerCapabilities) -> Self {
+        let told = |told: Option<bool>| told == Some(true);
+        let list = |capability: Option<&mgp_types::mcp::ListChanged>| {
+            told(capability.and_then(|capability| capability.list_changed))
+        };
+        let resources = capabilities.resources.as_ref();
+        Self::of(&[
+            (List::Tools, list(capabilities.tools.as_ref())),
+            (List::Prompts, list(capabilities.prompts.as_ref())),
+            (List::Resources, told(resources.and_then(|resources| resources.list_changed))),
+        ])
+    }
+
+    pub(crate) fn has(self, list: List) -> bool {
+        self.0 & Self::bit(list) != 0
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn insert(&mut self, list: List) {
+        self.0 |= Self::bit(list);
+    }
+
+    fn bit(list: List) -> u8 {
+        match list {
+            List::Tools => 1,
+            List::Prompts => 2,
+            List::Resources => 4,
+        }
+    }
+}
+
+// === impl Audience ===
+
+impl Audience {
+    /// Says which changes the handshake announces.
+    pub(crate) fn announce(&self, lists: Lists) {
+        self.0.announced.store(lists.0, Ordering::Relaxed);
+    }
+
+    /// Which changes the handshake announces.
+    pub(crate) fn announced(&self) -> Lists {
+        Lists(self.0.announced.load(Ordering::Relaxed))
+    }
+
+    /// Tells everyone that a list changed.
+    pub(crate) fn changed(&self, list: List) {
+        if !self.announced().has(list) {
+            return;
+        }
+        for listener in self.listeners().values().filter(|listener| listener.lists.has(list)) {
+            listener.note(|news, _| {
+                news.lists.insert(list);
+                true
+            });
+        }
+    }
+
+    /// Tells those who watch a resource that it changed.
+    pub(crate) fn updated(&self, uri: &str) {
+        for listener in self.listeners().values() {
+            listener.note(|news, watched| {
+                watched.contains(uri) && news.resources.insert(uri.to_owned())
+            });
+        }
+    }
+
+    /// Enters the session of a call; it leaves when its scope ends.
+    pub(crate) fn join(&self, cx: &Context) {
+        let key = Key::Session(cx.scope.id());
+        if self.enter(key, || Listener::new(cx, Lists::ALL, None)) {
+            let table = Arc::downgrade(&self.0);
+            let leave = move || {
+                if let Some(table) = table.upgrade() {
+                    Self(table).leave(key);
+                }
+            };
+            cx.scope.on_end(leave).keep();
+        }
+    }
+
+    /// Enters a stream of notifications; it leaves when the guard is dropped.
+    pub(crate) fn listen(
+        &self,
+        cx: &Context,
+        mark: Meta,
+        lists: Lists,
+        watched: Vec<String>,
+    ) -> Result<Listening, RpcError> {
+        if watched.len() > WATCHED {
+            return Err(Refusal::TooManyWatched(WATCHED).into());
+        }
+        let key = Key::Stream(cx.key);
+        let entered = self.enter(key, || {
+            let listener = Listener::new(cx, lists, Some((cx.key, mark)));
+            listener.state().watched.extend(watched);
+            listener
+        });
+        if entered {
+            Ok(Listening { audience: self.clone(), key })
+        } else {
+            Err(Refusal::TooManyListeners.into())
+        }
+    }
+
+    /// Watches a resource for the session of a call.
+    pub(crate) fn watch(&self, cx: &Context, uri: String) -> Result<(), RpcError> {
+        self.join(cx);
+        let listeners = self.listeners();
+        let Some(listener) = listeners.get(&Key::Session(cx.scope.id())) else {
+            return Err(Refusal::TooManyListeners.into());
+        };
+        let mut state = listener.state();
+        if state.watched.len() >= WATCHED && !state.watched.contains(&uri) {
+            return Err(Refusal::TooManyWatched(WATCHED).into());
+        }
+        state.watched.insert(uri);
+        Ok(())
+    }
+
+    /// Watches a resource no longer.
+    pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
+        if let Some(listener) = self.listeners().get(&Key::Session(cx.scope.id())) {
+            let mut state = listener.state();
+            state.watched.remove(uri);
+            state.news.resources.remove(uri);
+        }
+    }
+
+    /// `true` when the listener is new and there was room.
+    fn enter(&self, key: Key, listener: impl FnOnce() -> Listener) -> bool {
+        let mut listeners = self.listeners();
+        if listeners.contains_key(&key) {
+            return false;
+        }
+        if listeners.len() >= LISTENERS {
+            tracing::warn!(LISTENERS, "too many listeners; this one is not told about changes");
+            return false;
+        }
+        listeners.insert(key, Arc::new(listener()));
+        true
+    }
+
+    fn leave(&self, key: Key) {
+        // Dropped after the lock: the last handle of a connection may go with it.
+        let left = self.listeners().remove(&key);
+        drop(left);
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<Key, Arc<Listener>>> {
+        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Audience({})", self.listeners().len())
+    }
+}
+
+/// Keeps a stream of notifications in the table.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    audience: Audience,
+    key: Key,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.audience.leave(self.key);
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    fn new(cx: &Context, lists: Lists, stream: Option<(CallKey, Meta)>) -> Self {
+        Self {
+            peer: cx.peer.clone(),
+            scope: cx.scope.clone(),
+            principal: cx.principal.clone(),
+            stream,
+            lists,
+            runtime: Handle::current(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Takes news, and sees that they are told; `add` says whether there are any.
+    fn note(self: &Arc<Self>, add: impl FnOnce(&mut News, &BTreeSet<String>) -> bool) {
+        let mut state = self.state();
+        let State { watched, news, telling } = &mut *state;
+        if add(news, watched) && !*telling {
+            *telling = true;
+            self.runtime.spawn(Arc::clone(self).tell());
+        }
+    }
+
+    /// Tells the news until there are none.
+    async fn tell(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SETTLE).await;
+            let Some(news) = self.take() else { return };
+            if let Err(error) = self.tell_once(news).await {
+                // The table forgets it when its scope ends; until then nothing more is tried.
+                tracing::debug!(%error, "a listener is gone");
+                return;
+            }
+        }
+    }
+
+    /// The news, or the end of the task that tells them.
+    fn take(&self) -> Option<News> {
+        let mut state = self.state();
+        let news = std::mem::take(&mut state.news);
+        let any = news.lists != Lists::default() || !news.resources.is_empty();
+        state.telling = any;
+        any.then_some(news)
+    }
+
+    async fn tell_once(&self, news: News) -> Result<(), RpcError> {
+        let mut params = EmptyParams::new();
+        params.meta = self.stream.as_ref().map(|(_, mark)| mark.clone());
+        if news.lists.has(List::Tools) {
+            self.send::<ToolsListChanged>(&params).await?;
+        }
+        if news.lists.has(List::Prompts) {
+            self.send::<PromptsListChanged>(&params).await?;
+        }
+        if news.lists.has(List::Resources) {
+            self.send::<ResourcesListChanged>(&params).await?;
+        }
+        for uri in news.resources {
+            let mut updated = ResourceUpdatedParams::new(uri);
+            updated.meta.clone_from(&params.meta);
+            self.send::<ResourcesUpdated>(&updated).await?;
+        }
+        Ok(())
+    }
+
+    async fn send<N: Notification>(&self, params: &N::Params) -> Result<(), RpcError> {
+        let (peer, scope) = (self.peer.clone(), self.scope.clone());
+        let call = Call::tell::<N>(params, Context::new(peer, scope, self.principal.clone()))?;
+        let call = match &self.stream {
+            Some((key, _)) => call.related(*key),
+            None => call,
+        };
+        self.peer.send(call).await.map(drop)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Reply, ScopeKind, Stack, mock};
+
+    use super::*;
+
+    fn peer() -> mock::MockPeer {
+        mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }))
+    }
+
+    fn told(peer: &mock::MockPeer) -> Vec<String> {
+        peer.seen().iter().map(|call| call.method().as_str().to_owned()).collect()
+    }
+
+    async fn settle() {
+        tokio::time::sleep(SETTLE * 3).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_told_once_and_a_session_that_ended_not_at_all() {
+        let (audience, peer) = (Audience::default(), peer());
+        let scope = Scope::new(ScopeKind::Connection);
+        let cx = peer.peer().context(&scope);
+        audience.join(&cx);
+        audience.join(&cx);
+        audience.changed(List::Tools);
+        settle().await;
+        assert!(told(&peer).is_empty(), "nothing was announced in the handshake");
+
+        audience.announce(Lists::of(&[(List::Tools, true), (List::Prompts, false)]));
+        for _ in 0..100 {
+            audience.changed(List::Tools);
+            audience.changed(List::Prompts);
+            audience.updated("test://a");
+        }
+        settle().await;
+        assert_eq!(told(&peer), [ToolsListChanged::METHOD]);
+
+        audience.watch(&cx, "test://a".to_owned()).unwrap();
+        audience.updated("test://a");
+        audience.updated("test://b");
+        audience.changed(List::Tools);
+        settle().await;
+        assert_eq!(told(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
+        audience.unwatch(&cx, "test://a");
+        audience.updated("test://a");
+
+        scope.end();
+        audience.changed(List::Tools);
+        settle().await;
+        assert_eq!(peer.seen().len(), 3);
+        assert!(audience.listeners().is_empty());
+        audience.join(&cx);
+        assert!(audience.listeners().is_empty(), "a scope that ended does not come back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_does_not_read_holds_up_nobody() {
+        let audience = Audience::default();
+        audience.announce(Lists::ALL);
+        let stuck = mock::peer(Stack::from_fn(|_| std::future::pending()));
+        let fine = peer();
+        let scopes = [(); 2].map(|()| Scope::new(ScopeKind::Connection));
+        audience.join(&stuck.peer().context(&scopes[0]));
+        audience.join(&fine.peer().context(&scopes[1]));
+        for _ in 0..3 {
+            audience.changed(List::Prompts);
+            settle().await;
+        }
+        assert_eq!((stuck.seen().len(), fine.seen().len()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn watching_is_bounded() {
+        let (audience, peer) = (Audience::default(), peer());
+        let scope = Scope::new(ScopeKind::Connection);
+        let cx = peer.peer().context(&scope);
+        for number in 0..WATCHED {
+            audience.watch(&cx, number.to_string()).unwrap();
+        }
+        audience.watch(&cx, "0".to_owned()).unwrap();
+        assert_eq!(audience.watch(&cx, "more".to_owned()).unwrap_err().code().0, 3001);
+    }
+}

@@ -1,0 +1,63 @@
+//! Gives each request what the functions behind it may need of it: its log level, the order of its questions.
+//!
+//! Applies to: inbound.
+
+use std::task::{Context as Task, Poll};
+
+use mgp_types::RpcError;
+use mgp_types::service::{Asking, Call, Kind, MgpService, Reply};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::ask::Order;
+use crate::log;
+
+/// Whether log messages may go out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Logging {
+    #[default]
+    Off,
+    On,
+}
+
+/// The layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FurnishLayer(pub(crate) Logging);
+
+impl<S> Layer<S> for FurnishLayer {
+    type Service = Furnish<S>;
+
+    fn layer(&self, inner: S) -> Furnish<S> {
+        Furnish { inner, logging: self.0 }
+    }
+}
+
+/// Service of [`FurnishLayer`].
+#[derive(Clone)]
+pub(crate) struct Furnish<S> {
+    inner: S,
+    logging: Logging,
+}
+
+impl<S: MgpService> Service<Call> for Furnish<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        if call.kind() == Kind::Request {
+            if self.logging == Logging::On {
+                log::note_level(&mut call);
+            }
+            // Only where the handler runs again in the next round do questions need names.
+            if let Asking::Via(_) = call.cx().asking {
+                call.cx_mut().extensions.insert(Order::default());
+            }
+        }
+        self.inner.call(call)
+    }
+}

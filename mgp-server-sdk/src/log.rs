@@ -1,0 +1,158 @@
+//! Log messages to the caller: at the level it asked for, on the way back of the call (MCP logging).
+//!
+//! A legacy session sets its level once, a modern request names its own; nothing is sent that nobody asked for.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams, Meta, key};
+use mgp_types::method::LoggingSetLevel;
+use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, Router};
+use mgp_types::{Payload, RpcError};
+use serde::Serialize;
+
+use crate::tool::{FromCall, ToolRequest};
+
+/// Writes log messages to the caller of a call; without [`Server::logging`](crate::Server::logging) it writes nothing.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::{LogLevel, Logger};
+///
+/// let import = Tool::new("import", "Imports rows", |log: Logger| async move {
+///     let log = log.named("import");
+///     log.log(LogLevel::Info, "began").await;
+///     log.log(LogLevel::Debug, &serde_json::json!({ "rows": 7 })).await;
+///     "done"
+/// });
+/// # drop(Server::new("s", "1").logging().tool(import));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Logger {
+    cx: Context,
+    name: Option<Arc<str>>,
+}
+
+impl Logger {
+    /// The logger of a call.
+    #[must_use]
+    pub fn of(cx: &Context) -> Self {
+        Self { cx: cx.clone(), name: None }
+    }
+
+    /// The same logger under a name, which the messages carry.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Whether messages of a level go anywhere, so that nothing is made for nobody.
+    #[must_use]
+    pub fn wants(&self, level: LogLevel) -> bool {
+        let wanted = self.cx.extensions.get::<Wanted>();
+        wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
+    }
+
+    /// Sends a message; waits while the caller reads slowly.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not have sent the message.
+    #[must_use = "a message is sent when it is awaited"]
+    pub fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()> {
+        let params = self.wants(level).then(|| self.params(level, data)).flatten();
+        let outlet = self.cx.outlet.clone();
+        Box::pin(async move {
+            if let Some(params) = params {
+                // A caller that left needs no log.
+                let _ = outlet.send(Item::Log(params)).await;
+            }
+        })
+    }
+
+    fn params<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> Option<Payload> {
+        let written = Payload::of(data).and_then(|data| {
+            let mut params = LogMessageParams::new(level, data);
+            params.logger = self.name.as_deref().map(str::to_owned);
+            Payload::of(&params)
+        });
+        written.inspect_err(|error| tracing::debug!(%error, "a log message was not written")).ok()
+    }
+}
+
+impl FromCall for Logger {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(Self::of(request.cx()))
+    }
+}
+
+/// The level one call is logged at.
+#[derive(Debug)]
+enum Wanted {
+    /// The session's, as it is when the message is made.
+    Session(Arc<SessionLevel>),
+    /// The request's.
+    Request(LogLevel),
+}
+
+impl Wanted {
+    fn takes(&self, level: LogLevel) -> bool {
+        match self {
+            Self::Session(least) => level >= least.get(),
+            Self::Request(least) => level >= *least,
+        }
+    }
+}
+
+/// The level a legacy session set; `info` until it does.
+#[derive(Debug)]
+struct SessionLevel(AtomicUsize);
+
+impl Default for SessionLevel {
+    fn default() -> Self {
+        let level = Self(AtomicUsize::new(0));
+        level.set(LogLevel::Info);
+        level
+    }
+}
+
+impl SessionLevel {
+    fn set(&self, level: LogLevel) {
+        let place = LogLevel::ALL.iter().position(|one| *one == level).unwrap_or_default();
+        self.0.store(place, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> LogLevel {
+        LogLevel::ALL.get(self.0.load(Ordering::Relaxed)).copied().unwrap_or(LogLevel::Info)
+    }
+}
+
+/// Notes at which level a call is logged.
+pub(crate) fn note_level(call: &mut Call) {
+    let wanted = match call.cx().caller.era {
+        Era::Legacy => Some(Wanted::Session(call.cx().scope.state::<SessionLevel>())),
+        Era::Modern => asked(call).map(Wanted::Request),
+    };
+    if let Some(wanted) = wanted {
+        call.cx_mut().extensions.insert(wanted);
+    }
+}
+
+/// The level a modern request asks for; a word that is no level asks for nothing.
+fn asked(call: &Call) -> Option<LogLevel> {
+    let text = call.params().meta_str()?;
+    if !text.contains(key::LOG_LEVEL) {
+        return None;
+    }
+    serde_json::from_str::<Meta>(text).ok()?.log_level().ok()?
+}
+
+/// Answers what sets the level.
+pub(crate) fn routes() -> Router {
+    Router::new().on::<LoggingSetLevel, _, _>(|cx, params| {
+        cx.scope.state::<SessionLevel>().set(params.level);
+        async { Ok(EmptyResult::new()) }
+    })
+}

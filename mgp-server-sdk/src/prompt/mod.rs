@@ -1,0 +1,107 @@
+//! Prompts from functions (MCP prompts).
+//!
+//! Applies to: inbound.
+
+mod registry;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{self, Completion, GetPromptResult, PromptArgument};
+
+pub use registry::Prompts;
+
+use crate::complete::Completers;
+use crate::request::{Function, RequestHandler};
+
+/// A prompt: its definition and the function behind it.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::{Prompt, Typed};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Review {
+///     /// The language of the code.
+///     language: String,
+///     /// How many findings at most.
+///     findings: Option<u8>,
+/// }
+///
+/// let review = Prompt::new("review", "Reviews code", |Args(review): Args<Review>| async move {
+///     format!("Review this {} code; name {} findings.", review.language, review.findings.unwrap_or(3))
+/// })
+/// .complete("language", |typed: Typed| async move { typed.matching(["python", "rust"]) });
+/// assert_eq!(review.definition().arguments[0].name, "language");
+/// assert_eq!(review.definition().arguments[1].required, Some(false));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Prompt {
+    definition: mcp::Prompt,
+    function: Function<GetPromptResult>,
+    completers: Completers,
+}
+
+impl Prompt {
+    /// A prompt from an async function whose arguments are taken from the call: [`Args`](crate::Args), `Context` and so on.
+    ///
+    /// The fields of the type in `Args` become the arguments of the prompt; they are text on the wire, read as
+    /// numbers, truth values and words where the type says so.
+    pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
+    where
+        H: RequestHandler<GetPromptResult, M>,
+    {
+        let mut definition = mcp::Prompt::new(name);
+        definition.description = Some(description.into());
+        definition.arguments = H::arguments().into();
+        Self { definition, function: Function::new(handler), completers: Completers::default() }
+    }
+
+    /// Adds an argument that no type declares, or replaces the one of this name.
+    pub fn argument(mut self, argument: PromptArgument) -> Self {
+        let arguments = &mut self.definition.arguments;
+        match arguments.iter_mut().find(|known| known.name == argument.name) {
+            Some(known) => *known = argument,
+            None => arguments.push(argument),
+        }
+        self
+    }
+
+    /// Sets the name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Changes the definition: icons, `_meta` and so on.
+    pub fn define(mut self, change: impl FnOnce(&mut mcp::Prompt)) -> Self {
+        change(&mut self.definition);
+        self
+    }
+
+    /// Proposes values of an argument while it is typed.
+    pub fn complete<H, M>(mut self, argument: impl Into<String>, handler: H) -> Self
+    where
+        H: RequestHandler<Completion, M>,
+    {
+        self.completers.add(argument.into(), Function::new(handler));
+        self
+    }
+
+    /// What is proposed must be an argument.
+    pub(crate) fn check(&self) -> Result<(), RpcError> {
+        let is_argument = |name: &str| self.definition.arguments.iter().any(|one| one.name == name);
+        match self.completers.names().find(|name| !is_argument(name)) {
+            None => Ok(()),
+            Some(name) => Err(RpcError::internal(format!(
+                "the prompt `{}` has no argument `{name}` to complete",
+                self.definition.name
+            ))),
+        }
+    }
+
+    /// The definition as it is listed.
+    #[must_use]
+    pub fn definition(&self) -> &mcp::Prompt {
+        &self.definition
+    }
+}

@@ -1,0 +1,172 @@
+//! The prompts of a server; they can change while it runs.
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mcp::{ListParams, ListPromptsResult};
+use mgp_types::method::{PromptsGet, PromptsList, Request};
+use mgp_types::service::{Call, Reply, Router, Stack};
+use mgp_types::{Payload, RpcError};
+use serde::Deserialize;
+
+use super::Prompt;
+use crate::audience::{Audience, List};
+use crate::catalog::{Around, Catalog, Entry, bad_cursor};
+use crate::complete::Completable;
+use crate::request::{TextRequest, spawned};
+
+/// The prompts of a server; they can change while it runs.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::Prompt;
+///
+/// let server = Server::new("s", "1").prompt(Prompt::new("hello", "Greets", || async { "Hello!" }));
+/// let prompts = server.prompts();
+/// prompts.add(Prompt::new("bye", "Takes leave", || async { "Goodbye!" }));
+/// assert!(prompts.remove("hello"));
+/// assert_eq!(prompts.len(), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Prompts(Catalog<Prompt>);
+
+impl Entry for Prompt {
+    const LIST: List = List::Prompts;
+
+    fn key(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+        let page = entries.iter().map(|prompt| prompt.definition.clone()).collect::<Vec<_>>();
+        let mut list = ListPromptsResult::new(page);
+        list.result_type = around.result_type;
+        list.next_cursor = around.next;
+        list.ttl_ms = around.ttl_ms;
+        list.cache_scope = around.cache_scope;
+        Payload::of(&list)
+    }
+}
+
+/// The params of `prompts/get`, read so that an error names the argument.
+#[derive(Deserialize)]
+struct Get {
+    name: String,
+    #[serde(default)]
+    arguments: Option<BTreeMap<String, Payload>>,
+}
+
+impl Prompts {
+    pub(crate) fn new(audience: Audience) -> Self {
+        Self(Catalog::new(audience))
+    }
+
+    /// Adds a prompt, replacing one of the same name.
+    pub fn add(&self, prompt: Prompt) {
+        self.0.add(prompt);
+    }
+
+    /// Removes a prompt; `true` when there was one.
+    #[must_use]
+    pub fn remove(&self, name: &str) -> bool {
+        self.0.remove(name)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn routes(&self, timeout: Duration) -> Router {
+        let (list, get) = (self.clone(), self.clone());
+        Router::new()
+            .route(
+                PromptsList::METHOD,
+                Stack::from_fn(move |call| std::future::ready(list.list(&call))),
+            )
+            .route(PromptsGet::METHOD, Stack::from_fn(move |call| get.clone().get(call, timeout)))
+    }
+
+    fn list(&self, call: &Call) -> Result<Reply, RpcError> {
+        let cursor = call.params().get::<ListParams>()?.cursor;
+        let page = self.0.snapshot().page(cursor.as_deref(), call.cx().caller.era);
+        page.ok_or_else(bad_cursor)?.map(Reply::raw)
+    }
+
+    async fn get(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+        let get: Get = call.params().get()?;
+        let prompt = self.find(&get.name)?;
+        let arguments = texts(&prompt, get.arguments.unwrap_or_default())?;
+        let cx = call.cx().clone();
+        let request = TextRequest { name: get.name, arguments, typed: None, cx };
+        let getting = async move {
+            let mut result = prompt.function.clone().run(request).await?;
+            if result.description.is_none() {
+                result.description.clone_from(&prompt.definition.description);
+            }
+            Reply::of(&result)
+        };
+        spawned(call.cx(), timeout, getting).await
+    }
+
+    /// What of a prompt can be completed.
+    pub(crate) fn completable(&self, name: &str) -> Result<Completable, RpcError> {
+        self.find(name).map(|prompt| {
+            let arguments = prompt.definition.arguments.iter();
+            Completable {
+                completers: prompt.completers.clone(),
+                arguments: Some(arguments.map(|argument| argument.name.clone()).collect()),
+            }
+        })
+    }
+
+    pub(crate) fn can_complete(&self) -> bool {
+        self.0.snapshot().entries().iter().any(|prompt| !prompt.completers.is_empty())
+    }
+
+    pub(crate) fn page_size(&self, entries: usize) {
+        self.0.shape(Some(entries), None);
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Prompt>, RpcError> {
+        self.0.get(name).ok_or_else(|| {
+            let shown: String = name.chars().take(80).collect();
+            RpcError::invalid_params(format!("unknown prompt `{shown}`"))
+        })
+    }
+}
+
+/// The arguments as texts, those the prompt requires among them.
+fn texts(
+    prompt: &Prompt,
+    arguments: BTreeMap<String, Payload>,
+) -> Result<BTreeMap<String, String>, RpcError> {
+    let refuse = |argument: &str, why: &str| {
+        let (prompt, argument) = (&prompt.definition.name, argument.chars().take(80));
+        let argument: String = argument.collect();
+        RpcError::invalid_params(format!("arguments of `{prompt}`: `{argument}` {why}"))
+    };
+    for argument in &prompt.definition.arguments {
+        let is_given = arguments.contains_key(&argument.name);
+        if argument.required == Some(true) && !is_given {
+            return Err(refuse(&argument.name, "is required"));
+        }
+    }
+    arguments
+        .into_iter()
+        .map(|(name, value)| match value.get::<String>() {
+            Ok(text) => Ok((name, text)),
+            Err(_) => Err(refuse(&name, "must be a string")),
+        })
+        .collect()
+}

@@ -1,0 +1,193 @@
+//! What a resource holds, and what a function that reads one may return.
+//!
+//! Applies to: inbound.
+
+use mgp_types::mcp::{CacheScope, Era, ReadResourceResult, ResourceContents, ResultType};
+use mgp_types::service::Reply;
+use mgp_types::{Payload, RpcError};
+use serde::Serialize;
+
+use crate::Json;
+use crate::request::IntoAnswer;
+
+/// What a resource holds.
+///
+/// ```
+/// use mgp_server_sdk::Contents;
+///
+/// let report = Contents::text("# Report").mime("text/markdown");
+/// let picture = Contents::bytes(vec![0x89, b'P', b'N', b'G']).mime("image/png");
+/// # drop((report, picture));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Contents {
+    what: What,
+    mime: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    Text(String),
+    Bytes(Vec<u8>),
+    Several(Vec<ResourceContents>),
+    Result(ReadResourceResult),
+    Missing,
+}
+
+impl Contents {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { what: What::Text(text.into()), mime: None }
+    }
+
+    /// Bytes.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { what: What::Bytes(bytes.into()), mime: None }
+    }
+
+    /// There is no such resource.
+    pub fn missing() -> Self {
+        Self { what: What::Missing, mime: None }
+    }
+
+    /// Sets the media type, where it is not the resource's own.
+    pub fn mime(mut self, mime: impl Into<String>) -> Self {
+        self.mime = Some(mime.into());
+        self
+    }
+
+    /// How many bytes it has, where that is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let size = match &self.what {
+            What::Text(text) => text.len(),
+            What::Bytes(bytes) => bytes.len(),
+            _ => return None,
+        };
+        u64::try_from(size).ok()
+    }
+
+    /// The answer to whoever reads it; `None` when there is no such resource.
+    pub(crate) fn reply(self, read: &Reading<'_>) -> Result<Option<Reply>, RpcError> {
+        let mut one = ResourceContents::new(read.uri);
+        one.mime_type = self.mime.or_else(|| read.mime.map(str::to_owned));
+        let mut result = match self.what {
+            What::Missing => return Ok(None),
+            What::Text(text) => {
+                one.text = Some(text);
+                ReadResourceResult::new(vec![one])
+            }
+            What::Bytes(bytes) => {
+                one.blob = Some(base64(&bytes));
+                ReadResourceResult::new(vec![one])
+            }
+            What::Several(contents) => ReadResourceResult::new(contents),
+            What::Result(result) => result,
+        };
+        if read.era == Era::Modern {
+            result.result_type.get_or_insert(ResultType::Complete);
+            result.ttl_ms.get_or_insert(read.ttl_ms);
+            result.cache_scope.get_or_insert(CacheScope::Private);
+        }
+        Reply::of(&result).map(Some)
+    }
+}
+
+/// Who reads what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    pub(crate) uri: &'a str,
+    pub(crate) mime: Option<&'a str>,
+    pub(crate) ttl_ms: u64,
+    pub(crate) era: Era,
+}
+
+impl IntoAnswer<Self> for Contents {
+    fn into_answer(self) -> Result<Self, RpcError> {
+        Ok(self)
+    }
+}
+
+impl IntoAnswer<Contents> for String {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        Ok(Contents::text(self))
+    }
+}
+
+impl IntoAnswer<Contents> for &'static str {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        Ok(Contents::text(self))
+    }
+}
+
+impl IntoAnswer<Contents> for Vec<u8> {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        Ok(Contents::bytes(self))
+    }
+}
+
+impl<T: Serialize + Send + 'static> IntoAnswer<Contents> for Json<T> {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        let text = Payload::of(&self.0)?;
+        Ok(Contents::text(text.as_str()).mime("application/json"))
+    }
+}
+
+impl IntoAnswer<Contents> for ResourceContents {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        vec![self].into_answer()
+    }
+}
+
+impl IntoAnswer<Contents> for Vec<ResourceContents> {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        Ok(Contents { what: What::Several(self), mime: None })
+    }
+}
+
+impl IntoAnswer<Contents> for ReadResourceResult {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        Ok(Contents { what: What::Result(self), mime: None })
+    }
+}
+
+/// `None`: there is no such resource.
+impl<A: IntoAnswer<Contents>> IntoAnswer<Contents> for Option<A> {
+    fn into_answer(self) -> Result<Contents, RpcError> {
+        self.map_or_else(|| Ok(Contents::missing()), IntoAnswer::into_answer)
+    }
+}
+
+/// Bytes as base64 (RFC 4648, with padding).
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 0x3f) as usize];
+            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_base64() {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"foob", "Zm9vYg=="),
+            (&[0xfb, 0xff, 0xfe], "+//+"),
+        ] {
+            assert_eq!(base64(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The resources of a server; they can change while it runs.
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mgp_types::mcp::{self, ListResourceTemplatesResult, ListResourcesResult};
+use mgp_types::{Payload, RpcError};
+
+use super::set::{AnySet, ResourceSet};
+use super::template::Template;
+use super::{Definition, Resource, Source};
+use crate::audience::{Audience, List};
+use crate::catalog::{Around, Catalog, Entry};
+use crate::complete::{Completable, Completers};
+
+/// The resources of a server; they can change while it runs.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::Resource;
+///
+/// let server = Server::new("log", "1").resource(Resource::text("log://today", "today", ""));
+/// let resources = server.resources();
+/// resources.add(Resource::text("log://yesterday", "yesterday", "quiet")).unwrap();
+/// resources.updated("log://today");
+/// assert!(resources.remove("log://yesterday"));
+/// assert_eq!(resources.len(), 1);
+/// ```
+#[derive(Clone)]
+pub struct Resources {
+    pub(super) fixed: Catalog<Fixed>,
+    pub(super) templates: Catalog<Family>,
+    sets: Arc<Mutex<Vec<Arc<dyn AnySet>>>>,
+    pub(super) audience: Audience,
+}
+
+/// A resource by its URI.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(super) definition: mcp::Resource,
+    pub(super) source: Source,
+    pub(super) ttl: Duration,
+}
+
+/// Resources by a template.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(super) definition: mcp::ResourceTemplate,
+    pub(super) template: Template,
+    pub(super) source: Source,
+    pub(super) ttl: Duration,
+    pub(super) completers: Completers,
+}
+
+impl Entry for Fixed {
+    const LIST: List = List::Resources;
+
+    fn key(&self) -> &str {
+        &self.definition.uri
+    }
+
+    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+        let page = entries.iter().map(|entry| entry.definition.clone()).collect::<Vec<_>>();
+        list_of(page, around)
+    }
+}
+
+impl Entry for Family {
+    const LIST: List = List::Resources;
+
+    fn key(&self) -> &str {
+        &self.definition.uri_template
+    }
+
+    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+        let page = entries.iter().map(|entry| entry.definition.clone()).collect::<Vec<_>>();
+        templates_of(page, around)
+    }
+}
+
+/// A page of resources as bytes.
+pub(super) fn list_of(page: Vec<mcp::Resource>, around: Around) -> Result<Payload, RpcError> {
+    let mut list = ListResourcesResult::new(page);
+    list.result_type = around.result_type;
+    list.next_cursor = around.next;
+    list.ttl_ms = around.ttl_ms;
+    list.cache_scope = around.cache_scope;
+    Payload::of(&list)
+}
+
+/// A page of templates as bytes.
+pub(super) fn templates_of(
+    page: Vec<mcp::ResourceTemplate>,
+    around: Around,
+) -> Result<Payload, RpcError> {
+    let mut list = ListResourceTemplatesResult::new(page);
+    list.result_type = around.result_type;
+    list.next_cursor = around.next;
+    list.ttl_ms = around.ttl_ms;
+    list.cache_scope = around.cache_scope;
+    Payload::of(&list)
+}
+
+impl Resources {
+    pub(crate) fn new(audience: Audience) -> Self {
+        Self {
+            fixed: Catalog::new(audience.clone()),
+            templates: Catalog::new(audience.clone()),
+            sets: Arc::default(),
+            audience,
+        }
+    }
+
+    /// Adds a resource or a family, replacing one of the same URI; who watches a replaced resource is told.
+    ///
+    /// # Errors
+    /// −32603 when a template is not understood.
+    pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
+        let Resource { definition, source, ttl, completers } = resource;
+        match definition {
+            Definition::Fixed(definition) => {
+                let uri = definition.uri.clone();
+                if self.fixed.add(Fixed { definition, source, ttl }) {
+                    self.updated(&uri);
+                }
+            }
+            Definition::Template(definition) => {
+                let template = Template::parse(&definition.uri_template)?;
+                let mut variables = template.variables();
+                if let Some(unknown) =
+                    completers.names().find(|name| !variables.any(|known| known == *name))
+                {
+                    return Err(RpcError::internal(format!(
+                        "the URI template `{}` has no variable `{unknown}` to complete",
+                        definition.uri_template
+                    )));
+                }
+                drop(variables);
+                self.templates.add(Family { definition, template, source, ttl, completers });
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a resource by its URI, or a family by its template; `true` when there was one.
+    #[must_use]
+    pub fn remove(&self, uri: &str) -> bool {
+        self.fixed.remove(uri) || self.templates.remove(uri)
+    }
+
+    /// Adds a set of resources that is looked up when somebody asks.
+    pub fn add_set(&self, set: impl ResourceSet) {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(set));
+        self.fixed.shape(None, Some(first_set()));
+        self.templates.shape(None, Some(first_set()));
+        self.changed();
+    }
+
+    /// Tells everyone who watches a resource that it changed.
+    pub fn updated(&self, uri: &str) {
+        self.audience.updated(uri);
+    }
+
+    /// Tells everyone that the list changed, where a set knows it and the server cannot.
+    pub fn changed(&self) {
+        self.audience.changed(List::Resources);
+    }
+
+    /// How many resources and families there are, without those of sets.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fixed.len() + self.templates.len()
+    }
+
+    /// Whether there is nothing to list, now or later: no resource, no family, no set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.sets().is_empty()
+    }
+
+    pub(super) fn sets(&self) -> Vec<Arc<dyn AnySet>> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, index: usize) -> Option<Arc<dyn AnySet>> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned()
+    }
+
+    /// The family a URI belongs to, and its variables.
+    pub(super) fn family(&self, uri: &str) -> Option<(Arc<Family>, BTreeMap<String, String>)> {
+        self.templates.snapshot().entries().iter().find_map(|family| {
+            family.template.matches(uri).map(|variables| (Arc::clone(family), variables))
+        })
+    }
+
+    /// Whether there could be a resource of this URI.
+    pub(crate) fn knows(&self, uri: &str) -> bool {
+        self.fixed.get(uri).is_some()
+            || self.family(uri).is_some()
+            || self.sets().iter().any(|set| set.has(uri))
+    }
+
+    /// What of a template can be completed; the templates of sets are not known.
+    pub(crate) fn completable(&self, uri: &str) -> Option<Completable> {
+        if let Some(family) = self.templates.get(uri) {
+            return Some(Completable {
+                completers: family.completers.clone(),
+                arguments: Some(family.template.variables().map(str::to_owned).collect()),
+            });
+        }
+        self.knows(uri).then(|| Completable { completers: Completers::default(), arguments: None })
+    }
+
+    pub(crate) fn can_complete(&self) -> bool {
+        self.templates.snapshot().entries().iter().any(|family| !family.completers.is_empty())
+    }
+
+    pub(crate) fn page_size(&self, entries: usize) {
+        self.fixed.shape(Some(entries), None);
+        self.templates.shape(Some(entries), None);
+    }
+}
+
+/// The cursor of the first set.
+fn first_set() -> String {
+    set_cursor(0, None)
+}
+
+/// The cursor of a set, and of the place in it.
+pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
+    match within {
+        None => format!("s{index}"),
+        Some(within) => format!("s{index}.{within}"),
+    }
+}
+
+impl fmt::Debug for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resources")
+            .field("fixed", &self.fixed)
+            .field("templates", &self.templates)
+            .field("sets", &self.sets().len())
+            .finish_non_exhaustive()
+    }
+}

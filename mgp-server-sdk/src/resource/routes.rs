@@ -1,0 +1,185 @@
+//! Answers what is asked about resources.
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mgp_types::mcp::{EmptyResult, Era, ListParams, ReadResourceParams};
+use mgp_types::method::{
+    Request, ResourcesList, ResourcesRead, ResourcesSubscribe, ResourcesTemplatesList,
+    ResourcesUnsubscribe,
+};
+use mgp_types::service::{Call, Context, Reply, Router, Stack};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use serde::Serialize;
+
+use super::Source;
+use super::contents::Reading;
+use super::registry::{Resources, list_of, set_cursor, templates_of};
+use crate::catalog::{Around, bad_cursor};
+use crate::request::{TextRequest, spawned};
+
+impl Resources {
+    pub(crate) fn routes(&self, timeout: Duration) -> Router {
+        let (list, templates, read) = (self.clone(), self.clone(), self.clone());
+        let (watch, unwatch) = (self.clone(), self.clone());
+        Router::new()
+            .route(
+                ResourcesList::METHOD,
+                Stack::from_fn(move |call| list.clone().list(call, timeout)),
+            )
+            .route(
+                ResourcesTemplatesList::METHOD,
+                Stack::from_fn(move |call| templates.clone().list_templates(call, timeout)),
+            )
+            .route(
+                ResourcesRead::METHOD,
+                Stack::from_fn(move |call| read.clone().read(call, timeout)),
+            )
+            .on::<ResourcesSubscribe, _, _>(move |cx, params| {
+                let watched = watch.watch(&cx, params.uri);
+                async { watched.map(|()| EmptyResult::new()) }
+            })
+            .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
+                unwatch.audience.unwatch(&cx, &params.uri);
+                async { Ok(EmptyResult::new()) }
+            })
+    }
+
+    fn watch(&self, cx: &Context, uri: String) -> Result<(), RpcError> {
+        if !self.knows(&uri) {
+            return Err(not_found(&uri, cx.caller.era));
+        }
+        self.audience.watch(cx, uri)
+    }
+
+    // === Lists ===
+
+    async fn list(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+        let cursor = call.params().get::<ListParams>()?.cursor;
+        let era = call.cx().caller.era;
+        let Some((index, within)) = cursor.as_deref().and_then(in_set) else {
+            let page = self.fixed.snapshot().page(cursor.as_deref(), era);
+            return page.ok_or_else(bad_cursor)?.map(Reply::raw);
+        };
+        let set = self.set(index).ok_or_else(bad_cursor)?;
+        let (cx, within) = (call.cx().clone(), within.map(str::to_owned));
+        let listing = async move {
+            let page = set.list(&cx, within.as_deref()).await?;
+            let next = match page.next {
+                Some(within) => Some(set_cursor(index, Some(&within))),
+                None => self.set(index + 1).map(|_| set_cursor(index + 1, None)),
+            };
+            list_of(page.items, Around::of(era, next)).map(Reply::raw)
+        };
+        spawned(call.cx(), timeout, listing).await
+    }
+
+    async fn list_templates(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+        let cursor = call.params().get::<ListParams>()?.cursor;
+        let era = call.cx().caller.era;
+        let Some((index, None)) = cursor.as_deref().and_then(in_set) else {
+            let page = self.templates.snapshot().page(cursor.as_deref(), era);
+            return page.ok_or_else(bad_cursor)?.map(Reply::raw);
+        };
+        let set = self.set(index).ok_or_else(bad_cursor)?;
+        let cx = call.cx().clone();
+        let listing = async move {
+            let templates = set.templates(&cx).await?;
+            let next = self.set(index + 1).map(|_| set_cursor(index + 1, None));
+            templates_of(templates, Around::of(era, next)).map(Reply::raw)
+        };
+        spawned(call.cx(), timeout, listing).await
+    }
+
+    // === Reading ===
+
+    async fn read(self, call: Call, timeout: Duration) -> Result<Reply, RpcError> {
+        let uri = call.params().get::<ReadResourceParams>()?.uri;
+        let cx = call.cx();
+        let era = cx.caller.era;
+        if let Some(fixed) = self.fixed.get(&uri) {
+            let mime = fixed.definition.mime_type.clone();
+            return read_one(cx, timeout, uri, mime, fixed.ttl, &fixed.source, BTreeMap::new())
+                .await;
+        }
+        if let Some((family, variables)) = self.family(&uri) {
+            let mime = family.definition.mime_type.clone();
+            return read_one(cx, timeout, uri, mime, family.ttl, &family.source, variables).await;
+        }
+        let sets = self.sets();
+        if sets.is_empty() {
+            return Err(not_found(&uri, era));
+        }
+        let inner = cx.clone();
+        let reading = async move {
+            let read = Reading { uri: &uri, mime: None, ttl_ms: 0, era };
+            for set in sets {
+                if let Some(contents) = set.read(&inner, &uri).await?
+                    && let Some(reply) = contents.reply(&read)?
+                {
+                    return Ok(reply);
+                }
+            }
+            Err(not_found(&uri, era))
+        };
+        spawned(cx, timeout, reading).await
+    }
+}
+
+async fn read_one(
+    cx: &Context,
+    timeout: Duration,
+    uri: String,
+    mime: Option<String>,
+    ttl: Duration,
+    source: &Source,
+    variables: BTreeMap<String, String>,
+) -> Result<Reply, RpcError> {
+    let (era, ttl_ms) = (cx.caller.era, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    let reply = move |uri: &str, contents: super::Contents| {
+        let read = Reading { uri, mime: mime.as_deref(), ttl_ms, era };
+        contents.reply(&read)?.ok_or_else(|| not_found(uri, era))
+    };
+    match source {
+        Source::Ready(contents) => reply(&uri, contents.clone()),
+        Source::Read(function) => {
+            let function = function.clone();
+            let request = TextRequest {
+                name: uri.clone(),
+                arguments: variables,
+                typed: None,
+                cx: cx.clone(),
+            };
+            spawned(cx, timeout, async move { reply(&uri, function.run(request).await?) }).await
+        }
+    }
+}
+
+/// The set a cursor names, and the place in it.
+fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
+    let cursor = cursor.strip_prefix('s')?;
+    match cursor.split_once('.') {
+        Some((index, within)) => Some((index.parse().ok()?, Some(within))),
+        None => Some((cursor.parse().ok()?, None)),
+    }
+}
+
+/// What a caller gets for a URI nobody has: −32002, in the modern era −32602, with the URI in both.
+fn not_found(uri: &str, era: Era) -> RpcError {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        uri: &'a str,
+    }
+    let code = match era {
+        Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
+        Era::Modern => ErrorCode::INVALID_PARAMS,
+    };
+    let shown: String = uri.chars().take(200).collect();
+    let error = RpcError::new(code, format!("unknown resource `{shown}`"));
+    match Payload::of(&Data { uri }) {
+        Ok(data) => error.data(data),
+        Err(_) => error,
+    }
+}

@@ -1,0 +1,155 @@
+//! Resources that are not known beforehand: a directory, a table, another server.
+//!
+//! Applies to: inbound.
+
+use mgp_types::RpcError;
+use mgp_types::mcp;
+use mgp_types::service::{BoxFuture, Context};
+
+use super::contents::Contents;
+
+/// A set of resources that is looked up when somebody asks.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::{Contents, Page, ResourceSet};
+/// use mgp_types::mcp;
+///
+/// struct Notes;
+///
+/// impl ResourceSet for Notes {
+///     async fn list(&self, _: &Context, _: Option<&str>) -> Result<Page<mcp::Resource>, RpcError> {
+///         Ok(vec![mcp::Resource::new("note://today", "today")].into())
+///     }
+///
+///     async fn read(&self, _: &Context, uri: &str) -> Result<Option<Contents>, RpcError> {
+///         Ok((uri == "note://today").then(|| Contents::text("Buy milk.")))
+///     }
+/// }
+///
+/// # drop(Server::new("notes", "1").resource_set(Notes));
+/// ```
+pub trait ResourceSet: Send + Sync + 'static {
+    /// Lists them, from a cursor this set gave out; `None` is the beginning.
+    ///
+    /// # Errors
+    /// What the caller gets instead; −32602 for a cursor that is none.
+    fn list(
+        &self,
+        cx: &Context,
+        cursor: Option<&str>,
+    ) -> impl Future<Output = Result<Page<mcp::Resource>, RpcError>> + Send {
+        let (_, _) = (cx, cursor);
+        std::future::ready(Ok(Page::default()))
+    }
+
+    /// Lists the templates its URIs are made from.
+    ///
+    /// # Errors
+    /// What the caller gets instead.
+    fn templates(
+        &self,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Vec<mcp::ResourceTemplate>, RpcError>> + Send {
+        let _ = cx;
+        std::future::ready(Ok(Vec::new()))
+    }
+
+    /// Reads one; `None` when it is not one of this set.
+    ///
+    /// # Errors
+    /// What the caller gets instead.
+    fn read(
+        &self,
+        cx: &Context,
+        uri: &str,
+    ) -> impl Future<Output = Result<Option<Contents>, RpcError>> + Send;
+
+    /// Whether a URI could be one of this set, so that it may be watched.
+    fn has(&self, uri: &str) -> bool {
+        let _ = uri;
+        true
+    }
+}
+
+/// Part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// What is on the page.
+    pub items: Vec<T>,
+    /// Where to go on; `None` is the end.
+    pub next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// Says where to go on.
+    #[must_use]
+    pub fn next(mut self, cursor: impl Into<String>) -> Self {
+        self.next = Some(cursor.into());
+        self
+    }
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T> From<Vec<T>> for Page<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+}
+
+/// A set, its type erased.
+pub(crate) trait AnySet: Send + Sync + 'static {
+    fn list<'a>(
+        &'a self,
+        cx: &'a Context,
+        cursor: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page<mcp::Resource>, RpcError>>;
+
+    fn templates<'a>(
+        &'a self,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<Vec<mcp::ResourceTemplate>, RpcError>>;
+
+    fn read<'a>(
+        &'a self,
+        cx: &'a Context,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Contents>, RpcError>>;
+
+    fn has(&self, uri: &str) -> bool;
+}
+
+impl<S: ResourceSet> AnySet for S {
+    fn list<'a>(
+        &'a self,
+        cx: &'a Context,
+        cursor: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page<mcp::Resource>, RpcError>> {
+        Box::pin(ResourceSet::list(self, cx, cursor))
+    }
+
+    fn templates<'a>(
+        &'a self,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<Vec<mcp::ResourceTemplate>, RpcError>> {
+        Box::pin(ResourceSet::templates(self, cx))
+    }
+
+    fn read<'a>(
+        &'a self,
+        cx: &'a Context,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Contents>, RpcError>> {
+        Box::pin(ResourceSet::read(self, cx, uri))
+    }
+
+    fn has(&self, uri: &str) -> bool {
+        ResourceSet::has(self, uri)
+    }
+}

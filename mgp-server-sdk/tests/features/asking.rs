@@ -1,0 +1,243 @@
+//! Asking the person, the model and for the roots, in both eras.
+//!
+//! Applies to: inbound.
+
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};
+use mgp_types::mcp::Era;
+use serde_json::{Value, json};
+
+use super::wire::{ERAS, Wire, code};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Guest {
+    /// Who comes.
+    name: String,
+    age: Option<u8>,
+}
+
+fn server() -> Server {
+    let guest = Tool::new("guest", "Asks who comes", |cx: Context| async move {
+        Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
+            Elicited::Accepted(guest) => format!("{} {:?}", guest.name, guest.age),
+            Elicited::Declined => "declined".to_owned(),
+            Elicited::Cancelled => "cancelled".to_owned(),
+        })
+    });
+    let twice = Tool::new(
+        "twice",
+        "Asks twice in a row, then two things at once",
+        |cx: Context| async move {
+            let first = cx.elicit::<Guest>("First?").await?.accepted();
+            let second = cx.elicit::<Guest>("Second?").await?.accepted();
+            let (said, roots) = tokio::join!(
+                cx.sample("Capital?").max_tokens(100).system("Be short.").into_future(),
+                cx.roots().into_future(),
+            );
+            let names = [first, second].map(|guest| guest.map(|guest| guest.name));
+            Ok::<_, RpcError>(format!("{names:?} {:?} {}", said?.model, roots?[0].uri))
+        },
+    );
+    let keyed = Tool::new("keyed", "Asks under a key of its own", |cx: Context| async move {
+        let guest = cx.elicit::<Guest>("Who?").key("user_name").await?;
+        Ok::<_, RpcError>(format!("{:?}", guest.accepted().map(|guest| guest.name)))
+    });
+    let visit = Tool::new("visit", "Sends the person to a page", |cx: Context| async move {
+        let visited = cx.elicit_url("Sign in", "https://example.com/in").id("e1").await?;
+        Ok::<_, RpcError>(if visited == Visited::Agreed { "agreed" } else { "no" })
+    });
+    let tools =
+        Tool::new("with_tools", "Asks a model that may use tools", |cx: Context| async move {
+            let choice = mgp_types::mcp::ToolChoice::new();
+            cx.sample("Go").define(|params| params.tool_choice = Some(choice)).await?;
+            Ok::<_, RpcError>("done")
+        });
+    let nested = Tool::new("nested", "Asks with a form that is none", |cx: Context| async move {
+        #[derive(Deserialize, JsonSchema)]
+        struct Nested {
+            inner: Guest,
+        }
+        let nested = cx.elicit::<Nested>("?").await?.accepted();
+        Ok::<_, RpcError>(format!("{:?}", nested.map(|nested| nested.inner)))
+    });
+    let prompt = Prompt::new("ask", "Asks while it is filled in", |cx: Context| async move {
+        let guest = cx.elicit::<Guest>("Who?").await?.accepted();
+        Ok::<_, RpcError>(format!("{:?}", guest.map(|guest| guest.name)))
+    });
+    let resource = Resource::new("test://ask", "ask", |cx: Context| async move {
+        let guest = cx.elicit::<Guest>("Who?").await?.accepted();
+        Ok::<_, RpcError>(format!("{:?}", guest.map(|guest| guest.name)))
+    });
+    let server = Server::new("asks", "1").prompt(prompt).resource(resource);
+    [guest, twice, keyed, visit, tools, nested].into_iter().fold(server, Server::tool)
+}
+
+fn everything() -> Value {
+    json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} })
+}
+
+fn accept(name: &str) -> Value {
+    json!({ "action": "accept", "content": { "name": name } })
+}
+
+async fn call(wire: &mut Wire, tool: &str, answers: &[Value]) -> Result<Value, Value> {
+    wire.answers = answers.iter().cloned().collect();
+    wire.asked.clear();
+    let result = wire.ask("tools/call", json!({ "name": tool, "arguments": {} })).await?;
+    assert!(wire.answers.is_empty(), "not everything was asked");
+    Ok(result)
+}
+
+#[tokio::test]
+async fn a_form_is_accepted_declined_or_left() {
+    for era in ERAS {
+        let mut wire = Wire::offering(server(), era, everything()).await;
+        for (answer, text) in [
+            (json!({ "action": "accept", "content": { "name": "Ann", "age": 7 } }), "Ann Some(7)"),
+            (accept("Bo"), "Bo None"),
+            (json!({ "action": "decline" }), "declined"),
+            (json!({ "action": "cancel" }), "cancelled"),
+        ] {
+            let result = call(&mut wire, "guest", &[answer]).await.unwrap();
+            assert_eq!(result["content"][0]["text"], text);
+        }
+        let asked = &wire.asked[0];
+        assert_eq!(asked["method"], "elicitation/create");
+        assert_eq!(
+            asked["params"],
+            json!({
+                "message": "Who comes?",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {
+                        "name": { "type": "string", "description": "Who comes." },
+                        "age": { "type": "integer", "minimum": 0, "maximum": 255 },
+                    },
+                    "required": ["name"],
+                },
+            })
+        );
+        for wrong in [
+            json!({ "action": "accept", "content": { "name": 7 } }),
+            json!({ "action": "accept" }),
+            json!({ "action": "shrug" }),
+            json!({ "answer": "yes" }),
+            json!("yes"),
+        ] {
+            let answer = call(&mut wire, "guest", std::slice::from_ref(&wrong)).await;
+            assert_eq!(code(&answer), -32602, "{wrong}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn questions_have_the_same_key_in_each_round() {
+    let answers = [
+        accept("Ann"),
+        accept("Bo"),
+        json!({ "roots": [{ "uri": "file:///home" }] }),
+        json!({ "role": "assistant", "content": { "type": "text", "text": "Paris" }, "model": "m" }),
+    ];
+    for era in ERAS {
+        let mut wire = Wire::offering(server(), era, everything()).await;
+        let mut answers = answers.clone();
+        if era == Era::Legacy {
+            answers.swap(2, 3);
+        }
+        let result = call(&mut wire, "twice", &answers).await.unwrap();
+        let expected = "[Some(\"Ann\"), Some(\"Bo\")] \"m\" file:///home";
+        assert_eq!(result["content"][0]["text"], expected);
+        if era == Era::Modern {
+            assert_eq!(wire.rounds, 4, "two in a row, then two at once");
+            let keys: Vec<_> =
+                wire.asked.iter().map(|asked| asked["key"].as_str().unwrap()).collect();
+            assert_eq!(keys, ["elicitation-1", "elicitation-2", "roots-4", "sampling-3"]);
+        }
+        let sampled = wire.asked.iter().find(|asked| asked["method"] == "sampling/createMessage");
+        assert_eq!(
+            sampled.unwrap()["params"],
+            json!({
+                "messages": [{ "role": "user", "content": { "type": "text", "text": "Capital?" } }],
+                "systemPrompt": "Be short.",
+                "maxTokens": 100,
+            })
+        );
+        call(&mut wire, "keyed", &[accept("Cy")]).await.unwrap();
+        if era == Era::Modern {
+            assert_eq!(wire.asked[0]["key"], "user_name");
+        }
+    }
+}
+
+#[tokio::test]
+async fn prompts_and_resources_may_ask_too() {
+    for era in ERAS {
+        let mut wire = Wire::offering(server(), era, everything()).await;
+        wire.answers = [accept("Ann"), accept("Bo")].into();
+        let prompt = wire.ask("prompts/get", json!({ "name": "ask" })).await.unwrap();
+        assert_eq!(prompt["messages"][0]["content"]["text"], "Some(\"Ann\")");
+        let read = wire.ask("resources/read", json!({ "uri": "test://ask" })).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "Some(\"Bo\")");
+    }
+}
+
+#[tokio::test]
+async fn a_page_to_visit_is_agreed_to() {
+    for era in ERAS {
+        let mut wire = Wire::offering(server(), era, everything()).await;
+        let result = call(&mut wire, "visit", &[json!({ "action": "accept" })]).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "agreed");
+        let params = json!({
+            "mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "e1",
+        });
+        assert_eq!(wire.asked[0]["params"], params);
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_offer_enough_is_told_what_is_missing() {
+    for era in ERAS {
+        for (offers, tool, needed, name) in [
+            (json!({}), "guest", json!({ "elicitation": {} }), "`elicitation`"),
+            (json!({}), "twice", json!({ "elicitation": {} }), "`elicitation`"),
+            (
+                json!({ "elicitation": { "url": {} } }),
+                "guest",
+                json!({ "elicitation": { "form": {} } }),
+                "`elicitation.form`",
+            ),
+            (
+                json!({ "elicitation": {} }),
+                "visit",
+                json!({ "elicitation": { "url": {} } }),
+                "`elicitation.url`",
+            ),
+            (
+                json!({ "sampling": {} }),
+                "with_tools",
+                json!({ "sampling": { "tools": {} } }),
+                "`sampling.tools`",
+            ),
+        ] {
+            let mut wire = Wire::offering(server(), era, offers).await;
+            let answer = call(&mut wire, tool, &[]).await;
+            if era == Era::Modern {
+                assert_eq!(code(&answer), -32021);
+                assert_eq!(answer.unwrap_err()["data"], json!({ "requiredCapabilities": needed }));
+                continue;
+            }
+            let refused = answer.unwrap();
+            assert_eq!(refused["structuredContent"]["code"], 1000);
+            let text = refused["content"][0]["text"].as_str().unwrap();
+            assert!(text.contains(name), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_is_not_flat_is_the_servers_fault() {
+    let mut wire = Wire::offering(server(), Era::Legacy, everything()).await;
+    let answer = call(&mut wire, "nested", &[]).await;
+    assert_eq!(code(&answer), -32603);
+    assert!(answer.unwrap_err()["message"].as_str().unwrap().contains("`inner`"));
+}

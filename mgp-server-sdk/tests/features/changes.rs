@@ -1,0 +1,189 @@
+//! Word of changes: to sessions, to those who watch, to modern streams.
+//!
+//! Applies to: inbound.
+
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{Prompt, Resource, Resources};
+use mgp_types::mcp::Era;
+use serde_json::{Value, json};
+
+use super::wire::{Wire, code};
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, "A tool", || async { "did it" })
+}
+
+fn server() -> Server {
+    Server::new("changing", "1")
+        .tool(tool("a"))
+        .tool(tool("b"))
+        .prompt(Prompt::new("p", "A prompt", || async { "" }))
+        .resource(Resource::text("test://watched", "watched", "now"))
+        .resource(Resource::template("test://{n}/x", "family", || async { "" }))
+}
+
+fn methods(notices: &[Value]) -> Vec<&str> {
+    notices.iter().map(|notice| notice["method"].as_str().unwrap()).collect()
+}
+
+async fn names(wire: &mut Wire) -> Vec<String> {
+    let list = wire.ask("tools/list", json!({})).await.unwrap();
+    let tools = list["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_burst_of_changes_is_one_message_to_each_session() {
+    let server = server();
+    let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
+    let stack = server.into_stack().unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        sessions.push(Wire::to(&stack, Era::Legacy, json!({})).await);
+    }
+    let mut modern = Wire::to(&stack, Era::Modern, json!({})).await;
+    for number in 0..20 {
+        tools.add(tool(&number.to_string()));
+        assert!(tools.remove(&number.to_string()));
+    }
+    prompts.add(Prompt::new("q", "Another", || async { "" }));
+    resources.add(Resource::text("test://more", "more", "")).unwrap();
+    for wire in &mut sessions {
+        let notices = wire.notices().await;
+        assert_eq!(
+            methods(&notices),
+            [
+                "notifications/tools/list_changed",
+                "notifications/prompts/list_changed",
+                "notifications/resources/list_changed",
+            ]
+        );
+        assert!(wire.notices().await.is_empty());
+    }
+    assert!(modern.notices().await.is_empty(), "a modern peer is told on a stream it opened");
+}
+
+#[tokio::test]
+async fn a_session_is_told_nothing_before_it_is_ready_and_after_it_ended() {
+    let server = server();
+    let tools = server.tools();
+    let stack = server.into_stack().unwrap();
+    let wire = Wire::to(&stack, Era::Legacy, json!({})).await;
+    let scope = wire.scope.clone();
+    drop(wire);
+    while !scope.is_ended() {
+        tokio::task::yield_now().await;
+    }
+    tools.add(tool("c"));
+
+    let mut early = Wire::to(&stack, Era::Modern, json!({})).await;
+    early.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    tools.add(tool("d"));
+    assert!(early.notices().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_disabled_tool_is_neither_listed_nor_called() {
+    for era in [Era::Legacy, Era::Modern] {
+        let server = server();
+        let tools = server.tools();
+        let mut wire = Wire::join(server, era).await;
+        assert_eq!(names(&mut wire).await, ["a", "b"]);
+        assert!(tools.disable("a") && !tools.disable("nothing"));
+        if era == Era::Legacy {
+            assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
+        }
+        assert_eq!(names(&mut wire).await, ["b"]);
+        let refused = wire.ask("tools/call", json!({ "name": "a" })).await.unwrap();
+        assert_eq!(refused["isError"], true);
+        assert_eq!(refused["structuredContent"]["code"], 4002);
+        assert!(tools.enable("a"));
+        assert_eq!(names(&mut wire).await, ["a", "b"]);
+        let result = wire.ask("tools/call", json!({ "name": "a" })).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "did it");
+    }
+}
+
+/// Lets everyone who watches know, and one resource that nobody watches.
+fn update(resources: &Resources) {
+    for _ in 0..3 {
+        resources.updated("test://watched");
+    }
+    resources.updated("test://7/x");
+    resources.updated("test://other");
+}
+
+#[tokio::test]
+async fn only_those_who_watch_are_told_until_they_stop() {
+    let server = server();
+    let resources = server.resources();
+    let stack = server.into_stack().unwrap();
+    let mut wire = Wire::to(&stack, Era::Legacy, json!({})).await;
+    let mut other = Wire::to(&stack, Era::Legacy, json!({})).await;
+    let watched = json!({ "uri": "test://watched" });
+    assert_eq!(wire.ask("resources/subscribe", watched.clone()).await.unwrap(), json!({}));
+    wire.ask("resources/subscribe", watched.clone()).await.unwrap();
+    wire.ask("resources/subscribe", json!({ "uri": "test://7/x" })).await.unwrap();
+    update(&resources);
+    let notices = wire.notices().await;
+    assert_eq!(methods(&notices), ["notifications/resources/updated"; 2]);
+    assert_eq!(notices[0]["params"], json!({ "uri": "test://7/x" }));
+    assert_eq!(notices[1]["params"], watched);
+    assert!(other.notices().await.is_empty());
+
+    wire.ask("resources/unsubscribe", watched.clone()).await.unwrap();
+    wire.ask("resources/unsubscribe", watched).await.unwrap();
+    update(&resources);
+    assert_eq!(wire.notices().await.len(), 1);
+
+    resources.add(Resource::text("test://7/x", "replaced", "old")).unwrap();
+    resources.add(Resource::text("test://7/x", "replaced", "new")).unwrap();
+    let told = wire.notices().await;
+    assert_eq!(
+        methods(&told),
+        ["notifications/resources/list_changed", "notifications/resources/updated"]
+    );
+
+    let unknown = wire.ask("resources/subscribe", json!({ "uri": "test://nothing" })).await;
+    assert_eq!(code(&unknown), -32002);
+    assert_eq!(code(&wire.ask("resources/subscribe", json!({})).await), -32602);
+    assert_eq!(code(&wire.ask("resources/unsubscribe", json!({ "uri": 1 })).await), -32602);
+}
+
+#[tokio::test]
+async fn a_modern_stream_carries_what_was_wished_for_and_is_offered() {
+    let server = server();
+    let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
+    let mut wire = Wire::join(server, Era::Modern).await;
+    let wish = json!({
+        "notifications": { "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["test://watched", "test://none"] }
+    });
+    let id = wire.send("subscriptions/listen", wish).await;
+    let mark = json!({ "io.modelcontextprotocol/subscriptionId": id });
+    let acknowledged = wire.notice().await;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(
+        acknowledged["params"],
+        json!({
+            "notifications": { "toolsListChanged": true, "resourceSubscriptions": ["test://watched"] },
+            "_meta": mark,
+        })
+    );
+    tools.add(tool("c"));
+    prompts.add(Prompt::new("q", "Another", || async { "" }));
+    update(&resources);
+    let notices = wire.notices().await;
+    assert_eq!(
+        methods(&notices),
+        ["notifications/tools/list_changed", "notifications/resources/updated"]
+    );
+    assert_eq!(notices[0]["params"], json!({ "_meta": mark }));
+    assert_eq!(notices[1]["params"], json!({ "uri": "test://watched", "_meta": mark }));
+
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    wire.say(&cancel).await;
+    assert_eq!(names(&mut wire).await, ["a", "b", "c"]);
+    tools.add(tool("d"));
+    assert!(wire.notices().await.is_empty(), "the stream is closed");
+    assert_eq!(code(&wire.ask("subscriptions/listen", json!({})).await), -32602);
+}

@@ -1,0 +1,84 @@
+//! Log messages: who asked for which.
+//!
+//! Applies to: inbound.
+
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, LogLevel, Logger, Prompt};
+use mgp_types::mcp::Era;
+use serde_json::{Value, json};
+
+use super::wire::{Wire, code};
+
+fn server() -> Server {
+    let tool = Tool::new("work", "Logs at each level", |cx: Context| async move {
+        for level in LogLevel::ALL {
+            cx.log(*level, level.as_str()).await;
+        }
+        "done"
+    });
+    let prompt = Prompt::new("work", "Logs under a name", |log: Logger| async move {
+        log.named("prompts").log(LogLevel::Error, &json!({ "rows": 3 })).await;
+        "done"
+    });
+    Server::new("logs", "1").tool(tool).prompt(prompt)
+}
+
+async fn levels(wire: &mut Wire) -> Vec<String> {
+    wire.ask("tools/call", json!({ "name": "work" })).await.unwrap();
+    let level = |notice: Value| {
+        assert_eq!(notice["method"], "notifications/message");
+        assert_eq!(notice["params"]["data"], notice["params"]["level"]);
+        notice["params"]["level"].as_str().unwrap().to_owned()
+    };
+    wire.notices().await.into_iter().map(level).collect()
+}
+
+const ALL: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+#[tokio::test]
+async fn a_legacy_session_sets_its_level_for_itself() {
+    let stack = server().logging().into_stack().unwrap();
+    let mut wire = Wire::to(&stack, Era::Legacy, json!({})).await;
+    let mut other = Wire::to(&stack, Era::Legacy, json!({})).await;
+    assert_eq!(levels(&mut wire).await, ALL[1..], "information and above until it says otherwise");
+    for (level, from) in [("debug", 0), ("warning", 3), ("emergency", 7)] {
+        wire.ask("logging/setLevel", json!({ "level": level })).await.unwrap();
+        assert_eq!(levels(&mut wire).await, ALL[from..]);
+    }
+    assert_eq!(levels(&mut other).await, ALL[1..]);
+    for params in [json!({}), json!({ "level": "loud" }), json!({ "level": 3 })] {
+        assert_eq!(code(&wire.ask("logging/setLevel", params).await), -32602);
+    }
+    assert_eq!(levels(&mut wire).await, ALL[7..], "a wrong level changes nothing");
+}
+
+#[tokio::test]
+async fn a_modern_request_names_its_own_level() {
+    let mut wire = Wire::join(server().logging(), Era::Modern).await;
+    assert!(levels(&mut wire).await.is_empty(), "nobody asked");
+    wire.meta = json!({ "io.modelcontextprotocol/logLevel": "error" });
+    assert_eq!(levels(&mut wire).await, ALL[4..]);
+    wire.meta = json!({ "io.modelcontextprotocol/logLevel": "loud" });
+    assert!(levels(&mut wire).await.is_empty());
+    assert_eq!(code(&wire.ask("logging/setLevel", json!({ "level": "debug" })).await), -32601);
+}
+
+#[tokio::test]
+async fn messages_have_a_name_and_data() {
+    let mut wire = Wire::join(server().logging(), Era::Legacy).await;
+    wire.ask("prompts/get", json!({ "name": "work" })).await.unwrap();
+    let expected = json!({ "level": "error", "logger": "prompts", "data": { "rows": 3 } });
+    assert_eq!(wire.notice().await["params"], expected);
+}
+
+#[tokio::test]
+async fn a_server_without_logging_says_nothing() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut wire = Wire::join(server(), era).await;
+        assert!(wire.hello["capabilities"].get("logging").is_none());
+        wire.meta = json!({ "io.modelcontextprotocol/logLevel": "debug" });
+        assert!(levels(&mut wire).await.is_empty());
+        assert_eq!(code(&wire.ask("logging/setLevel", json!({ "level": "debug" })).await), -32601);
+    }
+}

@@ -1,0 +1,14 @@
+//! What a server offers besides tools, as its peers see it: over a connection, in both eras.
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod asking;
+mod changes;
+mod completion;
+mod logging;
+mod offer;
+mod prompts;
+mod resources;
+mod wire;

@@ -1,0 +1,190 @@
+//! A peer on the other end of a connection that writes and reads lines: no SDK on its side.
+//!
+//! Applies to: outbound.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use mgp_server_sdk::prelude::*;
+use mgp_transport::{Connection, duplex};
+use mgp_types::mcp::Era;
+use mgp_types::service::Scope;
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
+
+/// The peer.
+pub(crate) struct Wire {
+    era: Era,
+    capabilities: Value,
+    /// Joined to the `_meta` of each modern request.
+    pub(crate) meta: Value,
+    writer: WriteHalf<DuplexStream>,
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    next: i64,
+    /// Notifications that came and were not looked at.
+    notices: VecDeque<Value>,
+    /// What the server asks is answered with these, in order.
+    pub(crate) answers: VecDeque<Value>,
+    /// What the server asked: `{method, params}`.
+    pub(crate) asked: Vec<Value>,
+    /// How many rounds the last request took.
+    pub(crate) rounds: usize,
+    pub(crate) hello: Value,
+    pub(crate) scope: Scope,
+}
+
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+impl Wire {
+    /// Joins a server.
+    pub(crate) async fn join(server: Server, era: Era) -> Self {
+        Self::offering(server, era, json!({})).await
+    }
+
+    /// Joins a server and offers something.
+    pub(crate) async fn offering(server: Server, era: Era, capabilities: Value) -> Self {
+        Self::to(&server.into_stack().unwrap(), era, capabilities).await
+    }
+
+    /// Joins a finished stack.
+    pub(crate) async fn to(
+        stack: &mgp_types::service::Stack,
+        era: Era,
+        capabilities: Value,
+    ) -> Self {
+        let (here, there) = duplex();
+        let connection = Connection::new(there.reader, there.writer, stack.clone());
+        let scope = connection.scope().clone();
+        tokio::spawn(connection.run());
+        let mut wire = Self {
+            era,
+            capabilities,
+            meta: json!({}),
+            writer: here.writer,
+            lines: BufReader::new(here.reader).lines(),
+            next: 0,
+            notices: VecDeque::new(),
+            answers: VecDeque::new(),
+            asked: Vec::new(),
+            rounds: 0,
+            hello: Value::Null,
+            scope,
+        };
+        wire.hello = match era {
+            Era::Legacy => {
+                let params = json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": wire.capabilities,
+                    "clientInfo": { "name": "wire", "version": "1" },
+                });
+                let hello = wire.ask("initialize", params).await.unwrap();
+                wire.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+                // A notification has no answer; this one comes behind it.
+                wire.ask("ping", json!({})).await.unwrap();
+                hello
+            }
+            Era::Modern => wire.ask("server/discover", json!({})).await.unwrap(),
+        };
+        wire
+    }
+
+    /// Sends a request and waits for its end: questions of the server are answered on the way, in either era.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let mut again = params.clone();
+        self.rounds = 0;
+        loop {
+            self.rounds += 1;
+            let id = self.send(method, again).await;
+            let answer = self.answer(id).await;
+            let result = match answer.get("error") {
+                Some(error) => return Err(error.clone()),
+                None => answer["result"].clone(),
+            };
+            if result["resultType"] != "input_required" {
+                return Ok(result);
+            }
+            let mut responses = json!({});
+            for (key, question) in result["inputRequests"].as_object().unwrap() {
+                let mut question = question.clone();
+                question["key"] = json!(key);
+                self.asked.push(question);
+                responses[key] = self.answers.pop_front().unwrap();
+            }
+            again = params.clone();
+            again["inputResponses"] = responses;
+            again["requestState"] = result["requestState"].clone();
+        }
+    }
+
+    /// Sends a request and hands back its id.
+    pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
+        self.next += 1;
+        if self.era == Era::Modern {
+            let mut meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+            });
+            let more = self.meta.as_object().unwrap().clone();
+            meta.as_object_mut().unwrap().extend(more);
+            params["_meta"] = meta;
+        }
+        let id = self.next;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        id
+    }
+
+    /// The next notification; waits for it.
+    pub(crate) async fn notice(&mut self) -> Value {
+        if let Some(notice) = self.notices.pop_front() {
+            return notice;
+        }
+        let notice = self.line().await;
+        assert!(notice.get("id").is_none(), "{notice}");
+        notice
+    }
+
+    /// The notifications that came until nothing came any more.
+    pub(crate) async fn notices(&mut self) -> Vec<Value> {
+        while let Ok(line) =
+            tokio::time::timeout(Duration::from_millis(80), self.lines.next_line()).await
+        {
+            self.notices.push_back(serde_json::from_str(&line.unwrap().unwrap()).unwrap());
+        }
+        self.notices.drain(..).collect()
+    }
+
+    async fn answer(&mut self, id: i64) -> Value {
+        loop {
+            let message = self.line().await;
+            if message.get("method").is_none() {
+                assert_eq!(message["id"], id, "{message}");
+                return message;
+            }
+            if message.get("id").is_none() {
+                self.notices.push_back(message);
+                continue;
+            }
+            assert_eq!(self.era, Era::Legacy, "a modern server sends no requests: {message}");
+            let result = self.answers.pop_front().unwrap();
+            self.asked.push(json!({ "method": message["method"], "params": message["params"] }));
+            self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+        }
+    }
+
+    async fn line(&mut self) -> Value {
+        let line = tokio::time::timeout(Duration::from_secs(10), self.lines.next_line()).await;
+        serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
+    }
+
+    pub(crate) async fn say(&mut self, message: &Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+}
+
+/// The code of an error that must have come.
+#[track_caller]
+pub(crate) fn code(answer: &Result<Value, Value>) -> i64 {
+    answer.as_ref().unwrap_err()["code"].as_i64().unwrap()
+}
