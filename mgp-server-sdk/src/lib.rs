@@ -51,6 +51,7 @@
 //! Applies to: inbound.
 
 mod error;
+mod into_stack;
 pub mod prelude;
 #[cfg(doctest)]
 mod readme;
