@@ -27,7 +27,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let hello = Tool::new("hello", "Greets", || async { "Hello!" });
 //! let client = TestClient::new(Server::new("greeter", "1.0").tool(hello)).await;
-//! assert_eq!(client.text("hello", &()).await, "Hello!");
+//! assert_eq!(client.text("hello", ()).await, "Hello!");
 //! # });
 //! ```
 //!

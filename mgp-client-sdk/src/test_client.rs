@@ -30,8 +30,8 @@ use crate::result::ToolResult;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let server = || Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
 /// for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
-///     assert_eq!(client.text("now", &()).await, "noon");
-///     assert_eq!(client.refusal("later", &()).await.code().0, 4001);
+///     assert_eq!(client.text("now", ()).await, "noon");
+///     assert_eq!(client.refusal("later", ()).await.code().0, 4001);
 /// }
 /// # });
 /// ```
@@ -109,10 +109,10 @@ impl TestClient {
     /// # Panics
     /// When the call or the tool fails.
     #[track_caller]
-    pub fn result<A: Serialize + ?Sized>(
+    pub fn result<A: Serialize>(
         &self,
         tool: &str,
-        arguments: &A,
+        arguments: A,
     ) -> impl Future<Output = CallToolResult> {
         let (at, call) = (Location::caller(), self.made(tool, arguments));
         async move {
@@ -126,11 +126,7 @@ impl TestClient {
     /// # Panics
     /// When the call or the tool fails.
     #[track_caller]
-    pub fn text<A: Serialize + ?Sized>(
-        &self,
-        tool: &str,
-        arguments: &A,
-    ) -> impl Future<Output = String> {
+    pub fn text<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = String> {
         let result = self.result(tool, arguments);
         async move { result.await.to_text() }
     }
@@ -143,7 +139,7 @@ impl TestClient {
     pub fn get<T: DeserializeOwned>(
         &self,
         tool: &str,
-        arguments: &(impl Serialize + ?Sized),
+        arguments: impl Serialize,
     ) -> impl Future<Output = T> {
         let (at, call) = (Location::caller(), self.made(tool, arguments));
         async move {
@@ -158,11 +154,7 @@ impl TestClient {
     /// # Panics
     /// When it succeeds.
     #[track_caller]
-    pub fn refusal<A: Serialize + ?Sized>(
-        &self,
-        tool: &str,
-        arguments: &A,
-    ) -> impl Future<Output = Error> {
+    pub fn refusal<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = Error> {
         let (at, call) = (Location::caller(), self.made(tool, arguments));
         async move {
             let (tool, outcome) = call.await;
@@ -173,14 +165,14 @@ impl TestClient {
         }
     }
 
-    fn made<A: Serialize + ?Sized>(
+    fn made<A: Serialize>(
         &self,
         tool: &str,
-        arguments: &A,
+        arguments: A,
     ) -> impl Future<Output = (String, Result<CallToolResult, Error>)> + use<A> {
         let mut call = self.0.call(tool);
         // `()` says that there are no arguments.
-        if serde_json::to_string(arguments).is_ok_and(|text| text != "null") {
+        if serde_json::to_string(&arguments).is_ok_and(|text| text != "null") {
             call = call.args(arguments);
         }
         let tool = tool.to_owned();

@@ -89,27 +89,27 @@ impl ToolCall {
     }
 
     /// Sets all arguments: anything that is an object in JSON.
-    pub fn args<A: Serialize + ?Sized>(mut self, arguments: &A) -> Self {
-        self.arguments = Payload::of(arguments).map(Arguments::Whole);
+    pub fn args(mut self, arguments: impl Serialize) -> Self {
+        self.arguments = Payload::of(&arguments).map(Arguments::Whole);
         self
     }
 
     /// Sets one argument.
-    pub fn arg<V: Serialize + ?Sized>(mut self, name: &str, value: &V) -> Self {
+    pub fn arg(mut self, name: &str, value: impl Serialize) -> Self {
         self.arguments = self.arguments.and_then(|arguments| {
             let mut members = match arguments {
                 Arguments::Whole(whole) => whole.get::<Object>()?,
                 Arguments::Members(members) => members,
             };
-            members.encode(name, value)?;
+            members.encode(name, &value)?;
             Ok(Arguments::Members(members))
         });
         self
     }
 
     /// Sends something beside the call, in `_meta`.
-    pub fn meta<V: Serialize + ?Sized>(mut self, name: impl Into<String>, value: &V) -> Self {
-        match Payload::of(value) {
+    pub fn meta(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
+        match Payload::of(&value) {
             Ok(value) => self.meta.push((Cow::Owned(name.into()), value)),
             Err(error) => self.arguments = Err(error),
         }
@@ -124,7 +124,7 @@ impl ToolCall {
 
     /// Asks a modern server for log messages of this call, from this level on.
     pub fn log_level(self, level: LogLevel) -> Self {
-        self.meta(key::LOG_LEVEL, &level)
+        self.meta(key::LOG_LEVEL, level)
     }
 
     /// Bounds this call; each sign of progress starts the time anew.

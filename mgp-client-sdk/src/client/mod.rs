@@ -282,10 +282,10 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
-    pub async fn call_tool<A: Serialize + ?Sized>(
+    pub async fn call_tool(
         &self,
         name: &str,
-        arguments: &A,
+        arguments: impl Serialize,
     ) -> Result<CallToolResult, Error> {
         self.call(name).args(arguments).await
     }
