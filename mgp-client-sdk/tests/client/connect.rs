@@ -1,0 +1,153 @@
+//! Versions, offers and what they come to (seed B01 to B05).
+
+use mgp_client_sdk::{Client, EraChoice, Error, TestClient};
+use mgp_lifecycle::ConnectError;
+use mgp_server_sdk::Server;
+use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitResult, Era, Revision, Root};
+use mgp_types::{ErrorCode, RpcError};
+use serde_json::{Value, json};
+
+use crate::script::{Script, plain};
+
+fn speaks(revisions: &[Revision]) -> Server {
+    let revisions = revisions.to_vec();
+    Server::new("s", "1").offer(move |offer| offer.revisions = revisions)
+}
+
+#[tokio::test]
+async fn every_revision_is_settled_on() {
+    for revision in Revision::LEGACY {
+        let client = TestClient::legacy(speaks(std::slice::from_ref(revision))).await;
+        assert_eq!(client.server().revision, *revision);
+        client.ping().await.unwrap();
+
+        // Both eras: the newer one where it may be chosen.
+        let both = || speaks(&[revision.clone(), Revision::MODERN]);
+        assert_eq!(TestClient::new(both()).await.server().revision, Revision::MODERN);
+        assert_eq!(TestClient::legacy(both()).await.server().revision, *revision);
+    }
+    let client = TestClient::new(speaks(&[Revision::MODERN])).await;
+    assert_eq!(client.server().era, Era::Modern);
+    client.ping().await.unwrap();
+}
+
+/// Connects to a server that answers `initialize` with this; the client must leave when it cannot go on.
+async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
+    let (end, mut script) = Script::new();
+    let server = tokio::spawn(async move {
+        let request = script.read().await.unwrap();
+        assert_eq!(request["method"], "initialize");
+        assert_eq!(request["params"]["protocolVersion"], "2025-11-25");
+        (script, request)
+    });
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let (mut script, request) = server.await.unwrap();
+    let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
+    answer(&mut message);
+    script.say(message).await;
+    let error = connecting.await.unwrap().unwrap_err();
+    assert!(script.read().await.is_none(), "the client must disconnect");
+    error
+}
+
+#[tokio::test]
+async fn a_counter_offer_nobody_speaks_ends_the_connection() {
+    for revision in ["2030-01-01", "2026-07-28", "nonsense"] {
+        let error = refused(|message| {
+            message["result"] = json!({
+                "protocolVersion": revision,
+                "capabilities": {},
+                "serverInfo": { "name": "s", "version": "1" },
+            });
+        })
+        .await;
+        let Error::UnsupportedVersion { requested, supported } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((requested.as_str(), supported[0].as_str()), ("2025-11-25", revision));
+        assert_eq!(error.code(), ErrorCode::UNSUPPORTED_VERSION);
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_the_specification_names_the_versions() {
+    let error = refused(|message| {
+        message["error"] = json!({
+            "code": -32602,
+            "message": "Unsupported protocol version",
+            "data": { "supported": ["2023-01-01"], "requested": "2025-11-25" },
+        });
+    })
+    .await;
+    assert_eq!(error.to_string(), "the server speaks `2023-01-01`, not `2025-11-25`");
+    let error = refused(|message| {
+        message["error"] = json!({ "code": -32602, "message": "no" });
+    })
+    .await;
+    assert!(matches!(error, Error::Connect(ConnectError::Refused(_))));
+    assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_given_up() {
+    for era in [EraChoice::Legacy, EraChoice::Modern, EraChoice::Auto] {
+        let (end, _script) = Script::new();
+        let began = tokio::time::Instant::now();
+        let connecting = plain()
+            .era(era)
+            .init_timeout(std::time::Duration::from_secs(7))
+            .connect(end.reader, end.writer);
+        let error = connecting.await.unwrap_err();
+        if era == EraChoice::Modern {
+            // The probe has a time-out of its own.
+            assert!(began.elapsed().as_secs() <= 7);
+        } else {
+            assert_eq!(error.to_string(), "the server did not finish the handshake within 7s");
+            assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 7));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_is_offered_and_nothing_else() {
+    let hello = |builder: mgp_client_sdk::ClientBuilder| async move {
+        let (end, mut script) = Script::new();
+        let builder = builder.era(EraChoice::Legacy);
+        let connecting = builder.connect(end.reader, end.writer);
+        let (client, hello) = tokio::join!(connecting, script.initialize("2025-11-25", json!({})));
+        client.unwrap();
+        hello["params"]["capabilities"].clone()
+    };
+    assert_eq!(hello(plain()).await, json!({}));
+    let all = plain()
+        .roots([Root::new("file:///work")])
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Cancel)) })
+        .on_sampling(|_| async { Err::<CreateMessageResult, _>(RpcError::internal("no model")) });
+    let offered = json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} });
+    assert_eq!(hello(all).await, offered);
+    let mgp = hello(Client::builder("c", "1")).await;
+    assert_eq!(mgp["mgp"], mgp["extensions"]["dev.cloto/mgp"]);
+    let extensions = mgp["mgp"]["extensions"].to_string();
+    assert!(extensions.contains("streaming") && extensions.contains("lifecycle"));
+    // Nobody is there to decide about permissions or to answer callbacks.
+    assert!(!extensions.contains("permissions") && !extensions.contains("callbacks"));
+    let gated = hello(Client::builder("c", "1").on_callback(|_| ())).await;
+    assert!(gated["mgp"]["extensions"].to_string().contains("bidirectional"));
+}
+
+#[tokio::test]
+async fn a_plain_client_says_nothing_of_mgp() {
+    let (client, mut script) = Script::legacy(
+        plain(),
+        json!({ "mgp": { "version": "0.3.0", "extensions": ["streaming"] } }),
+    )
+    .await;
+    let calling = tokio::spawn({
+        let client = client.clone();
+        async move { client.call("t").arg("a", 1).await }
+    });
+    let call = script.serve("tools/call", json!({ "content": [] })).await;
+    assert!(!call.to_string().contains("mgp") && !call.to_string().contains("trace"), "{call}");
+    calling.await.unwrap().unwrap();
+    assert!(!client.server().speaks_mgp());
+}
