@@ -2,8 +2,6 @@
 //!
 //! Applies to: outbound.
 
-use std::future::IntoFuture;
-
 use futures_util::stream::{StreamExt, iter};
 use mgp_types::mcp::CallToolResult;
 
@@ -15,11 +13,9 @@ pub(crate) async fn many(
     calls: impl IntoIterator<Item = ToolCall>,
     max_in_flight: usize,
 ) -> Vec<Result<CallToolResult, Error>> {
-    // A call is no call before it is polled, so all of them may be there at once.
-    let calls: Vec<_> = calls.into_iter().map(IntoFuture::into_future).collect();
-    let (mut results, running): (Vec<_>, Vec<_>) =
-        (calls.iter().map(|_| None).collect(), calls.into_iter().enumerate().collect());
-    let mut running = iter(running)
+    let calls: Vec<_> = calls.into_iter().collect();
+    let mut results: Vec<_> = calls.iter().map(|_| None).collect();
+    let mut running = iter(calls.into_iter().enumerate())
         .map(|(place, call)| async move { (place, call.await) })
         .buffer_unordered(max_in_flight.max(1));
     while let Some((place, result)) = running.next().await {

@@ -5,14 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{ConnectError, Session, StampLayer, connect};
+use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
 use mgp_transport::{Child, ChildCommand, Connection};
+use mgp_types::ErrorCode;
+use mgp_types::mcp::Revision;
 use mgp_types::method::{
     PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
 };
 use mgp_types::service::{Asks, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
+use tower_layer::Layer as _;
 
 use super::{Client, Inner, Kin};
 use crate::cache::Lists;
@@ -23,6 +26,8 @@ use crate::wire::{Allowance, Inbound, Lively, PatienceLayer, Watched, drive, inb
 
 /// How long a child that was killed may take to be gone.
 const KILLED: Duration = Duration::from_secs(5);
+/// Enough for the bound of the whole handshake to be the one that is reached.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
 pub(crate) async fn spawn(
@@ -41,7 +46,7 @@ pub(crate) async fn spawn(
 pub(crate) async fn establish<R, W>(
     reader: R,
     writer: W,
-    config: ClientConfig,
+    mut config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
     child: Option<Child>,
 ) -> Result<Client, Error>
@@ -64,11 +69,16 @@ where
     let session = cx.scope.state::<Session>();
     let stamp =
         StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
-    let allowance = Allowance { timeout: config.timeout, max: config.max_timeout };
+    let max = config.max_timeout.max(config.timeout);
+    let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
     let (life, driver) = drive(connection, eof, own);
     let stack = outbound(Lively::new(peer.clone(), life.clone()), stamp, patience, gates);
+    if config.connect.era == EraChoice::Modern {
+        // There is nothing to fall back to, so the probe has all the time there is.
+        config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
+    }
     let facts = match connect(&stack, &cx, &config.offer, &config.connect).await {
         Ok(facts) => facts,
         Err(error) => {
@@ -76,7 +86,7 @@ where
             if let Some(Kin(child)) = &child {
                 end(child, &error).await;
             }
-            return Err(error.into());
+            return Err(told(error, config.connect.era));
         }
     };
     let capabilities = facts.capabilities.as_ref().and_then(|all| all.get().ok());
@@ -90,6 +100,7 @@ where
         monitor,
         life,
         lists,
+        asked: Stack::new(CatchPanicLayer::new().layer(config.answers.clone())),
         answers: config.answers,
         allowance,
         max_pages: config.max_pages,
@@ -107,6 +118,18 @@ async fn end(child: &Child, error: &ConnectError) {
         let _ = timeout(KILLED, child.wait()).await;
     } else {
         child.shutdown().await;
+    }
+}
+
+/// Words the failure of a handshake: a server without `server/discover` speaks no modern revision.
+fn told(error: ConnectError, era: EraChoice) -> Error {
+    match error {
+        ConnectError::Refused(refusal)
+            if era == EraChoice::Modern && refusal.code() == ErrorCode::METHOD_NOT_FOUND =>
+        {
+            Error::UnsupportedVersion { requested: Revision::MODERN, supported: Vec::new() }
+        }
+        other => other.into(),
     }
 }
 

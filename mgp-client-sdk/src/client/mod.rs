@@ -65,6 +65,8 @@ struct Inner {
     life: Life,
     lists: Arc<Lists>,
     answers: Router,
+    /// The same, where a handler may panic.
+    asked: Stack,
     allowance: Allowance,
     max_pages: usize,
     max_rounds: u32,

@@ -47,7 +47,7 @@ impl Client {
             cx.key = CallKey::next();
             let params = Params::split(method, ask.params().as_shared().clone())?;
             let question = Call::request(Method::of(method), params, cx);
-            let reply = tower_service::Service::call(&mut self.0.answers.clone(), question).await?;
+            let reply = self.0.asked.send(question).await?;
             let body = reply.as_body().ok_or_else(|| RpcError::internal("nobody answered"))?;
             let text = String::from_utf8(body.to_json());
             let text =

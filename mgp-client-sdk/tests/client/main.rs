@@ -11,4 +11,5 @@ mod mgp;
 mod patience;
 mod questions;
 mod script;
+mod send;
 mod streams;
