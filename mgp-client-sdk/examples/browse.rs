@@ -33,6 +33,9 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
     if let Some(active) = facts.mgp {
         println!("MGP: {active}");
     }
+    if let Some(advice) = client.instructions() {
+        println!("{}", advice.trim());
+    }
     let capabilities = client.capabilities();
     if capabilities.tools.is_some() {
         for tool in client.tools().await?.iter() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use mgp_types::mcp::{CallToolResult, LogLevel, key};
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    BoxFuture, Call, Gone, Item, ItemKind, Method, Outlet, Params, Progress, Reply, Sink,
+    BoxFuture, Call, CallKey, Gone, Item, ItemKind, Method, Outlet, Params, Progress, Reply, Sink,
 };
 use mgp_types::{Object, Payload, RpcError};
 use serde::Serialize;
@@ -63,6 +63,8 @@ pub struct ToolCall {
     max_timeout: Option<Duration>,
     outlet: Outlet,
     progress: Option<StepHook>,
+    /// Known before the call is made, for whoever has to find it among those in flight.
+    key: CallKey,
 }
 
 /// Hears the steps of one call.
@@ -85,6 +87,7 @@ impl ToolCall {
             max_timeout: None,
             outlet: Outlet::none(),
             progress: None,
+            key: CallKey::next(),
         }
     }
 
@@ -222,6 +225,7 @@ impl ToolCall {
             Arguments::Members(members) => Payload::of(&members)?,
         };
         let mut cx = self.client.context();
+        cx.key = self.key;
         cx.outlet = match self.progress {
             Some(hook) => Outlet::new(Arc::new(Told { hook, inner: self.outlet })),
             None => self.outlet,

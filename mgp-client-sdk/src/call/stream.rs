@@ -9,10 +9,12 @@ use std::task::{Context as Task, Poll, ready};
 
 use futures_util::Stream;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
-use mgp_types::service::{BoxFuture, Gone, Item, ItemKind, Outlet, Progress, Sink};
+use mgp_types::mgp::{CancelParams, CancelResult, Extension};
+use mgp_types::service::{BoxFuture, CallKey, Gone, Item, ItemKind, Outlet, Progress, Sink};
 use tokio::sync::mpsc;
 
 use super::ToolCall;
+use crate::client::Client;
 use crate::error::Error;
 
 /// How many partial results may wait for whoever reads the stream; the connection holds further ones within its bounds.
@@ -38,14 +40,42 @@ pub struct ToolStream {
     items: mpsc::Receiver<Item>,
     call: Option<BoxFuture<'static, Result<CallToolResult, Error>>>,
     last: Option<Result<CallToolResult, Error>>,
+    client: Client,
+    key: CallKey,
 }
 
 impl ToolStream {
     pub(super) fn new(call: ToolCall) -> Self {
         let (sender, items) = mpsc::channel(WAITING);
-        let inner = call.outlet.clone();
+        let (inner, client, key) = (call.outlet.clone(), call.client.clone(), call.key);
         let call = call.outlet(Outlet::new(Arc::new(Channel { sender, inner })));
-        Self { items, call: Some(Box::pin(call.send())), last: None }
+        Self { items, call: Some(Box::pin(call.send())), last: None, client, key }
+    }
+
+    /// Cancels the call and takes what there is of its result (MGP §12.7).
+    ///
+    /// A server that did not negotiate streaming is told to stop and has nothing to give.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call all the same.
+    pub async fn cancel(self) -> Result<CancelResult, Error> {
+        let logical = self.key.to_string();
+        let in_flight = self.client.peer().all_in_flight();
+        let running = in_flight
+            .iter()
+            .find(|call| call.cx.key == self.key || call.cx.logical.as_deref() == Some(&*logical));
+        let Some(running) = running else {
+            let mut over = CancelResult::new(false);
+            over.reason = Some("not_active".to_owned());
+            return Ok(over);
+        };
+        if !self.client.server().has(Extension::Streaming) {
+            return Ok(CancelResult::new(true));
+        }
+        self.client.mgp().stream_cancel(&CancelParams::new(running.id.clone())).await
     }
 
     /// Takes the next item that has a form here.

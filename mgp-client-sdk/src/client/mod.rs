@@ -186,6 +186,12 @@ impl Client {
         self.0.facts.info.as_ref()?.get().ok()
     }
 
+    /// The advice the server gives the model.
+    #[must_use]
+    pub fn instructions(&self) -> Option<&str> {
+        self.0.facts.instructions.as_deref()
+    }
+
     /// What the server says it can do.
     #[must_use]
     pub fn capabilities(&self) -> &ServerCapabilities {

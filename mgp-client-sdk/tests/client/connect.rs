@@ -157,6 +157,16 @@ async fn what_is_answered_is_offered_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_a_server_says_of_itself_is_known() {
+    let server = || Server::new("s", "2").instructions("Ask twice.");
+    for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
+        assert_eq!(client.instructions(), Some("Ask twice."));
+        assert_eq!(client.server_info().unwrap().version, "2");
+        assert!(client.capabilities().tools.is_none());
+    }
+}
+
+#[tokio::test]
 async fn a_plain_client_says_nothing_of_mgp() {
     let (client, mut script) = Script::legacy(
         plain(),

@@ -92,6 +92,35 @@ async fn dropping_a_stream_cancels_the_call() {
     assert_eq!(client.monitor().pending(), 0);
 }
 
+#[tokio::test]
+async fn a_cancelled_stream_gives_what_there_is() {
+    let server = || {
+        let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
+            let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("half"))?)).await;
+            let step = Progress { progress: 1.0, ..Progress::default() };
+            let _ = outlet.send(Item::Progress(step)).await;
+            std::future::pending::<Result<&str, RpcError>>().await
+        });
+        Server::new("s", "1").tool(hang)
+    };
+    for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
+        let mut stream = client.call("hang").stream();
+        assert!(matches!(stream.next().await, Some(Ok(Streamed::Chunk(_)))));
+        let cancelled = stream.cancel().await.unwrap();
+        assert!(cancelled.cancelled);
+        let partial = cancelled.partial_result.unwrap().content.into_blocks();
+        assert_eq!(partial, [ContentBlock::text("half")]);
+        assert_eq!(client.monitor().pending(), 0);
+    }
+    let client = TestClient::new(server().without_mgp()).await;
+    let mut stream = client.call("hang").stream();
+    assert!(matches!(stream.next().await, Some(Ok(Streamed::Progress(_)))));
+    assert!(stream.cancel().await.unwrap().partial_result.is_none());
+    assert_eq!(client.monitor().pending(), 0);
+    let unsent = client.call("hang").stream();
+    assert_eq!(unsent.cancel().await.unwrap().reason.as_deref(), Some("not_active"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_calls_keep_their_places_and_their_failures() {
     #[derive(Deserialize, JsonSchema)]

@@ -170,7 +170,9 @@ async fn probe<S: MgpService>(
                 return Ok(None);
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
-            let facts = server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
+            let mut facts =
+                server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
+            facts.instructions = result.instructions;
             Ok(Some(keep(cx, Phase::Ready, facts)))
         }
         // The only modern revision we speak was the one just tried.
@@ -216,7 +218,8 @@ async fn initialize<S: MgpService>(
     if revision == Revision::V2025_03_26 {
         cx.scope.state::<WireRules>().allow_batches();
     }
-    let facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
+    let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
+    facts.instructions = result.instructions;
     Ok(keep(cx, Phase::Initialized, facts))
 }
 
