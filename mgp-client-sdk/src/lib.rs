@@ -41,6 +41,8 @@ mod config;
 mod error;
 mod handler;
 pub mod prelude;
+#[cfg(doctest)]
+mod readme;
 mod result;
 mod switchboard;
 mod test_client;

@@ -1,7 +1,5 @@
 //! The gate between the server's answer and `initialized` (MGP §3.4): bounded, and heard.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -53,8 +53,6 @@
 mod error;
 mod into_stack;
 pub mod prelude;
-#[cfg(doctest)]
-mod readme;
 mod server;
 mod stack;
 mod tool;

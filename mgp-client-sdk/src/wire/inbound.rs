@@ -11,7 +11,7 @@ use mgp_types::method::{
     ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, InFlight, Kind, Reply, Router, Stack,
+    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, Stack,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
@@ -53,18 +53,30 @@ impl Service<Call> for Answers {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let Inbound { own, notices, asks } = &mut self.0;
-        let method = call.method().as_str();
-        if is_inactive(&call) {
+        let facts = call.cx().scope.state::<Session>().facts();
+        if is_inactive(&call, &facts) {
             return Box::pin(ready(unheard(&call)));
         }
         if call.kind() == Kind::Notification {
-            let (noted, told) = (notices.call(call.clone()), own.call(call));
+            let (noted, told) = (self.0.notices.call(call.clone()), self.0.own.call(call));
             return Box::pin(async move {
                 noted.await?;
                 told.await
             });
         }
+        let answering = self.answer(call);
+        if facts.speaks_mgp() {
+            return answering;
+        }
+        // A plain peer sees nothing of MGP, in refusals neither.
+        Box::pin(async move { answering.await.map_err(RpcError::without_recovery) })
+    }
+}
+
+impl Answers {
+    fn answer(&mut self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let Inbound { own, asks, .. } = &mut self.0;
+        let method = call.method().as_str();
         if own.methods().any(|known| known == method) {
             return own.call(call);
         }
@@ -88,9 +100,9 @@ pub(crate) fn not_offered(method: &str) -> RpcError {
 }
 
 /// Whether a message belongs to an extension that is not active: then it does not exist here (MGP §2.4).
-fn is_inactive(call: &Call) -> bool {
+fn is_inactive(call: &Call, facts: &Facts) -> bool {
     let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
-    extension.is_some_and(|extension| !call.cx().scope.state::<Session>().facts().has(extension))
+    extension.is_some_and(|extension| !facts.has(extension))
 }
 
 fn unheard(call: &Call) -> Result<Reply, RpcError> {

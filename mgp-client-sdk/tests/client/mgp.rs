@@ -11,6 +11,7 @@ use mgp_types::method::{LifecycleNotification, methods};
 use mgp_types::mgp::{
     AccessQueryParams, CancelParams, DiscoverToolsParams, DiscoveryListParams, SessionParams,
 };
+use mgp_types::service::{Call, Kind, Method, Params};
 use mgp_types::{ErrorCode, Id};
 use serde_json::json;
 
@@ -39,6 +40,45 @@ async fn what_is_not_negotiated_is_refused_without_asking() {
             assert!(error.message().ends_with(&says), "{error}");
         }
         assert_eq!(client.monitor().pending(), 0);
+    }
+}
+
+/// Every method and notification of MGP, in both directions, where none was negotiated.
+#[tokio::test]
+async fn a_plain_connection_is_silent_about_all_of_mgp() {
+    for modern in [false, true] {
+        let builder = || Client::builder("c", "1");
+        let (client, mut script) = if modern {
+            Script::modern(builder(), json!({})).await
+        } else {
+            Script::legacy(builder(), json!({})).await
+        };
+        for info in methods().filter(|info| info.is_mgp()) {
+            let (method, cx) = (Method::from_static(info.name), client.context());
+            let call = match info.kind {
+                Kind::Request => Call::request(method, Params::none(), cx),
+                Kind::Notification => Call::notification(method, Params::none(), cx),
+            };
+            let outcome = client.stack().send(call).await;
+            match info.kind {
+                Kind::Request => assert_eq!(outcome.unwrap_err().code().0, -32601, "{}", info.name),
+                Kind::Notification => assert!(outcome.is_ok(), "{}", info.name),
+            }
+            let mut message = json!({ "jsonrpc": "2.0", "method": info.name, "params": {} });
+            if info.kind == Kind::Request {
+                message["id"] = json!(info.name);
+            }
+            script.say(message).await;
+            if info.kind == Kind::Request {
+                // Nothing went out before this answer: neither the call nor the notification.
+                let answer = script.read().await.unwrap();
+                assert_eq!(answer["id"], info.name, "{answer}");
+                assert_eq!(answer["error"]["code"], -32601);
+                assert!(answer["error"]["data"].is_null(), "{answer}");
+            }
+        }
+        client.close().await;
+        assert!(script.read().await.is_none());
     }
 }
 
@@ -145,7 +185,7 @@ async fn a_method_of_the_other_era_is_not_sent() {
 /// The table and the typed calls grow together.
 #[test]
 fn every_method_to_a_server_has_a_typed_call() {
-    use mgp_types::method::{Direction, Kind};
+    use mgp_types::method::Direction;
     let source = concat!(
         include_str!("../../src/client/mgp.rs"),
         include_str!("../../src/client/mcp.rs"),

@@ -101,6 +101,19 @@ async fn a_question_nobody_offered_to_answer_gets_an_error() {
 }
 
 #[tokio::test]
+async fn a_refused_answer_shows_a_plain_server_nothing_of_mgp() {
+    let builder = Client::builder("c", "1")
+        .on_elicitation(|_| async { Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not now")) });
+    let (_client, mut script) = Script::legacy(builder, json!({})).await;
+    let params = json!({ "message": "?" });
+    script
+        .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params }))
+        .await;
+    let answer = script.read().await.unwrap();
+    assert_eq!(answer["error"], json!({ "code": 1000, "message": "not now" }));
+}
+
+#[tokio::test]
 async fn rounds_carry_answers_and_state_and_are_bounded() {
     let builder = plain()
         .config(|config| config.max_rounds = 2)
