@@ -2,8 +2,9 @@
 //!
 //! `cargo run -q -p mgp-client-sdk --example browse -- uvx mcp-server-time`
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
+#![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use mgp_client_sdk::prelude::*;
@@ -28,13 +29,10 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
     let client = Client::builder("browse", env!("CARGO_PKG_VERSION")).spawn(server).await?;
     let facts = client.server();
     if let Some(info) = client.server_info() {
-        println!("{} {} ({})", info.name, info.version, facts.revision);
+        say(&format!("{} {} ({})", info.name, info.version, facts.revision));
     }
     if let Some(active) = facts.mgp {
-        println!("MGP: {active}");
-    }
-    if let Some(advice) = client.instructions() {
-        println!("{}", advice.trim());
+        say(&format!("MGP: {active}"));
     }
     let capabilities = client.capabilities();
     if capabilities.tools.is_some() {
@@ -62,5 +60,10 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
 /// One line: what it is, its name, and the first line of what it says of itself.
 fn line(kind: &str, name: &str, description: Option<&str>) {
     let first = description.and_then(|text| text.trim().lines().next()).unwrap_or_default();
-    println!("{kind:9} {name}  {first}");
+    say(&format!("{kind:9} {name}  {first}"));
+}
+
+/// A reader that has seen enough (`browse … | head`) is no error.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

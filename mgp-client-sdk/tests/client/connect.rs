@@ -89,6 +89,19 @@ async fn the_error_of_the_specification_names_the_versions() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_names_a_revision_we_speak_is_an_offer() {
+    let (end, mut script) = Script::new();
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let hello = script.read().await.unwrap();
+    let data = json!({ "supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25" });
+    let error = json!({ "code": -32602, "message": "Unsupported protocol version", "data": data });
+    script.say(json!({ "jsonrpc": "2.0", "id": hello["id"], "error": error })).await;
+    let hello = script.initialize("2025-03-26", json!({})).await;
+    assert_eq!(hello["params"]["protocolVersion"], "2025-03-26");
+    assert_eq!(connecting.await.unwrap().unwrap().server().revision, Revision::V2025_03_26);
+}
+
+#[tokio::test]
 async fn a_client_of_one_era_says_what_it_misses() {
     let legacy = speaks(Revision::LEGACY).try_into().unwrap();
     let (here, there) = mgp_transport::duplex();
