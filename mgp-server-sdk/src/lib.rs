@@ -84,12 +84,11 @@ mod complete;
 mod error;
 mod features;
 mod furnish;
+mod into_stack;
 mod listen;
 mod log;
 pub mod prelude;
 mod prompt;
-#[cfg(doctest)]
-mod readme;
 mod request;
 mod resource;
 mod server;
