@@ -11,6 +11,7 @@ mod wire;
 use crate::{
     bench,
     flags::Flags,
+    interop,
     run::{Failure, Outcome, Rigour, root},
 };
 use std::path::PathBuf;
@@ -28,6 +29,20 @@ pub(crate) struct Verdict {
     pub(crate) pass: bool,
     pub(crate) figure: String,
     pub(crate) bound: String,
+}
+
+impl Verdict {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let join = |one: String, other: String| {
+            if one == other { one } else { format!("{one}; {other}") }
+        };
+        Self {
+            pass: self.pass && other.pass,
+            figure: join(self.figure, other.figure),
+            bound: join(self.bound, other.bound),
+        }
+    }
 }
 
 /// Every check, in the order of the issues that ask for them.
@@ -72,6 +87,13 @@ const CHECKS: &[Check] = &[
         name: "core.bench",
         about: "the stdio budgets against rmcp and the bare loop",
         run: bench::core_bench,
+    },
+    Check {
+        name: "sdk.cells",
+        about: "the four cells with real peers; every method with its extension on and off",
+        run: |rigour| {
+            Ok(binary::run(&[("mgp-server-sdk", "extensions")])?.and(interop::verdict(rigour)?))
+        },
     },
 ];
 
