@@ -40,7 +40,7 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new("progress", "Says how far it is", progress),
         Tool::new("confirm", "Asks the caller's person", confirm),
         Tool::new("publish", "Will publish an event", || async {
-            Err::<(), _>(ToolError("`publish` comes with events (MGP §13)".to_owned()))
+            Err::<(), _>(ToolError("`publish` comes with events".to_owned()))
         }),
     ]
 }
