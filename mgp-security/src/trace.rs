@@ -53,12 +53,16 @@ impl<S: MgpService> Service<Call> for Trace<S> {
         self.inner.poll_ready(task)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        // What the caller says wins over nothing; a forwarded call brings its trace in the context.
+        if let Some(trace) = call.params().trace_id() {
+            call.cx_mut().trace = Some(trace);
+        }
         let span = tracing::debug_span!(
             "call",
             method = call.method().as_str(),
             tool = call.tool().map(|tool| tool.name),
-            trace = call.params().trace_id().as_deref(),
+            trace = call.cx().trace.as_deref(),
             key = %call.cx().key,
         );
         let entered = span.enter();

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TimeoutLayer};
+use mgp_lifecycle::{
+    LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
+    TimeoutLayer,
+};
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::{Implementation, ListChanged};
@@ -15,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
 use crate::error::ServeError;
-use crate::stack::{Parts, inbound};
+use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{Tool, Tools};
 
 /// A server, put together and then served.
@@ -37,7 +40,9 @@ pub struct Server {
     limit: LimitConfig,
     timeout: Duration,
     wire: Limits,
-    layers: Vec<Wrap>,
+    gates: Vec<Gate>,
+    around: Vec<Gate>,
+    tasks: TasksConfig,
     cancel: CancelLayer,
 }
 
@@ -48,7 +53,7 @@ pub struct Server {
 ///
 /// let server = Server::new("clock", "1.0");
 /// let monitor = server.monitor();
-/// let stack = server.into_stack();
+/// let stack = server.into_stack().unwrap();
 /// assert_eq!(monitor.running(), 0);
 /// # drop(stack);
 /// ```
@@ -60,15 +65,6 @@ impl ServerMonitor {
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
-    }
-}
-
-/// A layer somebody put around the server's stack.
-struct Wrap(Box<dyn FnOnce(Stack) -> Stack + Send>);
-
-impl std::fmt::Debug for Wrap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Layer")
     }
 }
 
@@ -87,7 +83,9 @@ impl Server {
             limit: LimitConfig::default(),
             timeout: Duration::from_secs(30),
             wire: Limits::default(),
-            layers: Vec::new(),
+            gates: Vec::new(),
+            around: Vec::new(),
+            tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
         }
     }
@@ -112,17 +110,35 @@ impl Server {
         self
     }
 
-    /// Puts a layer around the whole server; the last one put is the outermost.
+    /// Puts a gate before the tools and endpoints: audit, access, your own; the last one put is the outermost.
     ///
-    /// It stands outside the handshake: the call's `caller` is not known there yet, nobody can be asked,
-    /// and what it refuses reaches the peer as it is.
-    /// A stock tower layer that waits in `poll_ready` needs `AtCall` around it; without, it panics at the first call.
+    /// It stands below the handshake and above the limit: it knows the caller and what was negotiated,
+    /// can ask the caller, can wrap the way back and see each chunk,
+    /// and what it refuses reaches each peer in the words that peer understands.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.layers.push(Wrap(Box::new(move |stack| Stack::new(layer.layer(stack)))));
+        self.gates.push(Gate::of(layer));
+        self
+    }
+
+    /// Puts a layer around the whole server, the handshake included; the last one put is the outermost.
+    ///
+    /// Nothing was negotiated there yet, nobody can be asked, and what it refuses reaches the peer as it is.
+    pub fn around<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + 'static,
+        L::Service: MgpService,
+    {
+        self.around.push(Gate::of(layer));
+        self
+    }
+
+    /// Bounds the tasks that calls of tools with task support may become.
+    pub fn tasks(mut self, tasks: TasksConfig) -> Self {
+        self.tasks = tasks;
         self
     }
 
@@ -176,16 +192,21 @@ impl Server {
         if !self.tools.is_empty() && self.offer.capabilities.tools.is_none() {
             self.offer.capabilities.tools = Some(ListChanged::new());
         }
+        self.offer.tasks |= self.tools.any_task();
+        let known = self.tools.clone();
+        let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
         let stack = inbound(Parts {
             offer: self.offer,
             tools: self.tools,
+            tasks,
+            gates: self.gates,
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::new(self.timeout),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             endpoints: self.endpoints,
         });
-        Ok(self.layers.into_iter().fold(stack, |stack, Wrap(layer)| layer(stack)))
+        Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
     /// Serves one peer over a pair of byte streams until it leaves.

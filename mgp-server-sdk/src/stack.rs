@@ -2,20 +2,22 @@
 //!
 //! Applies to: inbound.
 
+use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TimeoutLayer,
+    CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
-use mgp_types::service::{BoxFuture, Call, Either, Reply, Router, Stack};
+use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack};
 use tower::ServiceBuilder;
+use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::tool::Tools;
+use crate::tool::{Running, Tools};
 
 /// What the stack is built from.
 #[derive(Debug)]
@@ -26,31 +28,84 @@ pub(crate) struct Parts {
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
     pub(crate) rounds: RoundsLayer,
+    pub(crate) tasks: TasksLayer,
     pub(crate) endpoints: Router,
+    /// What the user put between the way back and the limit: audit, access, own gates.
+    pub(crate) gates: Vec<Gate>,
+}
+
+/// A layer of the user's.
+pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
+
+impl Gate {
+    /// A layer that is put on later.
+    pub(crate) fn of<L>(layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + 'static,
+        L::Service: MgpService,
+    {
+        Self(Box::new(move |stack| Stack::new(layer.layer(stack))))
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
 }
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, rounds, endpoints } = parts;
-    let service = ServiceBuilder::new()
-        // Anything below may panic.
-        .layer(CatchPanicLayer::new())
-        // The span and its trace id come before anyone logs.
-        .layer(TraceLayer::new())
-        // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
-        .layer(HandshakeLayer::new(offer))
-        // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
-        .layer(rounds)
-        // It must see a call before anything can wait, so that a cancellation right behind it finds it.
-        .layer(cancel)
+    let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, endpoints, gates } = parts;
+    let routed = |method| endpoints.methods().any(|known| known == method);
+    let leaf = Leaf {
+        own_calls: !routed(ToolsCall::METHOD),
+        own_lists: !routed(ToolsList::METHOD),
+        tools,
+        endpoints,
+    };
+    let inner = ServiceBuilder::new()
         // After the cheap refusals: a refused call takes no turn.
         .layer(limit)
         // Waiting for a turn does not count.
         .layer(timeout)
-        // The way back is opened last: what was refused above sends nothing.
-        .layer(EmitLayer::new())
-        .service(Leaf { tools, endpoints });
-    Stack::new(service)
+        .service(leaf);
+    let outer = Outer { offer, cancel, rounds, tasks };
+    if gates.is_empty() {
+        return outer.over(inner);
+    }
+    outer.over(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+}
+
+/// The layers above the user's gates.
+struct Outer {
+    offer: ServerOffer,
+    cancel: CancelLayer,
+    rounds: RoundsLayer,
+    tasks: TasksLayer,
+}
+
+impl Outer {
+    fn over(self, inner: impl MgpService) -> Stack {
+        let service = ServiceBuilder::new()
+            // Anything below may panic.
+            .layer(CatchPanicLayer::new())
+            // The span and its trace id come before anyone logs.
+            .layer(TraceLayer::new())
+            // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
+            .layer(HandshakeLayer::new(self.offer))
+            // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
+            .layer(self.rounds)
+            // It must see a call before anything can wait, so that a cancellation right behind it finds it.
+            .layer(self.cancel)
+            // The way back opens above the gates, so that they can wrap it and see each chunk.
+            .layer(EmitLayer::new())
+            // A refusal below answers at once; what runs on may leave its request, and its guards go with it.
+            .layer(self.tasks)
+            // The user's gates, then the limit.
+            .service(inner);
+        Stack::new(service)
+    }
 }
 
 /// The innermost service: tools, then the other endpoints.
@@ -58,6 +113,9 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
 struct Leaf {
     tools: Tools,
     endpoints: Router,
+    /// Unless the user routes these methods elsewhere, to a switchboard for example.
+    own_calls: bool,
+    own_lists: bool,
 }
 
 impl Service<Call> for Leaf {
@@ -71,10 +129,10 @@ impl Service<Call> for Leaf {
 
     fn call(&mut self, call: Call) -> Self::Future {
         match call.method().as_str() {
-            ToolsCall::METHOD if call.kind() == mgp_types::service::Kind::Request => {
+            ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
                 Either::Left { future: Answer::of(self.tools.call(call)) }
             }
-            ToolsList::METHOD => {
+            ToolsList::METHOD if self.own_lists => {
                 let list = self.tools.list(&call.cx().caller);
                 Either::Left { future: Answer::Ready(Some(list)) }
             }
@@ -86,11 +144,11 @@ impl Service<Call> for Leaf {
 /// An answer that is there, or a tool that runs.
 enum Answer {
     Ready(Option<Result<Reply, RpcError>>),
-    Running(crate::tool::Running),
+    Running(Running),
 }
 
 impl Answer {
-    fn of(started: Result<crate::tool::Running, RpcError>) -> Self {
+    fn of(started: Result<Running, RpcError>) -> Self {
         match started {
             Ok(running) => Self::Running(running),
             Err(error) => Self::Ready(Some(Err(error))),
@@ -101,10 +159,10 @@ impl Answer {
 impl Future for Answer {
     type Output = Result<Reply, RpcError>;
 
-    fn poll(self: std::pin::Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Ready(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Ok(Reply::None))),
-            Self::Running(running) => std::pin::Pin::new(running).poll(task),
+            Self::Running(running) => Pin::new(running).poll(task),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Applies to: outbound.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mgp::{CallExtension, Extension};
@@ -45,6 +46,23 @@ impl<S> fmt::Debug for Collect<S> {
     }
 }
 
+/// Whether a call's progress has come in MCP's form, which then is the only one that counts:
+/// a peer that speaks MGP sends both, and MCP's has the real units.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressForm(AtomicBool);
+
+impl ProgressForm {
+    /// Notes that MCP's form came.
+    pub(crate) fn note_mcp(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_mcp(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl<S: MgpService> Service<Call> for Collect<S> {
     type Response = Reply;
     type Error = RpcError;
@@ -55,6 +73,9 @@ impl<S: MgpService> Service<Call> for Collect<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.cx().outlet.wants(ItemKind::Progress) {
+            call.cx_mut().extensions.insert(ProgressForm::default());
+        }
         let cx = call.cx();
         if call.tool().is_some()
             && cx.callee.has(Extension::Streaming)

@@ -19,6 +19,8 @@ use serde::Deserialize;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::collect::ProgressForm;
+
 /// Hands chunks and progress to the outlet of the call they name; everything else passes.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -61,17 +63,17 @@ impl<S: MgpService> Service<Call> for Route<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let read = if call.tells::<StreamChunk>() {
-            read_chunk
+        let (read, form): (Read, Form) = if call.tells::<StreamChunk>() {
+            (read_chunk, Form::Chunk)
         } else if call.tells::<StreamProgress>() {
-            read_stream_progress
+            (read_stream_progress, Form::MgpProgress)
         } else if call.tells::<Progress>() {
-            read_progress
+            (read_progress, Form::McpProgress)
         } else {
             return Either::Right { future: self.inner.call(call) };
         };
         match read(call.params()) {
-            Ok((id, item)) => deliver(&call.cx().peer, &id, item),
+            Ok((id, item)) => deliver(&call.cx().peer, &id, item, form),
             Err(error) => {
                 tracing::debug!(%error, method = %call.method(), "a partial result was not understood");
             }
@@ -80,11 +82,29 @@ impl<S: MgpService> Service<Call> for Route<S> {
     }
 }
 
-fn deliver(peer: &Peer, id: &Id, item: Item) {
+/// Reads the params of a partial result: the call it names, and what it brings.
+type Read = fn(&Params) -> Result<(Id, Item), RpcError>;
+
+/// In which form a partial result came.
+#[derive(Clone, Copy)]
+enum Form {
+    Chunk,
+    MgpProgress,
+    McpProgress,
+}
+
+fn deliver(peer: &Peer, id: &Id, item: Item, from: Form) {
     let Some(call) = peer.in_flight(id) else {
         tracing::debug!(%id, "a partial result of no call of ours");
         return;
     };
+    if let Some(form) = call.cx.extensions.get::<ProgressForm>() {
+        match from {
+            Form::McpProgress => form.note_mcp(),
+            Form::MgpProgress if form.is_mcp() => return,
+            Form::MgpProgress | Form::Chunk => {}
+        }
+    }
     if call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == Room::Full {
         tracing::trace!(%id, "a partial result was dropped");
     }

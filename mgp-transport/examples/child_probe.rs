@@ -1,7 +1,7 @@
 //! Watches what a child with bad manners costs its parent, as one line of JSON.
 //!
 //! `child_probe stderr_flood [BYTES]`: the child floods stderr (100 MiB) and is pinged meanwhile.
-//! `child_probe reply_twice`: needs the connection driver, see [`reply_twice`].
+//! `child_probe reply_twice`: the child answers each request twice and works on.
 //! The wire corpus check runs it for its rows about MGP §11.
 //!
 //! *Applies to: outbound.*
@@ -12,7 +12,10 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mgp_transport::{Child, ChildCommand, ChildReader};
+use mgp_transport::{Child, ChildCommand, ChildReader, Connection};
+use mgp_types::mcp::EmptyParams;
+use mgp_types::method::Ping;
+use mgp_types::service::{Call, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::time::timeout;
 
@@ -28,7 +31,9 @@ async fn main() -> ExitCode {
         "stderr_flood" => timeout(Duration::from_mins(2), stderr_flood(bytes))
             .await
             .unwrap_or_else(|_| Err("the child hangs".into())),
-        "reply_twice" => reply_twice(),
+        "reply_twice" => timeout(Duration::from_mins(1), reply_twice())
+            .await
+            .unwrap_or_else(|_| Err("the child hangs".into())),
         _ => Err("unknown kind".into()),
     };
     match result {
@@ -43,10 +48,37 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The seam for the connection driver: a server that answers one id twice must cost one counted
-/// drop and nothing else. Connect over [`Child::take_io`], call twice, return the growth.
-fn reply_twice() -> Result<u64, Box<dyn Error>> {
-    Err("needs the driver".into())
+/// How many requests are answered twice.
+const TWICE: usize = 1_000;
+
+/// Returns by how much our memory grew: each first answer counts, each second one finds nobody.
+async fn reply_twice() -> Result<u64, Box<dyn Error>> {
+    let zoo = std::env::current_exe()?.with_file_name("child_zoo");
+    let mut child = ChildCommand::new(zoo).arg("reply-twice").spawn()?;
+    let (reader, writer) = child.take_io().ok_or("the pipes are taken")?;
+    let connection = Connection::new(reader, writer, Stack::new(Router::new()));
+    let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
+    let driving = tokio::spawn(connection.run());
+    let before = memory("VmRSS:")?;
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..TWICE {
+        let reply = peer.send(Call::ask::<Ping>(&EmptyParams::new(), cx.clone())?).await?;
+        let of = reply.get::<serde_json::Value>()?["of"].as_i64().ok_or("a strange answer")?;
+        // A second answer that reached a later request would show its id twice.
+        if !seen.insert(of) {
+            return Err(format!("request {of} was answered twice").into());
+        }
+    }
+    if monitor.pending() > 0 || monitor.held_bytes() > 0 || driving.is_finished() {
+        return Err("something is left".into());
+    }
+    peer.close("done");
+    driving.await?;
+    let report = child.shutdown().await;
+    if !report.is_success() {
+        return Err(report.to_string().into());
+    }
+    Ok(memory("VmHWM:")?.saturating_sub(before))
 }
 
 /// Returns by how much our memory grew.

@@ -32,6 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "hang" => hang(),
         // Writes so many bytes to stderr, answers pings meanwhile, says "done" after.
         "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
+        // Answers each request twice.
+        "reply-twice" => reply_twice(),
         // Never reads stdin.
         "never-read" => {
             sleep();
@@ -53,6 +55,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn echo() -> Result<(), Box<dyn Error>> {
     io::copy(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+    Ok(())
+}
+
+fn reply_twice() -> Result<(), Box<dyn Error>> {
+    for line in io::stdin().lock().lines() {
+        let request: serde_json::Value = serde_json::from_str(&line?)?;
+        // A notification has no id and no answer.
+        if let Some(id) = request.get("id") {
+            let answer = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": { "of": id } });
+            // The parent may leave between the last answer and its second copy.
+            let _ = writeln!(io::stdout(), "{answer}\n{answer}");
+        }
+    }
     Ok(())
 }
 

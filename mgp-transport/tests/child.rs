@@ -281,6 +281,17 @@ fn a_flood_of_stderr_costs_no_memory() {
 }
 
 #[test]
+fn a_second_answer_finds_nobody() {
+    let probe = Command::new(example("child_probe"))
+        .arg("reply_twice")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(probe.stdout).unwrap();
+    assert!(said.starts_with(r#"{"ok":true,"#), "{said}");
+}
+
+#[test]
 fn a_parent_killed_leaves_no_child() {
     let mut parent = Command::new(example("child_zoo"))
         .arg("parent")

@@ -95,6 +95,45 @@ async fn calls_end_though_their_caller_does_not_read() {
     driving.abort();
 }
 
+/// On one thread the driver once read on while the calls it had spawned got no turn: nine of ten were refused.
+#[tokio::test]
+async fn short_calls_written_at_once_are_all_answered() {
+    let (here, there) = tokio::io::duplex(8 << 20);
+    let task =
+        Stack::from_fn(|_| async { tokio::spawn(async { Ok(Reply::empty()) }).await.unwrap() });
+    let (reader, writer) = tokio::io::split(here);
+    let connection = Connection::new(reader, writer, task);
+    let monitor = connection.monitor();
+    let (mut reader, mut writer) = tokio::io::split(there);
+    writer.write_all(&requests(50_000)).await.unwrap();
+    writer.shutdown().await.unwrap();
+    assert!(matches!(connection.run().await, Closed::Eof));
+    assert_eq!(monitor.shed(), 0);
+    let mut answers = String::new();
+    reader.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers.lines().filter(|line| line.contains("\"result\"")).count(), 50_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_hang_pause_the_reading_once_and_then_more_are_refused() {
+    let (here, there) = duplex();
+    let stack = Stack::from_fn(|_| std::future::pending());
+    let connection = Connection::new(here.reader, here.writer, stack);
+    let monitor = connection.monitor();
+    let driving = tokio::spawn(connection.run());
+    let (reader, mut writer) = (there.reader, there.writer);
+    let started = Instant::now();
+    writer.write_all(&requests(1_100)).await.unwrap();
+    let mut lines = BufReader::new(reader).lines();
+    for id in 1_025..=1_100 {
+        let line = lines.next_line().await.unwrap().unwrap();
+        assert!(line.contains(&format!("\"id\":{id},")) && line.contains("3001"), "{line}");
+    }
+    assert_eq!((monitor.running(), monitor.shed()), (1_024, 76));
+    assert!(started.elapsed() < Duration::from_millis(60), "{:?}", started.elapsed());
+    driving.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_never_reads_is_given_up_though_it_asks_no_more() {
     let (here, there) = duplex();

@@ -2,8 +2,11 @@
 //!
 //! Applies to: both.
 
-use mgp_types::mcp::{ClientCapabilities, Implementation, Revision, ServerCapabilities};
+use mgp_types::mcp::{
+    ClientCapabilities, Implementation, Revision, ServerCapabilities, TasksCapability, key,
+};
 use mgp_types::mgp::{ExtensionSet, MgpVersion, Permission, TrustLevel};
+use mgp_types::{Object, Payload};
 
 /// What a side offers of MGP.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub struct ServerOffer {
     ///
     /// A server that speaks all of them answers a foreign one with its newest; one that was told to speak fewer refuses.
     pub revisions: Vec<Revision>,
+    /// Whether tool calls may become tasks; each era says it in its own place.
+    pub tasks: bool,
     /// What it offers of MGP; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
 }
@@ -62,8 +67,33 @@ impl ServerOffer {
             capabilities: ServerCapabilities::new(),
             instructions: None,
             revisions: Revision::SUPPORTED.to_vec(),
+            tasks: false,
             mgp: None,
         }
+    }
+
+    /// The capabilities as `initialize` tells them: tasks are part of the core of the last legacy revision.
+    pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
+        let mut capabilities = self.capabilities.clone();
+        if self.tasks && *revision == Revision::V2025_11_25 {
+            let mut tasks = TasksCapability::new();
+            tasks.list = Some(Object::new());
+            tasks.cancel = Some(Object::new());
+            let calls = Payload::from_trusted(r#"{"call":{}}"#);
+            tasks.requests = Some([("tools", calls)].into_iter().collect());
+            capabilities.tasks = Some(tasks);
+        }
+        capabilities
+    }
+
+    /// The capabilities as `server/discover` tells them: tasks are an extension.
+    pub(crate) fn modern_capabilities(&self) -> ServerCapabilities {
+        let mut capabilities = self.capabilities.clone();
+        if self.tasks {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.insert(key::TASKS_EXTENSION, Payload::empty_object());
+        }
+        capabilities
     }
 
     /// The revision `initialize` settles on: the asked one if it is spoken, else the newest legacy one.

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use bytestring::ByteString;
 use mgp_types::mcp::{
     CacheScope, ClientCapabilities, DiscoverResult, Implementation, InitializeParams,
     InitializeResult, Meta, ResultType, Revision, key,
@@ -16,7 +15,7 @@ use mgp_types::mcp::{
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
 use mgp_types::mgp::MgpCapability;
 use mgp_types::service::{
-    Asking, Asks, Call, Context, Either, Facts, Kind, MgpService, Params, Reply, WireRules,
+    Asking, Asks, Call, Either, Facts, Kind, MgpService, Params, Reply, WireRules,
 };
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -161,7 +160,7 @@ impl<S> Handshake<S> {
         }
         session.settle(Phase::Initialized, Arc::new(facts));
 
-        let mut capabilities = self.offer.capabilities.clone();
+        let mut capabilities = self.offer.legacy_capabilities(&revision);
         if let Some(mgp) = mgp {
             negotiate::put_server(&mut capabilities, mgp)?;
         }
@@ -175,7 +174,7 @@ impl<S> Handshake<S> {
             return Ok(Admission::Answered(Reply::empty()));
         }
         let asks = facts.asks;
-        provide(call, facts, None);
+        provide(call, facts);
         // A server sends no requests before the client says that it is ready.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
@@ -192,7 +191,7 @@ impl<S> Handshake<S> {
         let mgp = self.mgp_answer(offered.as_ref());
         let mut facts = client_facts(meta.revision, &capabilities, meta.info.as_ref())?;
         facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
-        provide(call, Arc::new(facts), meta.traceparent);
+        provide(call, Arc::new(facts));
         if call.is::<ServerDiscover>() {
             return self.discover(mgp).map(Admission::Answered);
         }
@@ -200,7 +199,7 @@ impl<S> Handshake<S> {
     }
 
     fn discover(&self, mgp: Option<MgpCapability>) -> Result<Reply, RpcError> {
-        let mut capabilities = self.offer.capabilities.clone();
+        let mut capabilities = self.offer.modern_capabilities();
         // What is offered depends on who asks, so nobody but the asker may keep the answer.
         let scope = if self.offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
         if let Some(mgp) = mgp {
@@ -237,7 +236,7 @@ fn notification(call: &mut Call, session: &Session, phase: Phase, facts: Arc<Fac
     // Before `initialize` a notification can only come from a modern client, which negotiates with each request.
     let facts = if phase == Phase::New { Arc::new(Facts::new(Revision::MODERN)) } else { facts };
     let entry = gate::entry(call, &facts);
-    provide(call, facts, None);
+    provide(call, facts);
     match entry {
         Entry::Pass => Admission::Inner,
         Entry::Refuse(_) | Entry::Drop => Admission::Answered(Reply::None),
@@ -252,13 +251,8 @@ fn enter(call: &Call) -> Result<Admission, RpcError> {
     }
 }
 
-fn provide(call: &mut Call, facts: Arc<Facts>, traceparent: Option<ByteString>) {
-    let trace = call.params().trace_id().or(traceparent);
-    let cx: &mut Context = call.cx_mut();
-    cx.caller = facts;
-    if trace.is_some() {
-        cx.trace = trace;
-    }
+fn provide(call: &mut Call, facts: Arc<Facts>) {
+    call.cx_mut().caller = facts;
 }
 
 fn client_facts(
@@ -278,7 +272,6 @@ struct ModernMeta {
     revision: Revision,
     capabilities: Option<ClientCapabilities>,
     info: Option<Implementation>,
-    traceparent: Option<ByteString>,
 }
 
 impl ModernMeta {
@@ -291,20 +284,12 @@ impl ModernMeta {
         }
         let meta: Meta = serde_json::from_str(text).map_err(RpcError::invalid_params)?;
         let Some(revision) = meta.protocol_version()? else { return Ok(None) };
-        let traceparent = meta.decode::<String>(key::TRACEPARENT)?.and_then(|text| trace_of(&text));
         Ok(Some(Self {
             revision,
             capabilities: meta.client_capabilities()?,
             info: meta.client_info()?,
-            traceparent,
         }))
     }
-}
-
-/// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
-fn trace_of(traceparent: &str) -> Option<ByteString> {
-    let trace = traceparent.split('-').nth(1)?;
-    (trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| trace.into())
 }
 
 pin_project! {

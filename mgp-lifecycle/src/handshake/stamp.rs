@@ -11,7 +11,7 @@ use std::task::{Context as Task, Poll};
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::lookup;
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, Either, Kind, MgpService, Reply};
+use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -107,15 +107,23 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
             ]);
         }
         // A plain peer never sees our trace member (checklist C12).
-        if facts.speaks_mgp()
-            && call.kind() == Kind::Request
-            && let Some(trace) = call.cx().trace.clone()
-        {
-            call.hop_mut().trace_id = Payload::of(&trace).ok();
+        if facts.speaks_mgp() && call.kind() == Kind::Request {
+            let trace = call.cx_mut().trace_or_new();
+            let parent = traceparent(&trace, call.cx().key);
+            let hop = call.hop_mut();
+            hop.trace_id = Payload::of(&trace).ok();
+            hop.meta.extend(parent.map(|parent| (Cow::Borrowed(key::TRACEPARENT), parent)));
         }
         call.cx_mut().callee = facts;
         Either::Left { future: self.inner.call(call) }
     }
+}
+
+/// The trace in the words of OpenTelemetry, where it fits them.
+fn traceparent(trace: &str, call: CallKey) -> Option<Payload> {
+    let fits =
+        trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    fits.then(|| Payload::from_trusted(format!("\"00-{trace}-{:016x}-01\"", call.as_u64())))
 }
 
 /// What becomes of a call the callee would not know: an error to a request, silence for a notification.

@@ -24,7 +24,9 @@ use super::table::Table;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TasksConfig {
-    /// Tasks that are kept, running or ended; more are refused with 3001. 256.
+    /// Tasks that are kept, running or ended; more are refused with 3001. 128.
+    ///
+    /// A task keeps the turn its call has at a limit, so this stays below what a limit lets run.
     ///
     /// Where there is no room, the oldest ended task whose caller saw the outcome gives way first.
     pub max: usize,
@@ -48,7 +50,7 @@ pub struct TasksConfig {
 impl Default for TasksConfig {
     fn default() -> Self {
         Self {
-            max: 256,
+            max: 128,
             max_per_principal: 64,
             ttl: Duration::from_mins(10),
             ttl_max: Duration::from_hours(24),

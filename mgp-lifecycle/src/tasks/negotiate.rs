@@ -67,7 +67,9 @@ impl Plan {
             task: Option<TaskAugmentation>,
         }
         // Older revisions have no tasks, whatever a caller sends.
-        let asked = if call.cx().caller.revision < Revision::V2025_11_25 {
+        let asked = if call.cx().caller.revision < Revision::V2025_11_25
+            || !call.params().mentions("task")
+        {
             None
         } else {
             call.params().get::<Augmented>()?.task

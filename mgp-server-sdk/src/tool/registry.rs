@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, key};
+use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, Facts, Reply};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -24,6 +24,8 @@ pub struct Tools(Arc<Mutex<Arc<Snapshot>>>);
 struct Snapshot {
     order: Vec<Arc<Entry>>,
     by_name: HashMap<String, Arc<Entry>>,
+    /// Whether any tool supports tasks: most servers have none, and need not look.
+    any_task: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
@@ -68,6 +70,21 @@ impl Tools {
         self.len() == 0
     }
 
+    /// Whether calls of a tool may become tasks.
+    pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
+        let snapshot = self.snapshot();
+        if !snapshot.any_task {
+            return TaskSupport::Forbidden;
+        }
+        let entry = snapshot.by_name.get(name);
+        entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
+    }
+
+    /// Whether calls of any tool may become tasks.
+    pub(crate) fn any_task(&self) -> bool {
+        self.snapshot().any_task
+    }
+
     /// The list as a caller may see it: encoded once per form, then bytes.
     pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
         let form = Form {
@@ -104,7 +121,9 @@ impl Tools {
         let result = change(&mut order);
         let by_name =
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
-        *current = Arc::new(Snapshot { order, by_name, lists: Default::default() });
+        let any_task =
+            order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
+        *current = Arc::new(Snapshot { order, by_name, any_task, lists: Default::default() });
         result
     }
 
@@ -115,6 +134,12 @@ impl Tools {
     fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a definition says about tasks; nothing means none.
+fn support_of(definition: &mcp::Tool) -> TaskSupport {
+    let execution = definition.execution.as_ref();
+    execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
 }
 
 /// In which words a list is written.

@@ -60,7 +60,7 @@ async fn flooded() {
 
 #[test]
 fn waits_dropped_and_ended_within_bounds() {
-    grows_less_than(128 << 20, "flood::waits_dropped_and_ended_within_bounds", || {
+    grows_less_than(64 << 20, "flood::waits_dropped_and_ended_within_bounds", || {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(flooded());
     });
 }

@@ -142,9 +142,9 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Joins a client to a server's stack and shakes hands.
-    pub(crate) async fn join(served: &Stack, limits: Limits) -> Self {
+    pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
-        let server = Connection::new(there.reader, there.writer, served.clone()).limits(limits);
+        let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
         let inbound = ServiceBuilder::new().layer(RouteLayer::new()).service(Router::new());
         let client = Connection::new(here.reader, here.writer, Stack::new(inbound));
 

@@ -21,9 +21,9 @@ const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl Raw {
     /// Connects and shakes hands.
-    pub(crate) async fn join(served: &Stack, limits: Limits) -> Self {
+    pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
-        let server = Connection::new(there.reader, there.writer, served.clone()).limits(limits);
+        let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
         let mut raw = Self {
             reader: BufReader::new(here.reader),
             writer: here.writer,

@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
 
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -29,6 +30,11 @@ use crate::frame::{Line, LineBuffer};
 
 /// What a running call costs besides its params: a guess that keeps a flood of tiny ones bounded.
 const CALL_COST: usize = 512;
+/// How long reading pauses at the bound of running calls before more of them are refused.
+///
+/// A peer may write faster than calls of microseconds get their turn on the runtime; one whose calls really run
+/// does not notice, and what stands behind (a cancellation, an answer a call waits for) is read in time.
+const GRACE: Duration = Duration::from_millis(50);
 /// How many finished calls one turn answers before it writes and reads again.
 const TURN: usize = 128;
 
@@ -44,6 +50,8 @@ pub(super) struct Driver<R, W> {
     lane: Lane,
     /// When a peer that does not read, or a closing connection, is given up.
     patience: Option<Pin<Box<Sleep>>>,
+    /// Until when reading pauses because too many calls run; it stays, spent, until one of them ends.
+    grace: Option<Pin<Box<Sleep>>>,
     phase: Phase,
 }
 
@@ -54,6 +62,16 @@ enum Phase {
     Lingering,
     /// Only what is queued is still written.
     Flushing(Why),
+}
+
+/// How many of the lines that were read were dispatched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// None is left.
+    All,
+    Some,
+    /// The next must wait.
+    Nothing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +94,7 @@ where
             calls: FuturesUnordered::new(),
             lane: Lane::default(),
             patience: None,
+            grace: None,
             phase: Phase::Open,
             connection,
         }
@@ -180,7 +199,7 @@ where
 
     // === Reading ===
 
-    /// Reads once and dispatches what came; `true` when something came.
+    /// Dispatches what was read, or reads once and dispatches that; `true` when something was done.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(false);
@@ -189,8 +208,11 @@ where
             self.flush(Why::Local);
             return Ok(true);
         }
-        if self.connection.shared.outbox.is_full(self.unwritten()) {
-            return Ok(false);
+        match self.take_lines(task) {
+            Taken::All => {}
+            // What they were answered is written before more is read.
+            Taken::Some => return Ok(true),
+            Taken::Nothing => return Ok(false),
         }
         let count = {
             let buffer = self.lines.reading();
@@ -200,10 +222,7 @@ where
                 Poll::Pending => return Ok(false),
             }
         };
-        while self.phase == Phase::Open {
-            let Some(line) = self.lines.next_line() else { break };
-            self.take_line(line, task);
-        }
+        self.take_lines(task);
         if count == 0 && self.phase == Phase::Open {
             if let Some(line) = self.lines.rest() {
                 self.take_line(line, task);
@@ -213,6 +232,32 @@ where
                 Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
         }
         Ok(true)
+    }
+
+    /// Dispatches the lines that were read, as far as there is room for their answers.
+    fn take_lines(&mut self, task: &mut Task<'_>) -> Taken {
+        let mut taken = Taken::Nothing;
+        while self.phase == Phase::Open {
+            if self.connection.shared.outbox.is_full(self.unwritten()) || self.pauses(task) {
+                return taken;
+            }
+            match self.lines.next_line() {
+                Some(line) => self.take_line(line, task),
+                None if taken == Taken::Nothing => return Taken::All,
+                None => return taken,
+            }
+            taken = Taken::Some;
+        }
+        taken
+    }
+
+    /// Whether reading pauses because too many calls run.
+    fn pauses(&mut self, task: &mut Task<'_>) -> bool {
+        if self.calls.len() < self.connection.limits.in_flight {
+            return false;
+        }
+        let grace = self.grace.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + GRACE)));
+        !grace.is_elapsed() && grace.as_mut().poll(task).is_pending()
     }
 
     fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
@@ -335,12 +380,13 @@ where
     // === Answering ===
 
     fn finish(
-        &self,
+        &mut self,
         id: &Id,
         size: usize,
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
+        self.grace = None;
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
@@ -420,7 +466,7 @@ where
         }
     }
 
-    fn wait(&mut self, time: std::time::Duration, task: &mut Task<'_>) -> Poll<()> {
+    fn wait(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
         let patience =
             self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
         patience.as_mut().poll(task)

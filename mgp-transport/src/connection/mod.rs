@@ -30,7 +30,8 @@ use self::pending::Pending;
 pub struct Limits {
     /// The longest line; a longer one is refused, the next one works. 16 MiB.
     pub line_bytes: usize,
-    /// Requests of the peer that run at once; more are answered 3001. 1024.
+    /// Requests of the peer that run at once; reading pauses a moment (50 ms) for one to end,
+    /// then more are answered 3001. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
     /// notifications over it are dropped if they only report, else they end the connection.

@@ -10,7 +10,7 @@ use bytestring::ByteString;
 
 /// How much one read may bring: the size of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// Lines up to this size are copied.
+/// Lines up to this size are copied, and longer ones that are less than half of what they would keep alive.
 const COPY_MAX: usize = 16 * 1024;
 
 /// Collects bytes and cuts them into lines.
@@ -129,7 +129,7 @@ impl LineBuffer {
     }
 
     fn take(&mut self, from: usize, to: usize) -> Line {
-        let bytes = if to - from <= COPY_MAX {
+        let bytes = if to - from <= COPY_MAX || (to - from) * 2 < self.buffer.len() {
             Bytes::copy_from_slice(&self.buffer[from..to])
         } else {
             // The line keeps the buffer; what follows it moves to a new one of the size seen.
@@ -195,6 +195,20 @@ mod tests {
         let lines = feed(&mut buffer, format!("a\n{long}\nb\nc").as_bytes());
         assert_eq!(lines, [text("a"), text(&long), text("b")]);
         assert_eq!(feed(&mut buffer, b"d\n"), [text("cd")]);
+    }
+
+    /// Lines of 17 KiB once kept buffers of ten times their size.
+    #[test]
+    fn a_line_keeps_little_more_than_itself() {
+        let mut buffer = LineBuffer::new(1 << 20);
+        let long = "x".repeat(COPY_MAX + 1);
+        let many = format!("{long}\n").repeat(12);
+        buffer.reading().reserve_exact(many.len());
+        let before = buffer.reading().as_ptr();
+        assert_eq!(feed(&mut buffer, many.as_bytes()).len(), 12);
+        assert_eq!(buffer.buffer.as_ptr(), before, "each is copied");
+        let _kept = feed(&mut buffer, format!("{long}\n").as_bytes());
+        assert_ne!(buffer.buffer.as_ptr(), before, "alone, it takes the buffer");
     }
 
     #[test]

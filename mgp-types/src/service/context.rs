@@ -72,6 +72,16 @@ impl Context {
         }
     }
 
+    /// The trace of the call; one is made where there is none yet.
+    pub fn trace_or_new(&mut self) -> ByteString {
+        self.trace
+            .get_or_insert_with(|| {
+                // Unique, not secret: it only says what belongs together.
+                format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into()
+            })
+            .clone()
+    }
+
     /// Asks the caller and waits for the answer.
     ///
     /// `key` names the question within the call and must be the same each time the handler runs.

@@ -9,7 +9,7 @@ use std::task::{Context as Task, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Call, Either, MgpService, Reply};
+use super::{Call, Either, MgpService, Reply, Stack};
 use crate::wire::RpcError;
 
 /// Makes a layer from a closure that refuses calls.
@@ -34,6 +34,55 @@ where
     F: Fn(&Call) -> Result<(), RpcError> + Clone + Send + Sync + 'static,
 {
     GateLayer(check)
+}
+
+/// Makes a layer from a closure that gets the call and the rest of the stack, and sees the reply.
+///
+/// ```
+/// use mgp_types::service::{Router, Stack, around, mock};
+/// use tower_layer::Layer;
+///
+/// let logged = around(|call, next| async move {
+///     let method = call.method().clone();
+///     let reply = next.send(call).await;
+///     println!("{method}: {}", if reply.is_ok() { "ok" } else { "failed" });
+///     reply
+/// });
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let mut client = mock::client(logged.layer(Stack::new(Router::new())));
+/// assert!(client.request("pong", "{}").await.is_err());
+/// # });
+/// ```
+pub fn around<F, Fut>(wrap: F) -> AroundLayer<F>
+where
+    F: Fn(Call, Stack) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+{
+    AroundLayer(wrap)
+}
+
+/// Layer of [`around`].
+#[derive(Clone)]
+#[must_use]
+pub struct AroundLayer<F>(F);
+
+impl<F> fmt::Debug for AroundLayer<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AroundLayer")
+    }
+}
+
+impl<F, Fut> Layer<Stack> for AroundLayer<F>
+where
+    F: Fn(Call, Stack) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+{
+    type Service = Stack;
+
+    fn layer(&self, inner: Stack) -> Stack {
+        let wrap = self.0.clone();
+        Stack::from_fn(move |call| wrap(call, inner.clone()))
+    }
 }
 
 /// Layer of [`gate`].

@@ -48,7 +48,7 @@ pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
 pub use facts::{Asks, Facts};
-pub use gate::{Gate, GateLayer, gate};
+pub use gate::{AroundLayer, Gate, GateLayer, around, gate};
 pub use hop::OutMeta;
 pub use key::CallKey;
 pub use message::{BadMessage, Message, write_answer, write_call};

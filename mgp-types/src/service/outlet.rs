@@ -5,7 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
 use super::BoxFuture;
+use crate::mcp::ContentBlock;
 use crate::wire::Payload;
 
 /// Where the partial results of a call go; forwarding a call keeps it.
@@ -82,9 +85,9 @@ pub struct Progress {
     pub estimated_remaining_ms: Option<u64>,
 }
 
-/// The consumer is gone, or none was there: stop sending.
+/// The consumer is gone: stop sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody takes partial results of this call")]
+#[error("nobody takes partial results of this call any more")]
 pub struct Gone;
 
 /// Takes the items of one call; layers wrap one to see them pass.
@@ -102,6 +105,14 @@ pub trait Sink: Send + Sync {
 }
 
 impl Item {
+    /// A chunk of text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        // Writing a text block cannot fail; an empty object is the harmless answer.
+        let block = Payload::of(&ContentBlock::text(text));
+        Self::Chunk(block.unwrap_or_else(|_| Payload::empty_object()))
+    }
+
     /// Its kind.
     #[must_use]
     pub fn kind(&self) -> ItemKind {
@@ -128,20 +139,76 @@ impl Outlet {
         Self(None)
     }
 
-    /// Sends an item.
+    /// An outlet into a function, which must not wait.
+    ///
+    /// ```
+    /// use mgp_types::service::Outlet;
+    ///
+    /// let outlet = Outlet::from_fn(|item| println!("{item:?}"));
+    /// ```
+    #[must_use]
+    pub fn from_fn(take: impl Fn(Item) + Send + Sync + 'static) -> Self {
+        struct Function<F>(F);
+        impl<F: Fn(Item) + Send + Sync> Sink for Function<F> {
+            fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+                (self.0)(item);
+                Box::pin(std::future::ready(Ok(())))
+            }
+        }
+        Self::new(Arc::new(Function(take)))
+    }
+
+    /// An outlet into a queue of `room` items; a sender waits while it is full.
+    #[must_use]
+    pub fn channel(room: usize) -> (Self, mpsc::Receiver<Item>) {
+        struct Queue(mpsc::Sender<Item>);
+        impl Sink for Queue {
+            fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+                Box::pin(async move { self.0.send(item).await.map_err(|_| Gone) })
+            }
+        }
+        let (sender, receiver) = mpsc::channel(room.max(1));
+        (Self::new(Arc::new(Queue(sender))), receiver)
+    }
+
+    /// Sends an item; one that nobody wants is no reason to stop working, so it is let go.
     ///
     /// # Errors
-    /// [`Gone`] when nobody takes items.
+    /// [`Gone`] when whoever took items has left.
     ///
     /// # Cancel safety
     /// Dropping the future may or may not have sent the item.
     pub async fn send(&self, item: Item) -> Result<(), Gone> {
         match &self.0 {
             Some(sink) if sink.wants(item.kind()) => sink.send(item).await,
-            // An item nobody asked for is no reason to stop working.
-            Some(_) => Ok(()),
-            None => Err(Gone),
+            _ => Ok(()),
         }
+    }
+
+    /// Sends a piece of text as a chunk of the result.
+    ///
+    /// # Errors
+    /// [`Gone`] when whoever took items has left.
+    ///
+    /// # Cancel safety
+    /// As [`Outlet::send`].
+    pub async fn text(&self, text: &str) -> Result<(), Gone> {
+        if !self.wants(ItemKind::Chunk) {
+            return Ok(());
+        }
+        self.send(Item::text(text)).await
+    }
+
+    /// Says how far the call is: units done, and units in all where known.
+    ///
+    /// # Errors
+    /// [`Gone`] when whoever took items has left.
+    ///
+    /// # Cancel safety
+    /// As [`Outlet::send`].
+    pub async fn progress(&self, progress: f64, total: impl Into<Option<f64>>) -> Result<(), Gone> {
+        let step = Progress { progress, total: total.into(), ..Progress::default() };
+        self.send(Item::Progress(step)).await
     }
 
     /// Whether items of a kind go anywhere.

@@ -282,21 +282,30 @@ impl Params {
             .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
-    /// The peer's trace id, from `trace_id` or `_mgp.trace_id` (checklist C12), cut to 128 printable characters.
+    /// The peer's trace id: the first of `trace_id`, `_mgp.trace_id`, `_meta.trace_id` and `_meta.traceparent`
+    /// (checklist C12), cut to 128 printable characters.
     #[must_use]
     pub fn trace_id(&self) -> Option<ByteString> {
         #[derive(Deserialize)]
         struct Inside<'a> {
             #[serde(borrow)]
             trace_id: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            traceparent: Option<Cow<'a, str>>,
         }
         let direct = self.parts.trace_id.and_then(|span| {
             serde_json::from_str::<Cow<'_, str>>(&self.text[span.range()]).ok().map(Cow::into_owned)
         });
         let found = direct.or_else(|| {
             [self.parts.mgp, self.parts.meta].into_iter().flatten().find_map(|span| {
-                let inside: Inside<'_> = serde_json::from_str(&self.text[span.range()]).ok()?;
-                inside.trace_id.map(Cow::into_owned)
+                let text = &self.text[span.range()];
+                // Most have no trace; the look is cheaper than the parse.
+                if !text.contains("\"trace") {
+                    return None;
+                }
+                let inside: Inside<'_> = serde_json::from_str(text).ok()?;
+                let parent = inside.traceparent.as_deref().and_then(trace_of);
+                inside.trace_id.map(Cow::into_owned).or(parent)
             })
         })?;
         let clean: String = found.chars().filter(char::is_ascii_graphic).take(128).collect();
@@ -343,6 +352,14 @@ impl Params {
             return None;
         }
         serde_json::from_str::<Meta>(text).ok()?.progress_token
+    }
+
+    /// Whether the body may have a member of this name: a look at the text, cheaper than a parse.
+    #[must_use]
+    pub fn mentions(&self, name: &str) -> bool {
+        let quoted = format!("\"{name}\"");
+        !self.parts.body.escaped.is_empty()
+            || self.parts.body.runs().any(|run| self.text[run.range()].contains(&quoted))
     }
 
     /// The hash of what the call means: target and body in canonical form, without the hop's own members.
@@ -553,6 +570,13 @@ impl<'de> de::Visitor<'de> for PartsSeed {
     fn visit_str<E: de::Error>(self, _: &str) -> Result<Parts, E> {
         Ok(Self::other())
     }
+}
+
+/// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
+fn trace_of(traceparent: &str) -> Option<String> {
+    let trace = traceparent.split('-').nth(1)?;
+    let is_trace = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_trace.then(|| trace.to_owned())
 }
 
 fn read_string(json: &str) -> Option<ByteString> {

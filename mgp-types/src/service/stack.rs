@@ -3,9 +3,9 @@
 //! Applies to: both.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn, ready};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, Waker};
 
 use tower_service::Service;
 
@@ -40,12 +40,21 @@ impl<S> MgpService for S where
 pub struct Stack(Arc<dyn Erased>);
 
 trait Erased: Send + Sync {
-    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
+    fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 }
 
 impl<S: MgpService> Erased for S {
-    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        Box::pin(Service::call(&mut self.clone(), call))
+    fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let mut service = self.clone();
+        // Ours are always ready; a foreign layer may not be, and then its wait belongs in the future.
+        match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Box::pin(service.call(call)),
+            Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
+            Poll::Pending => Box::pin(async move {
+                poll_fn(|task| service.poll_ready(task)).await?;
+                service.call(call).await
+            }),
+        }
     }
 }
 
@@ -69,7 +78,7 @@ impl Stack {
             F: Fn(Call) -> Fut + Send + Sync,
             Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
         {
-            fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+            fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
                 Box::pin((self.0)(call))
             }
         }
@@ -79,7 +88,7 @@ impl Stack {
     /// Sends a call through the stack.
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.0.call(call)
+        self.0.dispatch(call)
     }
 }
 
@@ -99,6 +108,6 @@ impl Service<Call> for Stack {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        self.0.call(call)
+        self.0.dispatch(call)
     }
 }

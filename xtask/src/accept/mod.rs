@@ -5,6 +5,7 @@
 mod binary;
 mod fresh;
 mod members;
+mod sdk;
 mod spec;
 mod wire;
 
@@ -94,6 +95,31 @@ const CHECKS: &[Check] = &[
         run: |rigour| {
             Ok(binary::run(&[("mgp-server-sdk", "extensions")])?.and(interop::verdict(rigour)?))
         },
+    },
+    Check {
+        name: "sdk.lifecycle",
+        about: "the handshake's own document, revisions, pings, time-outs, both sides",
+        run: sdk::lifecycle,
+    },
+    Check {
+        name: "sdk.first-server",
+        about: "the README's server is short and works elsewhere; the macro costs nothing",
+        run: sdk::first_server,
+    },
+    Check {
+        name: "sdk.first-client",
+        about: "the README's client is short and calls that server",
+        run: sdk::first_client,
+    },
+    Check {
+        name: "sdk.docs",
+        about: "everything public is documented, guides compile, examples are run",
+        run: sdk::docs,
+    },
+    Check {
+        name: "sdk.bench",
+        about: "the budgets of the core hold with checked arguments and typed results",
+        run: sdk::sdk_bench,
     },
 ];
 

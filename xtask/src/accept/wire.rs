@@ -3,7 +3,7 @@
 use super::{Verdict, shared};
 use crate::{
     corpus,
-    run::{Failure, Outcome, Program, root},
+    run::{Outcome, Program},
 };
 
 /// The share of rows that must go as labelled.
@@ -37,9 +37,6 @@ pub(super) fn core_wire() -> Outcome<Verdict> {
 
 /// Ten million mutated lines; the program fails by itself on a panic or growth.
 fn fuzz() -> Outcome {
-    if !root().join("mgp-transport/examples/fuzz_lines.rs").is_file() {
-        return Err(Failure::new("the example fuzz_lines of mgp-transport is missing"));
-    }
     let example = ["run", "--release", "-p", "mgp-transport", "--example", "fuzz_lines"];
     Program::cargo(&example).args(&["--", "--seed", SEED, "--n", LINES]).run()
 }

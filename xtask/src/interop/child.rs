@@ -1,6 +1,6 @@
 //! A program with a time limit: run to its end, or killed with everything it started.
 
-use crate::run::{Context, Failure, Outcome, now};
+use crate::run::{Context, Failure, Outcome, now, target};
 use std::{
     fs::File,
     io::{Read, Write},
@@ -12,9 +12,15 @@ use std::{
 
 /// What a program left behind.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) success: bool,
-    pub(super) stdout: String,
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    pub(crate) stdout: String,
+}
+
+/// Runs `command` with `input` for at most a minute.
+pub(crate) fn talk(command: Command, input: &str) -> Outcome<Ended> {
+    let errors = target()?.join("scratch/stderr.txt");
+    run(command, input, &errors, Duration::from_mins(1))
 }
 
 /// Runs `command` with `input`, its standard error going to a file.

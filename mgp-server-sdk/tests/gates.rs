@@ -1,0 +1,129 @@
+//! Layers a user puts on a server: where they stand and what they see.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_security::AuditLayer;
+use mgp_server_sdk::prelude::*;
+use mgp_types::service::{MemoryAudit, Router, Stack, around, gate, mock};
+use mgp_types::{Payload, mcp};
+use tower::limit::ConcurrencyLimitLayer;
+
+fn hello(capabilities: &str) -> String {
+    format!(
+        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}"#
+    )
+}
+
+const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+
+async fn connect(server: Server, capabilities: &str) -> mock::Client {
+    let mut client = mock::client(server.into_stack().unwrap());
+    client.request("initialize", &hello(capabilities)).await.unwrap();
+    client
+}
+
+fn server() -> Server {
+    Server::new("s", "1").tool(Tool::new("work", "Works", || async { "done" }))
+}
+
+#[tokio::test]
+async fn a_gate_knows_the_caller_and_refuses_in_its_words() {
+    let gated = || {
+        server().layer(gate(|call| {
+            assert!(call.cx().caller.info.is_some(), "the gate stands below the handshake");
+            match call.tool() {
+                Some(_) => Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not today")),
+                None => Ok(()),
+            }
+        }))
+    };
+    let mut plain = connect(gated(), "{}").await;
+    let result = plain.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
+    assert!(result.as_str().contains(r#""isError":true"#) && result.as_str().contains("not today"));
+    assert!(!result.as_str().contains("_mgp"), "{result:?}");
+    let mut speaking = connect(gated(), MGP).await;
+    let error = speaking.request("tools/call", r#"{"name":"work"}"#).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    assert!(error.as_recovery().is_some());
+}
+
+#[tokio::test]
+async fn the_last_gate_put_is_the_outermost_and_around_stands_outside_all() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let seen = Arc::clone(&seen);
+        around(move |call, next: Stack| {
+            seen.lock().unwrap().push((name, call.cx().caller.info.is_some()));
+            async move { next.send(call).await }
+        })
+    };
+    let server = server().layer(note("inner")).around(note("around")).layer(note("outer"));
+    let mut client = connect(server, "{}").await;
+    seen.lock().unwrap().clear();
+    client.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [("around", false), ("outer", true), ("inner", true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stock_tower_layer_that_waits_for_readiness_works() {
+    let slow = Tool::new("slow", "Takes a while", || async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        "done"
+    });
+    let server = Server::new("s", "1").tool(slow).layer(ConcurrencyLimitLayer::new(1));
+    let mut client = connect(server, "{}").await;
+    let calls: Vec<_> = (0..3).map(|_| client.call("tools/call", r#"{"name":"slow"}"#)).collect();
+    for call in calls {
+        assert!(tokio::spawn(call).await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn audit_is_a_gate_like_any_other() {
+    let log = MemoryAudit::new();
+    let server = server().layer(AuditLayer::new(Arc::new(log.clone())).server("s"));
+    let mut client = connect(server, "{}").await;
+    client.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
+    client.request("tools/call", r#"{"name":"wrok"}"#).await.unwrap_err();
+    let events: Vec<_> =
+        log.events().into_iter().map(|event| event.event_type.to_string()).collect();
+    assert_eq!(events, ["TOOL_EXECUTED", "TOOL_BLOCKED"]);
+}
+
+#[tokio::test]
+async fn a_method_the_user_routes_is_the_users() {
+    let board = Stack::from_fn(|_| async {
+        mgp_types::service::Reply::of(&mcp::CallToolResult::text("board"))
+    });
+    let server = server().endpoints(Router::new().route("tools/call", board));
+    let mut client = connect(server, "{}").await;
+    let result = client.request("tools/call", r#"{"name":"anything"}"#).await.unwrap();
+    assert!(result.as_str().contains("board"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_knows_them() {
+    let slow = Tool::new("slow", "Takes a while", || async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        "done"
+    });
+    let slow = slow.define(|tool| {
+        let mut execution = mcp::ToolExecution::new();
+        execution.task_support = Some(mcp::TaskSupport::Optional);
+        tool.execution = Some(execution);
+    });
+    let mut client = mock::client(Server::new("s", "1").tool(slow).into_stack().unwrap());
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+    let discover = client.request("server/discover", &format!("{{{meta}}}")).await.unwrap();
+    assert!(discover.as_str().contains(mcp::key::TASKS_EXTENSION));
+    let created: Payload =
+        client.request("tools/call", &format!(r#"{{"name":"slow",{meta}}}"#)).await.unwrap();
+    let created: mcp::CreateTaskResult = created.get().unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let get = format!(r#"{{"taskId":"{}",{meta}}}"#, created.task_id);
+    let task = client.request("tasks/get", &get).await.unwrap();
+    assert!(task.as_str().contains("\"completed\"") && task.as_str().contains("done"), "{task:?}");
+}

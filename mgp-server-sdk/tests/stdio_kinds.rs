@@ -1,0 +1,272 @@
+//! Real parents around the `echo` example, with every kind of descriptor they hand over.
+//!
+//! Each shakes hands, calls the tool, leaves, and must see its two answers, nothing else, and exit code 0.
+//! A parent that is not installed is skipped loudly; with `MGP_STRICT=1` that is a failure.
+//!
+//! Applies to: inbound.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"parent","version":"1"}}}"#;
+const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const RUNTIMES: [&str; 2] = ["current", "multi"];
+/// More than pipes and sockets hold, so that both sides have to wait.
+const LONG: usize = 300_000;
+
+fn echo() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push("echo");
+    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
+    path
+}
+
+/// A call whose message is long, and not plain.
+fn call(length: usize) -> String {
+    let message = format!("{}é€😀 \\n\\\"", "m".repeat(length));
+    format!(
+        r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"{message}"}}}}}}"#
+    )
+}
+
+/// All three lines.
+fn talk(length: usize) -> String {
+    [HELLO, READY, &call(length), ""].join("\n")
+}
+
+/// What came back must be the two answers and nothing else.
+#[track_caller]
+fn check(said: &str, length: usize) {
+    let lines: Vec<_> = said.lines().collect();
+    let shown: String = said.chars().take(1_000).collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(said.ends_with('\n'), "{shown}");
+    let [hello, called] =
+        [lines[0], lines[1]].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert_eq!((&hello["id"], &hello["result"]["serverInfo"]["name"]), (&1.into(), &"echo".into()));
+    let text = called["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!((text.len(), text.ends_with("é€😀 \n\"")), (length + 12, true));
+}
+
+/// Waits for a process that should end by itself, and reads its stdout where that is a pipe.
+#[track_caller]
+fn finish(mut child: Child) -> String {
+    let stdout = child.stdout.take();
+    let reading = thread::spawn(move || {
+        let mut said = String::new();
+        stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said)).unwrap();
+        said
+    });
+    for _ in 0..1_500 {
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = reading.join().unwrap();
+            assert!(status.success(), "{status}: {said}");
+            return said;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it did not end by itself");
+}
+
+/// Whether a program is there; `false` is said where nobody misses it, or is a failure.
+fn is_there(program: &str) -> bool {
+    let there =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
+    assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
+    // Past the capture of the test's output.
+    let said = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
+    std::io::stderr().write_all(said.as_bytes()).unwrap();
+    false
+}
+
+/// Plays a parent in another language; it gets the program, the runtime and the lines, and says what it read.
+fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
+    if !is_there(program) {
+        return;
+    }
+    for runtime in RUNTIMES {
+        for mode in modes {
+            let parent = Command::new(program)
+                .args([flag, script])
+                .env("ECHO", echo())
+                .env("RUNTIME", runtime)
+                .env("MODE", mode)
+                .env("HELLO", HELLO)
+                .env("READY", READY)
+                .env("LENGTH", LONG.to_string())
+                .env("CALL", call(0))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            check(&finish(parent), LONG);
+        }
+    }
+}
+
+const PYTHON: &str = r#"
+import os, socket, subprocess, sys
+env = os.environ
+arguments = [env["ECHO"], "--rt", env["RUNTIME"]]
+if env["MODE"] == "pipe":
+    child = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    to, back = child.stdin, child.stdout
+else:
+    ours, theirs = socket.socketpair()
+    child = subprocess.Popen(arguments, stdin=theirs, stdout=theirs)
+    theirs.close()
+    to, back = ours.makefile("wb"), ours.makefile("rb")
+def say(line):
+    to.write(line.encode() + b"\n")
+    to.flush()
+say(env["HELLO"])
+lines = back.readline()
+say(env["READY"])
+say(env["CALL"].replace('"message":"', '"message":"' + "m" * int(env["LENGTH"])))
+lines += back.readline()
+to.close()
+if env["MODE"] != "pipe":
+    ours.shutdown(socket.SHUT_WR)
+lines += back.read()
+code = child.wait(20)
+sys.stdout.buffer.write(lines)
+sys.exit(code)
+"#;
+
+#[test]
+fn python_with_pipes_and_with_one_socket() {
+    parent("python3", "-c", PYTHON, &["pipe", "socket"]);
+}
+
+const NODE: &str = r#"
+const { spawn } = require("node:child_process");
+const env = process.env;
+const child = spawn(env.ECHO, ["--rt", env.RUNTIME], { stdio: [env.MODE, env.MODE, "inherit"] });
+const call = env.CALL.replace('"message":"', '"message":"' + "m".repeat(Number(env.LENGTH)));
+const next = [() => child.stdin.write(env.READY + "\n" + call + "\n"), () => child.stdin.end()];
+let said = "";
+child.stdout.setEncoding("utf8");
+child.stdout.on("data", (text) => {
+  said += text;
+  for (const character of text) if (character === "\n") next.shift()?.();
+});
+child.on("close", (code) => {
+  process.stdout.write(said);
+  process.exitCode = code ?? 1;
+});
+child.stdin.write(env.HELLO + "\n");
+"#;
+
+/// Node's `pipe` is a socket; `overlapped` is the same here and another thing on Windows.
+#[test]
+fn node_with_its_sockets() {
+    parent("node", "-e", NODE, &["pipe", "overlapped"]);
+}
+
+#[test]
+fn files_for_both() {
+    for runtime in RUNTIMES {
+        let [input, output] = ["in", "out"].map(|name| {
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kinds-{runtime}-{name}"))
+        });
+        std::fs::write(&input, talk(LONG)).unwrap();
+        let child = Command::new(echo())
+            .args(["--rt", runtime])
+            .stdin(File::open(&input).unwrap())
+            .stdout(File::create(&output).unwrap())
+            .spawn()
+            .unwrap();
+        finish(child);
+        check(&std::fs::read_to_string(&output).unwrap(), LONG);
+        std::fs::remove_file(input).unwrap();
+        std::fs::remove_file(output).unwrap();
+    }
+}
+
+#[test]
+fn the_null_device_for_either() {
+    for runtime in RUNTIMES {
+        let child = Command::new(echo())
+            .args(["--rt", runtime])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(finish(child), "");
+
+        let mut child = Command::new(echo())
+            .args(["--rt", runtime])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(talk(LONG).as_bytes()).unwrap();
+        finish(child);
+    }
+}
+
+#[test]
+fn a_shell_with_pipes_on_both_sides() {
+    for runtime in RUNTIMES {
+        // The exit code of the middle one is the last line.
+        let script = r#"{ printf '%s\n' "$HELLO" "$READY" "$CALL" | "$ECHO" --rt "$RUNTIME"; echo "code=$?"; } | cat"#;
+        let shell = Command::new("sh")
+            .args(["-c", script])
+            .env("ECHO", echo())
+            .env("RUNTIME", runtime)
+            .env("HELLO", HELLO)
+            .env("READY", READY)
+            .env("CALL", call(20_000))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = finish(shell);
+        check(said.strip_suffix("code=0\n").unwrap_or(&said), 20_000);
+    }
+}
+
+/// A person at a terminal, which shows the lines as they are typed and ends lines in its own way.
+#[test]
+fn a_terminal() {
+    if !is_there("script") {
+        return;
+    }
+    for runtime in RUNTIMES {
+        let command = format!("'{}' --rt {runtime}", echo().display());
+        let mut script = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut keys = script.stdin.take().unwrap();
+        // A terminal gives a line at a time and no more than 4096 bytes of it. The end is a key as well.
+        let typing = thread::spawn(move || {
+            keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
+        });
+        let said = finish(script);
+        drop(typing.join().unwrap().unwrap());
+        let answers = said.lines().filter(|line| {
+            line.starts_with(r#"{"jsonrpc":"2.0","id":"#) && line.contains(r#""result":"#)
+        });
+        let answers: Vec<_> = answers.map(|line| line.trim_end_matches('\r')).collect();
+        check(&[answers.join("\n").as_str(), "\n"].concat(), 1_000);
+    }
+}

@@ -1,0 +1,127 @@
+//! Feeds mutated lines to the parser and to a whole connection; one line of JSON says how it went.
+//!
+//! `fuzz_lines [--seed S] [--n N]`: the same seed gives the same lines.
+//! Every line goes to `Message::parse`, each fifth one through a connection as well.
+//! Ends with a failure at a panic, a wrong or missing answer, a message that is not written as it was read,
+//! or memory that grows.
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is a line on stdout")]
+
+mod corpus;
+mod mutate;
+mod parse;
+mod wire;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use tokio::time::Instant;
+
+use self::mutate::Mutator;
+use self::wire::Wire;
+
+/// The most our memory may grow by, once everything was in use.
+const GROWTH: u64 = 32 << 20;
+/// One line of so many goes through the connection.
+const SHARE: u64 = 5;
+/// How many lines come between two looks at the memory.
+const LOOK: u64 = 100_000;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let (seed, n) = arguments()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fuzz(seed, n))
+}
+
+fn arguments() -> Result<(u64, u64), Box<dyn Error>> {
+    let (mut seed, mut n) = (1, 1_000_000);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(flag) = arguments.next() {
+        let number = arguments.next().ok_or("a number is missing")?.parse()?;
+        match flag.as_str() {
+            "--seed" => seed = number,
+            "--n" => n = number,
+            _ => return Err(format!("unknown flag `{flag}`; known: --seed S, --n N").into()),
+        }
+    }
+    Ok((seed, n))
+}
+
+async fn fuzz(seed: u64, n: u64) -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let mut mutator = Mutator::new(seed);
+    let mut wire = Wire::open();
+    let mut panics = 0_u64;
+    let (mut base, mut growth) = (None, 0);
+    for number in 0..n {
+        let line = mutator.line();
+        match std::panic::catch_unwind(|| parse::check(line)) {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return Err(complaint(seed, number, &why, line)),
+            Err(_) => {
+                panics += 1;
+                eprintln!("{}", complaint(seed, number, "the parser panicked", line));
+            }
+        }
+        if number % SHARE == 0
+            && let Err(why) = wire.take(line).await
+        {
+            return Err(complaint(seed, number, &why, line));
+        }
+        if number % LOOK == LOOK - 1 {
+            let now = memory("VmRSS:")?;
+            growth = now.saturating_sub(*base.get_or_insert(now));
+            if growth > GROWTH {
+                return Err(complaint(
+                    seed,
+                    number,
+                    &format!("memory grew by {growth} bytes"),
+                    b"",
+                ));
+            }
+        }
+    }
+    let (through, answers) = wire.close().await?;
+    let seconds = started.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a speed")]
+    let per_second = (n as f64 / seconds).round();
+    println!(
+        "{}",
+        serde_json::json!({
+            "lines": n,
+            "through_connection": through,
+            "answers": answers,
+            "panics": panics,
+            "growth_bytes": growth,
+            "seconds": (seconds * 10.0).round() / 10.0,
+            "lines_per_s": per_second,
+        })
+    );
+    if panics > 0 { Err(format!("{panics} panics").into()) } else { Ok(()) }
+}
+
+/// Says what went wrong, and how to see it again.
+fn complaint(seed: u64, number: u64, why: &str, line: &[u8]) -> Box<dyn Error> {
+    let shown = &line[..line.len().min(2_000)];
+    format!("seed {seed}, line {number}: {why}: {}", shown.escape_ascii()).into()
+}
+
+/// Returns a figure about our memory in bytes; 0 where `/proc` does not tell.
+fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}

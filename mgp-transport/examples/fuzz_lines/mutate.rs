@@ -1,0 +1,132 @@
+//! Makes lines out of lines; the same seed gives the same ones.
+//!
+//! Applies to: inbound.
+
+use super::corpus::{LINES, PIECES};
+
+/// Lines stay below this, but for a few.
+const LONG: usize = 4 << 10;
+/// One line in so many gets a run of up to [`VERY_LONG`] bytes.
+const RARE: usize = 2_000;
+const VERY_LONG: usize = 80 << 10;
+
+/// Makes the lines.
+#[derive(Debug)]
+pub(crate) struct Mutator {
+    state: u64,
+    line: Vec<u8>,
+}
+
+impl Mutator {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed, line: Vec::new() }
+    }
+
+    /// The next line; it holds no newline.
+    pub(crate) fn line(&mut self) -> &[u8] {
+        self.line.clear();
+        let base = self.below(LINES.len());
+        self.line.extend_from_slice(LINES[base].as_bytes());
+        // A few stay as they are.
+        for _ in 0..self.below(6) {
+            self.mutate();
+            self.line.truncate(LONG);
+        }
+        if self.below(RARE) == 0 {
+            self.long_run();
+        }
+        for byte in &mut self.line {
+            if *byte == b'\n' {
+                *byte = b' ';
+            }
+        }
+        &self.line
+    }
+
+    fn mutate(&mut self) {
+        let at = self.below(self.line.len() + 1);
+        match self.below(10) {
+            0 => self.change(at, |byte, random| byte ^ (1 << (random % 8))),
+            1 => self.change(at, |_, random| random.to_le_bytes()[0]),
+            2 => {
+                let byte = self.next().to_le_bytes()[0];
+                self.line.insert(at, byte);
+            }
+            3 => {
+                let range = self.range(24);
+                self.line.drain(range);
+            }
+            4 => {
+                let range = self.range(64);
+                let copy = self.line[range].to_vec();
+                self.put(at, &copy);
+            }
+            5 => self.line.truncate(at),
+            6 => self.splice(at),
+            7 => self.nest(at),
+            _ => {
+                let piece = self.below(PIECES.len());
+                self.put(at, PIECES[piece]);
+            }
+        }
+    }
+
+    fn change(&mut self, at: usize, make: impl FnOnce(u8, u64) -> u8) {
+        let random = self.next();
+        if let Some(byte) = self.line.get_mut(at) {
+            *byte = make(*byte, random);
+        }
+    }
+
+    /// The head of this line and the tail of another.
+    fn splice(&mut self, at: usize) {
+        let other = LINES[self.below(LINES.len())].as_bytes();
+        let from = self.below(other.len() + 1);
+        self.line.truncate(at);
+        self.line.extend_from_slice(&other[from..]);
+    }
+
+    /// Many brackets, closed or not.
+    fn nest(&mut self, at: usize) {
+        let depth = if self.below(8) == 0 { self.below(1_000) } else { self.below(200) };
+        let (open, close): (&[u8], &[u8]) =
+            if self.below(2) == 0 { (b"[", b"]") } else { (b"{\"a\":", b"}") };
+        let mut nest = open.repeat(depth);
+        if self.below(3) > 0 {
+            nest.push(b'1');
+            nest.extend(close.repeat(depth));
+        }
+        self.put(at, &nest);
+    }
+
+    /// One piece many times, so that the line may pass the bound of the connection.
+    fn long_run(&mut self) {
+        let piece = PIECES[self.below(PIECES.len())];
+        let times = self.below(VERY_LONG / piece.len());
+        let at = self.below(self.line.len() + 1);
+        self.put(at, &piece.repeat(times));
+    }
+
+    fn put(&mut self, at: usize, piece: &[u8]) {
+        self.line.splice(at..at, piece.iter().copied());
+    }
+
+    fn range(&mut self, longest: usize) -> std::ops::Range<usize> {
+        let start = self.below(self.line.len() + 1);
+        let length = self.below(longest);
+        start..(start + length).min(self.line.len())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize fits")]
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// `SplitMix64`.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

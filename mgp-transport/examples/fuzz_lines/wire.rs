@@ -1,0 +1,180 @@
+//! What must hold of every line at a connection: each is answered, refused or ignored by its rule, in order.
+//!
+//! Applies to: inbound.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_transport::{Connection, Limits, Monitor, duplex};
+use mgp_types::method::Ping;
+use mgp_types::service::{BadMessage, Call, Kind, Message, Reply, Router, Stack};
+use mgp_types::{Id, RpcError};
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::task::JoinHandle;
+
+/// Lines between two pings.
+const BLOCK: usize = 1_000;
+/// The longest line the connection takes.
+const LINE_BYTES: usize = 64 << 10;
+/// Under this id the pings go out.
+const PING: &str = "the ping of the fuzz";
+
+/// A connection under attack.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    writer: WriteHalf<DuplexStream>,
+    monitor: Monitor,
+    driving: JoinHandle<mgp_transport::Closed>,
+    block: Vec<u8>,
+    expected: Vec<Due>,
+    lines: usize,
+    through: u64,
+    answers: u64,
+}
+
+/// An answer that must come: under this id, or under none.
+#[derive(Debug, PartialEq)]
+struct Due(Option<Id>);
+
+#[derive(Deserialize)]
+struct Answer {
+    jsonrpc: String,
+    id: Option<Id>,
+    result: Option<serde::de::IgnoredAny>,
+    error: Option<RpcError>,
+}
+
+impl Wire {
+    pub(crate) fn open() -> Self {
+        let (here, there) = duplex();
+        let echo = Stack::from_fn(|call: Call| async move {
+            match call.kind() {
+                // In an array, because arguments may be `null`, which is no result.
+                Kind::Request => Reply::of(&[call.tool_arguments()]),
+                Kind::Notification => Ok(Reply::None),
+            }
+        });
+        let router = Router::new()
+            .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
+            .route("tools/call", echo);
+        let mut limits = Limits::default();
+        limits.line_bytes = LINE_BYTES;
+        let connection =
+            Connection::new(there.reader, there.writer, Stack::new(router)).limits(limits);
+        Self {
+            reader: BufReader::new(here.reader),
+            writer: here.writer,
+            monitor: connection.monitor(),
+            driving: tokio::spawn(connection.run()),
+            block: Vec::new(),
+            expected: Vec::new(),
+            lines: 0,
+            through: 0,
+            answers: 0,
+        }
+    }
+
+    /// Queues a line, and sends the block once it is full.
+    pub(crate) async fn take(&mut self, line: &[u8]) -> Result<(), String> {
+        self.block.extend_from_slice(line);
+        self.block.push(b'\n');
+        self.expected.extend(answer_to(line));
+        self.lines += 1;
+        if self.lines == BLOCK { self.send().await } else { Ok(()) }
+    }
+
+    /// Sends what is left, closes, and says how many lines went through and how many were answered.
+    pub(crate) async fn close(mut self) -> Result<(u64, u64), String> {
+        self.send().await?;
+        self.writer.shutdown().await.map_err(|error| error.to_string())?;
+        let closed = self.driving.await.map_err(|error| error.to_string())?;
+        match closed {
+            mgp_transport::Closed::Eof => Ok((self.through, self.answers)),
+            closed => Err(closed.to_string()),
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), String> {
+        let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{PING}\",\"method\":\"ping\"}}\n");
+        self.block.extend_from_slice(ping.as_bytes());
+        let Self { reader, writer, block, expected, .. } = self;
+        let writing = async { writer.write_all(block).await.map_err(|error| error.to_string()) };
+        let reading = read_answers(reader, expected);
+        // A panic of the connection ends it, and both of these with it.
+        tokio::try_join!(writing, reading)?;
+        self.through += self.lines as u64;
+        self.answers += self.expected.len() as u64;
+        let left = (
+            self.monitor.running(),
+            self.monitor.held_bytes(),
+            self.monitor.dropped(),
+            self.monitor.shed(),
+        );
+        if left != (0, 0, 0, 0) {
+            return Err(format!("running, held, dropped, shed: {left:?}"));
+        }
+        self.block.clear();
+        self.expected.clear();
+        self.lines = 0;
+        Ok(())
+    }
+}
+
+/// Reads up to the answer of the ping; the others must have come before, in order.
+async fn read_answers(
+    reader: &mut BufReader<ReadHalf<DuplexStream>>,
+    expected: &[Due],
+) -> Result<(), String> {
+    let mut line = Vec::new();
+    let mut expected = expected.iter();
+    loop {
+        line.clear();
+        let count = reader.read_until(b'\n', &mut line).await.map_err(|error| error.to_string())?;
+        if count == 0 {
+            return Err("the connection ended".to_owned());
+        }
+        let answer: Answer = serde_json::from_slice(&line)
+            .map_err(|error| format!("{error} in the answer {}", line.escape_ascii()))?;
+        let is_one = answer.result.is_some() != answer.error.is_some();
+        if answer.jsonrpc != "2.0" || !is_one {
+            return Err(format!("a malformed answer: {}", line.escape_ascii()));
+        }
+        if answer.id == Some(Id::from(PING)) {
+            return match expected.next() {
+                None => Ok(()),
+                Some(due) => Err(format!("no answer: {due:?}")),
+            };
+        }
+        match expected.next() {
+            Some(Due(id)) if *id == answer.id => {}
+            other => return Err(format!("an answer to {:?} where {other:?} was due", answer.id)),
+        }
+    }
+}
+
+/// The answer a line must get, if any.
+fn answer_to(line: &[u8]) -> Option<Due> {
+    // The framing takes blanks off both ends before it looks; a line that is too long is refused unread.
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
+    let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    let trimmed = &line[start..end];
+    if line.len() > LINE_BYTES {
+        return Some(Due(None));
+    }
+    if trimmed.is_empty() {
+        return None;
+    }
+    let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else {
+        return Some(Due(None));
+    };
+    match Message::parse(text) {
+        Ok(Message::Request { id, .. }) => Some(Due(Some(id))),
+        // Arrays belong to one revision, which this connection did not settle on.
+        Ok(Message::Batch(_)) => Some(Due(None)),
+        Ok(Message::Notification { .. } | Message::Response { .. })
+        | Err(BadMessage { error: None, .. }) => None,
+        Err(BadMessage { id, error: Some(_) }) => Some(Due(id)),
+    }
+}

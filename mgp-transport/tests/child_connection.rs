@@ -1,0 +1,99 @@
+//! Connections to children that die (MGP §11).
+//!
+//! Who lives and who is gone is read from `/proc`.
+//!
+//! Applies to: outbound.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use mgp_transport::{ChildCommand, Closed, Connection};
+use mgp_types::mcp::EmptyParams;
+use mgp_types::method::Ping;
+use mgp_types::service::{Call, Router, Stack};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn example(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(name);
+    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
+    path
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Our children, zombies included.
+fn children() -> usize {
+    let us = std::process::id().to_string();
+    let mut found = 0;
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let stat = std::fs::read_to_string(entry.unwrap().path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        found += usize::from(parent == Some(us.as_str()));
+    }
+    found
+}
+
+/// One test, because it counts the children and descriptors of its process.
+#[tokio::test]
+async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
+    let mut before = None;
+    for round in 0..100 {
+        // Neither answers: one reads on, one never reads.
+        let mode = if round % 2 == 0 { "hang" } else { "never-read" };
+        let mut child = ChildCommand::new(example("child_zoo")).arg(mode).spawn().unwrap();
+        let (reader, writer) = child.take_io().unwrap();
+        let connection = Connection::new(reader, writer, Stack::new(Router::new()));
+        let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
+        let driving = tokio::spawn(connection.run());
+        let ping = || Call::ask::<Ping>(&EmptyParams::new(), cx.clone()).unwrap();
+        let calls: Vec<_> = (0..8).map(|_| tokio::spawn(peer.send(ping()))).collect();
+        while monitor.pending() < 8 || monitor.unread_bytes() > 0 {
+            tokio::task::yield_now().await;
+        }
+        match round % 3 {
+            0 => child.kill(),
+            1 => {
+                let kill =
+                    Command::new("kill").args(["-9", &child.pid().to_string()]).status().unwrap();
+                assert!(kill.success());
+            }
+            // Dropping kills as well, and the pipes are read to their end all the same.
+            _ => {}
+        }
+        let kept = (round % 3 < 2).then_some(child);
+        for call in calls {
+            let outcome = timeout(SOON, call).await.unwrap().unwrap();
+            assert_eq!(outcome.unwrap_err().code().0, 2000);
+        }
+        let closed = timeout(SOON, driving).await.unwrap().unwrap();
+        assert!(matches!(closed, Closed::Eof | Closed::Io(_)), "{closed}");
+        assert_eq!((monitor.pending(), monitor.unread_bytes()), (0, 0));
+        assert_eq!(peer.send(ping()).await.unwrap_err().code().0, 2000);
+        if let Some(child) = kept {
+            let report = timeout(SOON, child.wait()).await.unwrap();
+            assert_eq!(report.signal, Some(9), "{report}");
+        }
+        before.get_or_insert_with(descriptors);
+    }
+    for _ in 0..500 {
+        if children() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(children(), 0);
+    let before = before.unwrap();
+    assert!(descriptors() <= before, "{before} descriptors became {}", descriptors());
+}
