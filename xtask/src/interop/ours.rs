@@ -60,9 +60,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The lines of one kind.
+    /// What the lines of one kind hold.
     fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
-        self.lines.iter().filter(move |line| line["kind"] == kind)
+        self.lines.iter().filter_map(move |line| line.get(kind))
     }
 
     fn one(&self, kind: &'static str) -> Outcome<&Value> {
@@ -72,7 +72,7 @@ impl Seen {
 
     /// The result of the call, which must not be a failure.
     pub(super) fn result(&self) -> Outcome<&Value> {
-        let result = &self.one("result")?["result"];
+        let result = self.one("result")?;
         if result["isError"] == true {
             return Err(Failure::new(format!("the tool failed: {result}")));
         }
@@ -84,16 +84,15 @@ impl Seen {
         if let Some(error) = self.of("error").next() {
             return Some(error["message"].as_str()?.to_owned());
         }
-        let result = &self.of("result").next()?["result"];
+        let result = self.of("result").next()?;
         let text = result["content"][0]["text"].as_str()?;
         (result["isError"] == true).then(|| text.to_owned())
     }
 
-    /// The extensions both sides agreed on.
-    pub(super) fn negotiated(&self) -> Outcome<Vec<&str>> {
-        let line = self.one("negotiated")?;
-        let all = line["extensions"].as_array().into_iter().flatten();
-        Ok(all.filter_map(Value::as_str).collect())
+    /// The extensions both sides agreed on; `None` with a plain server.
+    pub(super) fn negotiated(&self) -> Outcome<Option<Vec<&str>>> {
+        let all = self.one("negotiated")?["mgp"].as_array();
+        Ok(all.map(|all| all.iter().filter_map(Value::as_str).collect()))
     }
 
     /// The revision, as the client and the wire have it.
@@ -135,10 +134,10 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     if chunks != CHUNKS {
         return Err(Failure::new(format!("{chunks} chunks, expected {CHUNKS}")));
     }
-    let negotiated = seen.negotiated()?.join(", ");
+    let negotiated = seen.negotiated()?.context("MGP is negotiated")?.join(", ");
     let all = Call { server: &[server[0].clone(), "--extensions".into(), "all".into()], ..call };
     let forced = all.make(cell, stage, "all", |_| {})?;
-    let nine = forced.negotiated()?.len();
+    let nine = forced.negotiated()?.map_or(0, |all| all.len());
     if nine < 9 {
         return Err(Failure::new(format!("{nine} extensions negotiated of nine that were forced")));
     }

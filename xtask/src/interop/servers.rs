@@ -152,7 +152,7 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
         return Err(Failure::new(format!("{:?} is not in {text}", server.wanted)));
     }
     seen.settled_on(cell.revision)?;
-    if !seen.negotiated()?.is_empty() {
+    if seen.negotiated()?.is_some() {
         return Err(Failure::new("a plain server is taken for one that speaks MGP"));
     }
     // The offer names MGP; in the legacy era it stands in the first requests only, in the modern one in each.
