@@ -1,7 +1,5 @@
 //! The gate between the server's answer and `initialized` (MGP §3.4): bounded, and heard.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -65,8 +63,13 @@ async fn a_decision_is_waited_for_and_a_rejection_closes() {
         assert_eq!(asked, 1);
         let (client, _) = connect(era, Duration::from_secs(50), Verdict::Reject, true).await;
         let error = client.unwrap_err();
-        assert!(matches!(&error, ConnectError::Rejected(permissions) if *permissions == ["shell.execute"]));
-        assert_eq!(error.to_string(), "the permissions the server needs were rejected: shell.execute");
+        assert!(
+            matches!(&error, ConnectError::Rejected(permissions) if *permissions == ["shell.execute"])
+        );
+        assert_eq!(
+            error.to_string(),
+            "the permissions the server needs were rejected: shell.execute"
+        );
     }
 }
 

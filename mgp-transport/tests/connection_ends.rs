@@ -19,6 +19,11 @@ fn nothing() -> Stack {
     Stack::new(Router::new())
 }
 
+/// A test that waits for ever should say so; with a paused clock it is said at once.
+async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_mins(5), future).await.unwrap()
+}
+
 fn ping(cx: mgp_types::service::Context) -> Call {
     Call::ask::<Ping>(&mgp_types::mcp::EmptyParams::new(), cx).unwrap()
 }
@@ -37,7 +42,7 @@ fn requests(count: usize) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_of_a_connection_that_was_never_driven_fail() {
     let (here, _there) = duplex();
     let connection = Connection::new(here.reader, here.writer, nothing());
@@ -45,12 +50,12 @@ async fn calls_of_a_connection_that_was_never_driven_fail() {
     let waiting = tokio::spawn(peer.send(ping(cx.clone())));
     tokio::task::yield_now().await;
     drop(connection.run());
-    assert_eq!(waiting.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+    assert_eq!(soon(waiting).await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
     assert!(scope.is_ended());
     assert_eq!(peer.send(ping(cx)).await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_peer_taken_before_the_limits_were_set_works() {
     let (here, there) = duplex();
     let connection = Connection::new(here.reader, here.writer, nothing());
@@ -59,7 +64,7 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
     let router =
         Router::new().on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) });
     tokio::spawn(Connection::new(there.reader, there.writer, Stack::new(router)).run());
-    assert!(peer.send(ping(cx)).await.is_ok());
+    assert!(soon(peer.send(ping(cx))).await.is_ok());
 }
 
 /// At 1 MiB unread the answers once stayed in their calls, and with them the turns of a limit that others wait for.
@@ -83,9 +88,12 @@ async fn calls_end_though_their_caller_does_not_read() {
     let driving = tokio::spawn(connection.run());
     let (_reader, mut writer) = (there.reader, there.writer);
     writer.write_all(&requests(500)).await.unwrap();
-    while ended.load(Ordering::Relaxed) < 500 {
-        tokio::task::yield_now().await;
-    }
+    let all = async {
+        while ended.load(Ordering::Relaxed) < 500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(all).await;
     assert_eq!((monitor.running(), monitor.held_bytes(), monitor.shed()), (0, 0, 0));
     assert!(
         monitor.unread_bytes() > 4 << 20 && monitor.unread_bytes() < 6 << 20,
@@ -142,7 +150,7 @@ async fn a_peer_that_never_reads_is_given_up_though_it_asks_no_more() {
     let driving = tokio::spawn(connection.run());
     let (_reader, mut writer) = (there.reader, there.writer);
     writer.write_all(&requests(2)).await.unwrap();
-    let closed = driving.await.unwrap();
+    let closed = soon(driving).await.unwrap();
     assert!(matches!(closed, Closed::Stalled(_)), "{closed}");
     assert_eq!(started.elapsed().as_secs(), Limits::default().stall.as_secs());
     assert!(peer.is_closed());
@@ -204,7 +212,7 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let started = Instant::now();
     peer.close("enough");
-    assert!(matches!(driving.await.unwrap(), Closed::Local));
+    assert!(matches!(soon(driving).await.unwrap(), Closed::Local));
     // Once for what is queued, once for the writer to shut down.
     assert!(started.elapsed() <= 2 * Limits::default().linger, "{:?}", started.elapsed());
 }

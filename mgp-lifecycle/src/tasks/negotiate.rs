@@ -68,7 +68,7 @@ impl Plan {
         }
         // Older revisions have no tasks, whatever a caller sends.
         let asked = if call.cx().caller.revision < Revision::V2025_11_25
-            || !call.params().mentions("task")
+            || !call.params().mentions("\"task\"")
         {
             None
         } else {

@@ -6,7 +6,7 @@ use mgp_transport::{Closed, Limits};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::pair::{Alive, Pair, quiet, server, until};
+use super::pair::{Alive, Pair, end, quiet, server, until};
 use super::raw::Raw;
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn the_end_of_the_input_lets_calls_finish_and_drops_the_rest() {
     assert!(raw.line().await.contains(r#""id":3,"result""#));
     assert!(raw.line().await.contains(r#""id":2,"result""#));
     assert_eq!(raw.line().await, "", "the one that hangs is not answered");
-    assert!(matches!(raw.run.await.unwrap(), Closed::Eof));
+    assert!(matches!(end(raw.run).await, Closed::Eof));
     assert_eq!(started.elapsed().as_secs(), Limits::default().linger.as_secs());
     quiet(&[], &calls, &alive).await;
     assert!(raw.scope.is_ended());

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::runtime::Builder;
 
 use super::memory::grows_less_than;
-use super::pair::{Alive, Life};
+use super::pair::{Alive, Life, end};
 use super::raw::Raw;
 
 const REPORT: &str = concat!(
@@ -52,7 +52,7 @@ async fn flooded() {
 
     // One that decides may not be lost: the connection ends.
     raw.say(ROOTS).await;
-    let closed = raw.run.await.unwrap();
+    let closed = end(raw.run).await;
     assert!(matches!(closed, Closed::Flooded), "{closed}");
     assert_eq!((alive.ever(), alive.now(), monitor.held_bytes()), (1, 0, 0));
     assert!(raw.scope.is_ended());

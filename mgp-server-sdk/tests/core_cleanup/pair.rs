@@ -226,6 +226,11 @@ impl Sink for Taker {
     }
 }
 
+/// Waits for the end of a connection; a minute at most, so that a test that fails says so.
+pub(crate) async fn end(run: JoinHandle<Closed>) -> Closed {
+    tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
+}
+
 /// Waits until something holds; 20 s at most.
 #[track_caller]
 pub(crate) fn until<T: std::fmt::Debug>(

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use super::memory::grows_less_than;
-use super::pair::{Alive, Pair, quiet, server, until};
+use super::pair::{Alive, Pair, end, quiet, server, until};
 use super::raw::Raw;
 
 /// Requests with long answers, streams without end, lists, and lines that are answered with an error.
@@ -46,6 +46,7 @@ async fn a_peer_that_never_reads() {
         let mut written = 0_u64;
         while writer.write_all(greedy.as_bytes()).await.is_ok() {
             written += greedy.len() as u64;
+            assert!(written < 64 << 20, "it is still read from");
         }
         written
     });
@@ -62,7 +63,7 @@ async fn a_peer_that_never_reads() {
     }
     assert_eq!(before.elapsed().as_millis(), 0);
 
-    let closed = run.await.unwrap();
+    let closed = end(run).await;
     assert!(
         matches!(closed, Closed::Stalled(after) if after == Limits::default().stall),
         "{closed}"

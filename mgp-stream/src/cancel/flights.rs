@@ -2,8 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_types::Id;
@@ -15,7 +14,7 @@ use super::signal::CancelSignal;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights(Arc<Mutex<Table>>);
 
-type Table = HashMap<(ScopeId, Id), Same>;
+type Table = HashMap<(ScopeId, Id), Same, ahash::RandomState>;
 
 /// The calls under one id: one is the rule, but some hosts send the same id on every request.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Waker};
 
@@ -14,13 +15,15 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
+    /// The length of the buffer, to be read without the lock: it is looked at several times a line.
+    len: AtomicUsize,
+    high: AtomicUsize,
     room: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     buffer: Vec<u8>,
-    high: usize,
     closed: bool,
     driver: Option<Waker>,
 }
@@ -31,12 +34,17 @@ pub(crate) struct IsClosed;
 
 impl Outbox {
     pub(crate) fn new(high: usize) -> Self {
-        Self { state: Mutex::new(State { high, ..State::default() }), room: Notify::new() }
+        Self {
+            state: Mutex::default(),
+            len: AtomicUsize::new(0),
+            high: AtomicUsize::new(high),
+            room: Notify::new(),
+        }
     }
 
     /// Changes where senders begin to wait.
     pub(crate) fn bound(&self, high: usize) {
-        self.state().high = high;
+        self.high.store(high, Ordering::Relaxed);
         self.room.notify_waiters();
     }
 
@@ -48,6 +56,7 @@ impl Outbox {
         if state.buffer.len() > before {
             state.buffer.push(b'\n');
         }
+        self.note(&state);
     }
 
     /// Appends one message from elsewhere and wakes the connection.
@@ -58,6 +67,7 @@ impl Outbox {
         }
         write(&mut state.buffer);
         state.buffer.push(b'\n');
+        self.note(&state);
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {
@@ -78,7 +88,7 @@ impl Outbox {
                 if state.closed {
                     return Err(IsClosed);
                 }
-                if state.buffer.len() < state.high {
+                if state.buffer.len() < self.high.load(Ordering::Relaxed) {
                     return Ok(());
                 }
             }
@@ -89,7 +99,9 @@ impl Outbox {
     /// Takes what is to be written, leaving an empty buffer.
     pub(crate) fn take_into(&self, writing: &mut Vec<u8>) {
         debug_assert!(writing.is_empty(), "what was taken before is written first");
-        std::mem::swap(&mut self.state().buffer, writing);
+        let mut state = self.state();
+        std::mem::swap(&mut state.buffer, writing);
+        self.note(&state);
     }
 
     /// Remembers whom to wake when more comes.
@@ -107,7 +119,7 @@ impl Outbox {
 
     /// How many bytes wait here.
     pub(crate) fn len(&self) -> usize {
-        self.state().buffer.len()
+        self.len.load(Ordering::Relaxed)
     }
 
     /// Whether senders wait.
@@ -128,8 +140,7 @@ impl Outbox {
     }
 
     fn is_above(&self, times: usize, writing: usize) -> bool {
-        let state = self.state();
-        state.buffer.len() + writing >= state.high.saturating_mul(times)
+        self.len() + writing >= self.high.load(Ordering::Relaxed).saturating_mul(times)
     }
 
     /// Refuses further messages; what is queued can still be written.
@@ -147,7 +158,13 @@ impl Outbox {
 
     /// Lets go of what is queued: nobody will write it.
     pub(crate) fn discard(&self) {
-        self.state().buffer = Vec::new();
+        let mut state = self.state();
+        state.buffer = Vec::new();
+        self.note(&state);
+    }
+
+    fn note(&self, state: &State) {
+        self.len.store(state.buffer.len(), Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -64,25 +64,41 @@ impl Message {
     ///
     /// # Errors
     /// What to answer when it is none.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the line lives on in the ranges taken of it"
-    )]
     pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
         let read = EnvelopeSeed { out: &mut envelope, base: line.as_ptr() as usize }
             .deserialize(&mut reader)
             .and_then(|()| reader.end());
-        match read {
+        let judged = match read {
             Ok(()) => envelope.judge(&line),
             Err(why) => Err(BadMessage::explain(&line, &envelope, &why)),
+        };
+        match judged {
+            Ok(Judged::Message(message)) => Ok(message),
+            // The line itself moves into the params: sharing it would cost an allocation.
+            Ok(Judged::Call { id, method, parts }) => {
+                let params = Params::of_parts(line, parts);
+                Ok(match id {
+                    Some(id) => Self::Request { id, method, params },
+                    None => Self::Notification { method, params },
+                })
+            }
+            Err(Verdict::Bad(bad)) => Err(bad),
+            Err(Verdict::Batch(items)) => Ok(Self::Batch(items)),
         }
-        .or_else(|bad| match bad {
-            Verdict::Bad(bad) => Err(bad),
-            Verdict::Batch(items) => Ok(Self::Batch(items)),
-        })
     }
+}
+
+/// What a line is that is a message.
+enum Judged {
+    Message(Message),
+    /// A call whose params are ranges of the line.
+    Call {
+        id: Option<Id>,
+        method: Method,
+        parts: Parts,
+    },
 }
 
 /// What a line is that is no single message.
@@ -110,7 +126,7 @@ enum ParamsSlot<'a> {
 }
 
 impl Envelope<'_> {
-    fn judge(self, line: &ByteString) -> Result<Message, Verdict> {
+    fn judge(self, line: &ByteString) -> Result<Judged, Verdict> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(|raw| serde_json::from_str::<Id>(raw).ok());
         let refuse = |why: &str| {
@@ -123,7 +139,7 @@ impl Envelope<'_> {
             && !self.method_is_text
             && (self.result.is_some() || self.error.is_some());
         if is_response {
-            return self.response(line, id, raw_id);
+            return self.response(line, id, raw_id).map(Judged::Message);
         }
         if self.version != Some(true) {
             return refuse("`jsonrpc` must be \"2.0\"");
@@ -141,17 +157,20 @@ impl Envelope<'_> {
         let method = Method::of(method);
         let params = match self.params {
             None => Params::none(),
-            Some(ParamsSlot::Read(parts)) => Params::of_parts(line.clone(), parts),
+            Some(ParamsSlot::Read(parts)) if parts.is_object() => {
+                return Ok(Judged::Call { id, method, parts });
+            }
+            Some(ParamsSlot::Read(_)) => return refuse("`params` must be an object"),
             Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
                 .map_err(|error| Verdict::Bad(BadMessage { id: id.clone(), error: Some(error) }))?,
         };
         if !params.is_object_or_none() {
             return refuse("`params` must be an object");
         }
-        Ok(match id {
+        Ok(Judged::Message(match id {
             Some(id) => Message::Request { id, method, params },
             None => Message::Notification { method, params },
-        })
+        }))
     }
 
     fn response(

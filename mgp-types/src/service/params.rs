@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use bytestring::ByteString;
@@ -101,6 +102,12 @@ pub(super) struct Parts {
     stream: Option<Span>,
 }
 
+impl Parts {
+    pub(super) fn is_object(&self) -> bool {
+        self.shape == Shape::Object
+    }
+}
+
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Shape {
     #[default]
@@ -110,15 +117,17 @@ enum Shape {
 }
 
 /// A range of the text; lines are bounded far below 4 GiB.
+///
+/// No value ends at the first byte, so that an absent one takes no more room than one that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
-    end: u32,
+    end: NonZeroU32,
 }
 
 impl Span {
     fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
+        self.start as usize..self.end.get() as usize
     }
 }
 
@@ -131,7 +140,13 @@ const ESCAPED_MAX: usize = 256;
 #[derive(Clone, Default)]
 struct Body {
     first: Option<Span>,
-    more: Vec<Span>,
+    rest: Option<Box<Rest>>,
+}
+
+/// What few bodies have; apart, so that all others are small to move.
+#[derive(Clone, Default)]
+struct Rest {
+    runs: Vec<Span>,
     /// Members whose key was written with escapes, so that its place is not known.
     escaped: Vec<(Box<str>, Span)>,
 }
@@ -141,24 +156,31 @@ impl Body {
         if self.first.is_none() {
             self.first = Some(span);
         } else {
-            self.more.push(span);
+            self.rest.get_or_insert_default().runs.push(span);
         }
     }
 
     fn push_escaped<E: de::Error>(&mut self, name: &str, span: Span) -> Result<(), E> {
-        if self.escaped.len() == ESCAPED_MAX {
+        let escaped = &mut self.rest.get_or_insert_default().escaped;
+        if escaped.len() == ESCAPED_MAX {
             return Err(E::custom("too many member names with escapes"));
         }
-        self.escaped.push((name.into(), span));
+        escaped.push((name.into(), span));
         Ok(())
     }
 
     fn last_mut(&mut self) -> Option<&mut Span> {
-        self.more.last_mut().or(self.first.as_mut())
+        let rest = self.rest.as_mut().and_then(|rest| rest.runs.last_mut());
+        rest.or(self.first.as_mut())
     }
 
     fn runs(&self) -> impl Iterator<Item = Span> {
-        self.first.into_iter().chain(self.more.iter().copied())
+        let rest = self.rest.iter().flat_map(|rest| rest.runs.iter().copied());
+        self.first.into_iter().chain(rest)
+    }
+
+    fn escaped(&self) -> &[(Box<str>, Span)] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.escaped)
     }
 }
 
@@ -354,12 +376,11 @@ impl Params {
         serde_json::from_str::<Meta>(text).ok()?.progress_token
     }
 
-    /// Whether the body may have a member of this name: a look at the text, cheaper than a parse.
+    /// Whether the body may have a member of this name, given in quotes: a look at the text, cheaper than a parse.
     #[must_use]
-    pub fn mentions(&self, name: &str) -> bool {
-        let quoted = format!("\"{name}\"");
-        !self.parts.body.escaped.is_empty()
-            || self.parts.body.runs().any(|run| self.text[run.range()].contains(&quoted))
+    pub fn mentions(&self, quoted: &str) -> bool {
+        !self.parts.body.escaped().is_empty()
+            || self.parts.body.runs().any(|run| self.text[run.range()].contains(quoted))
     }
 
     /// The hash of what the call means: target and body in canonical form, without the hop's own members.
@@ -411,7 +432,7 @@ impl Params {
         for run in self.parts.body.runs() {
             member(out, "", &self.text[run.range()]);
         }
-        for (key, span) in &self.parts.body.escaped {
+        for (key, span) in self.parts.body.escaped() {
             let key = serde_json::to_string(key).unwrap_or_default();
             // Only the outer quotes: the name itself may end with one.
             member(out, &key[1..key.len().max(2) - 1], &self.text[span.range()]);
@@ -465,7 +486,7 @@ impl fmt::Debug for Params {
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
 fn span_of(text: &str, base: usize) -> Span {
     let start = (text.as_ptr() as usize - base) as u32;
-    Span { start, end: start + text.len() as u32 }
+    Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
 }
 
 /// Reads a params value in one pass, noting where its members are in the buffer that begins at `base`.

@@ -2,12 +2,12 @@
 //!
 //! Applies to: both.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
+use rustc_hash::FxHashMap;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -30,7 +30,7 @@ use crate::wire::RpcError;
 /// ```
 #[derive(Clone, Default)]
 pub struct Router {
-    routes: Arc<HashMap<&'static str, Stack>>,
+    routes: Arc<FxHashMap<&'static str, Stack>>,
     fallback: Option<Stack>,
 }
 
@@ -150,7 +150,7 @@ fn unknown(call: &Call) -> Result<Reply, RpcError> {
 /// Layer form of a [`Router`].
 #[derive(Clone)]
 #[must_use]
-pub struct RouterLayer(Arc<HashMap<&'static str, Stack>>);
+pub struct RouterLayer(Arc<FxHashMap<&'static str, Stack>>);
 
 impl fmt::Debug for RouterLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,7 +169,7 @@ impl<S> Layer<S> for RouterLayer {
 /// Service form of a [`RouterLayer`].
 #[derive(Clone)]
 pub struct Routed<S> {
-    routes: Arc<HashMap<&'static str, Stack>>,
+    routes: Arc<FxHashMap<&'static str, Stack>>,
     inner: S,
 }
 

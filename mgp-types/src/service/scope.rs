@@ -51,7 +51,8 @@ struct Inner {
 struct Live {
     ended: bool,
     next_hook: u64,
-    state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// A handful at most: looking through them is quicker than hashing.
+    state: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
@@ -80,9 +81,16 @@ impl Scope {
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut live = self.live();
-        let entry = live.state.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
-        // The map is keyed by the type itself, so the value is of it; a fresh one is the harmless answer.
-        Arc::clone(entry).downcast().unwrap_or_default()
+        let id = TypeId::of::<T>();
+        let value = if let Some((_, value)) = live.state.iter().find(|(known, _)| *known == id) {
+            Arc::clone(value)
+        } else {
+            let value: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
+            live.state.push((id, Arc::clone(&value)));
+            value
+        };
+        // It is found by its type, so it is of it; a fresh one is the harmless answer.
+        value.downcast().unwrap_or_default()
     }
 
     /// Runs a hook when the scope ends, at once if it has; dropping the guard forgets the hook.
