@@ -51,6 +51,8 @@
 //! Applies to: inbound.
 
 mod error;
+#[cfg(doctest)]
+mod guides;
 pub mod prelude;
 #[cfg(doctest)]
 mod readme;

@@ -8,7 +8,11 @@ use crate::{
     run::{Context, Failure, Outcome, Rigour, root},
 };
 use serde_json::{Value, json};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The longest program.
 const LINES: usize = 15;
@@ -16,18 +20,26 @@ const LINES: usize = 15;
 /// How much the macro may differ from the builder.
 const SHARE: f64 = 0.02;
 
-/// The two programs of the README, built.
-fn readme() -> Outcome<(String, String, std::path::PathBuf)> {
+/// Programs of the README, by what they are and the heading they stand below; built.
+fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], PathBuf)> {
     let page = fs::read_to_string(root().join("README.md")).context("README.md")?;
-    let server = program_below(&page, "## A server")?;
-    let client = program_below(&page, "## A client")?;
-    let built = Scratch::new("first", &[("server", &*server), ("client", &*client)])?.build()?;
-    Ok((server, client, built))
+    let texts = wanted.map(|(_, heading)| program_below(&page, heading));
+    let mut programs = [const { String::new() }; N];
+    for (program, text) in programs.iter_mut().zip(texts) {
+        *program = text?;
+    }
+    let named: Vec<_> =
+        wanted.iter().zip(&programs).map(|((name, _), text)| (*name, text.as_str())).collect();
+    let built = Scratch::new("first", &named)?.build()?;
+    Ok((programs, built))
 }
+
+const SERVER: (&str, &str) = ("server", "## A server");
+const CLIENT: (&str, &str) = ("client", "## A client");
 
 /// The server has two tools, and the macro costs nothing against the builder.
 pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
-    let (program, _, built) = readme()?;
+    let ([program], built) = readme([SERVER])?;
     let tools = tools(&built.join("server"))?;
     let programs = [
         ("by_builder", include_str!("programs/by_builder.rs")),
@@ -56,7 +68,7 @@ pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
 
 /// The client calls the tools of that server.
 pub(in crate::accept) fn client(_: Rigour) -> Outcome<Verdict> {
-    let (_, program, built) = readme()?;
+    let ([_, program], built) = readme([SERVER, CLIENT])?;
     let mut command = Command::new(built.join("client"));
     command.arg(built.join("server"));
     let ended = talk(command, "")?;

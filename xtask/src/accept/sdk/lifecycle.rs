@@ -9,7 +9,7 @@ use std::fs;
 
 /// The tests of the two sides.
 const BINARIES: &[binary::Binary] =
-    &[("mgp-server-sdk", "sdk_lifecycle"), ("mgp-client-sdk", "sdk_lifecycle")];
+    &[("mgp-server-sdk", "sdk_lifecycle"), ("mgp-client-sdk", "client")];
 
 /// The two messages of the handshake, then its error; the name of a file says which type reads it.
 const MESSAGES: &[&str] = &["mcp_initialize.json", "mcp_initialize_result.json", "mcp_error.json"];
