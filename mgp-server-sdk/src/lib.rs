@@ -84,6 +84,8 @@ mod complete;
 mod error;
 mod features;
 mod furnish;
+#[cfg(doctest)]
+mod guides;
 mod into_stack;
 mod listen;
 mod log;

@@ -27,7 +27,9 @@ use super::session::{Phase, Session};
 pub struct ConnectConfig {
     /// Which era to speak.
     pub era: EraChoice,
-    /// How long a server may take to answer the probe before it is taken for a legacy one. 2 s.
+    /// How long a server may take to answer the probe before it is taken for a legacy one. 10 s.
+    ///
+    /// Legacy servers refuse the probe at once; this is for those that say nothing, and includes the server's start.
     pub probe_timeout: Duration,
     /// How long the whole handshake may take, the gate apart. 30 s.
     pub handshake_timeout: Duration,
@@ -41,7 +43,7 @@ impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
             era: EraChoice::Auto,
-            probe_timeout: Duration::from_secs(2),
+            probe_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(30),
             gate: None,
             permission_timeout: Duration::from_mins(1),
@@ -310,4 +312,23 @@ async fn ready_call<S: MgpService>(
 ) -> Result<Reply, ConnectError> {
     let call = call.map_err(ConnectError::Refused)?;
     stack.clone().call(call).await.map_err(ConnectError::Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Peer, Principal, Scope, ScopeKind, Stack};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_server_that_starts_slowly_is_not_taken_for_a_legacy_one() {
+        let server = Stack::from_fn(|_| async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Reply::of(&DiscoverResult::new(vec![Revision::MODERN], ServerCapabilities::new()))
+        });
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+        let offer = ClientOffer::new(Implementation::new("c", "1"));
+        let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await.unwrap();
+        assert_eq!(facts.revision, Revision::MODERN);
+    }
 }
