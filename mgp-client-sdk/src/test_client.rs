@@ -49,7 +49,7 @@ macro_rules! loud {
 }
 
 impl TestClient {
-    /// Connects to a server, or to any stack: the modern era, all of MGP.
+    /// Connects to a server, or to any stack, in the newest era it speaks and with all of MGP both serve.
     ///
     /// # Panics
     /// When the server cannot be built or the handshake fails.

@@ -24,7 +24,9 @@ use tower_service::Service;
 /// How long the error of a call waits for the exit code of the child whose pipe broke.
 const EXIT_CODE: Duration = Duration::from_millis(250);
 /// How long a child that has ended may still have bytes on their way.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+///
+/// The end of its output comes by itself, unless a process that left its group holds the pipe.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// What is known about the life of one connection.
 #[derive(Clone)]

@@ -1,9 +1,12 @@
 //! Versions, offers and what they come to (seed B01 to B05).
 
+use std::sync::{Arc, Mutex};
+
 use mgp_client_sdk::{Client, EraChoice, Error, TestClient};
 use mgp_lifecycle::ConnectError;
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitResult, Era, Revision, Root};
+use mgp_types::service::gate;
 use mgp_types::{ErrorCode, RpcError};
 use serde_json::{Value, json};
 
@@ -167,6 +170,37 @@ async fn what_is_answered_is_offered_and_nothing_else() {
     assert!(!extensions.contains("permissions") && !extensions.contains("callbacks"));
     let gated = hello(Client::builder("c", "1").on_callback(|_| ())).await;
     assert!(gated["mgp"]["extensions"].to_string().contains("bidirectional"));
+}
+
+#[tokio::test]
+async fn layers_stand_between_the_caller_and_the_wire() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let watch = |name: &'static str| {
+        let seen = Arc::clone(&seen);
+        gate(move |call| {
+            if let Some(tool) = call.tool() {
+                assert!(call.cx().callee.speaks_mgp(), "a gate knows whom a call goes to");
+                seen.lock().unwrap().push(format!("{name} {}", tool.name));
+            }
+            Ok(())
+        })
+    };
+    let no_shell = gate(|call| match call.tool() {
+        Some(tool) if tool.name == "shell" => {
+            Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "no shell here"))
+        }
+        _ => Ok(()),
+    });
+    let builder =
+        Client::builder("c", "1").layer(watch("inner")).layer(no_shell).layer(watch("outer"));
+    let client = TestClient::through(Server::new("s", "1"), builder).await;
+    let refused = client.refusal("shell", ()).await;
+    assert_eq!(
+        (refused.code(), &*refused.message()),
+        (ErrorCode::PERMISSION_DENIED, "no shell here")
+    );
+    assert_eq!(client.refusal("later", ()).await.code(), ErrorCode::TOOL_NOT_FOUND);
+    assert_eq!(*seen.lock().unwrap(), ["outer shell", "outer later", "inner later"]);
 }
 
 #[tokio::test]
