@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
@@ -35,16 +36,50 @@ use crate::tasks::TaskTicket;
 /// assert_eq!(error.to_string(), "no answer within 30s (3003)");
 /// # });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct TimeoutLayer {
     after: Duration,
+    own: Option<Own>,
 }
+
+/// Finds the bound of its own that a call has.
+type Own = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 
 impl TimeoutLayer {
     /// A layer with one bound for all tools.
     pub const fn new(after: Duration) -> Self {
-        Self { after }
+        Self { after, own: None }
+    }
+
+    /// Asks for a call's own bound first; where it has none, the one bound for all holds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mgp_lifecycle::TimeoutLayer;
+    /// use mgp_types::service::{Stack, mock};
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+    /// let slow = |name: &str| (name == "slow").then_some(Duration::from_secs(300));
+    /// let layer = TimeoutLayer::default().per_call(move |call| call.tool().and_then(|tool| slow(tool.name)));
+    /// let mut client = mock::client(Stack::new(layer.layer(Stack::from_fn(|_| std::future::pending()))));
+    /// let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
+    /// assert_eq!(error.to_string(), "no answer within 300s (3003)");
+    /// # });
+    /// ```
+    pub fn per_call(
+        mut self,
+        own: impl Fn(&Call) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.own = Some(Arc::new(own));
+        self
+    }
+}
+
+impl fmt::Debug for TimeoutLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeoutLayer").field("after", &self.after).finish_non_exhaustive()
     }
 }
 
@@ -58,7 +93,7 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, after: self.after }
+        Timeout { inner, after: self.after, own: self.own.clone() }
     }
 }
 
@@ -67,6 +102,7 @@ impl<S> Layer<S> for TimeoutLayer {
 pub struct Timeout<S> {
     inner: S,
     after: Duration,
+    own: Option<Own>,
 }
 
 impl<S> fmt::Debug for Timeout<S> {
@@ -94,12 +130,13 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
                 sleep: None,
             };
         }
-        let deadline = Deadline::after(self.after).earlier(call.cx().deadline);
+        let after = self.own.as_ref().and_then(|own| own(&call)).unwrap_or(self.after);
+        let deadline = Deadline::after(after).earlier(call.cx().deadline);
         call.cx_mut().deadline = deadline;
         ResponseFuture {
             future: self.inner.call(call),
             deadline: deadline.instant(),
-            after: self.after,
+            after,
             sleep: None,
         }
     }

@@ -3,7 +3,10 @@
 //! Applies to: inbound.
 
 use mgp_transport::{Closed, StdioError};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::mgp::Permission;
+use mgp_types::{ErrorCode, Object, Recovery, RpcError};
+
+use crate::tool::Standing;
 
 /// Why a server could not serve, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +21,71 @@ pub enum ServeError {
     /// The server was put together wrongly.
     #[error("the server cannot be built: {0}")]
     Build(#[from] RpcError),
+}
+
+/// Why a server cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Flaw {
+    /// The name of a tool cannot be used.
+    #[error("tool `{0}`: a name is 1 to 128 of the characters A-Z a-z 0-9 _ . / -")]
+    Name(String),
+    /// The name of a tool belongs to the protocol.
+    #[error(
+        "tool `{tool}`: names that begin with `{prefix}` belong to the protocol; choose another"
+    )]
+    Reserved { tool: String, prefix: &'static str },
+    /// Two tools have one name.
+    #[error("tool `{0}` is there twice; rename one, or put it with `replace` where that is meant")]
+    Twice(String),
+    /// A tool needs state that the server lacks.
+    #[error(
+        "tool `{tool}` takes `State<{state}>`, and the server has none; give it one with `.state(…)`"
+    )]
+    State { tool: String, state: &'static str },
+    /// A permission means nothing.
+    #[error(
+        "tool `{tool}` needs the unknown permission `{permission}`; use a standard one, or a reverse-domain name such as `com.example.{permission}`"
+    )]
+    Permission { tool: String, permission: Permission },
+}
+
+/// All that keeps a server from being built.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub(crate) struct Flaws(pub(crate) Vec<Flaw>);
+
+impl From<Flaws> for RpcError {
+    fn from(flaws: Flaws) -> Self {
+        Self::internal(flaws.to_string()).because(flaws)
+    }
+}
+
+/// A tool was called without a permission it needs (MGP §3).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{tool}` needs the permission `{permission}`, which is {}", .standing.as_str())]
+pub(crate) struct PermissionMissing {
+    tool: String,
+    permission: Permission,
+    standing: Standing,
+}
+
+impl PermissionMissing {
+    pub(crate) fn new(tool: &str, permission: Permission, standing: Standing) -> Self {
+        Self { tool: tool.to_owned(), permission, standing }
+    }
+}
+
+impl From<PermissionMissing> for RpcError {
+    fn from(missing: PermissionMissing) -> Self {
+        let code = ErrorCode::PERMISSION_DENIED;
+        let mut details = Object::new();
+        // Words can always be written.
+        let _ = details.encode("permission", missing.permission.as_str());
+        let _ = details.encode("status", missing.standing.as_str());
+        let mut recovery = Recovery::default_for(code).unwrap_or_default();
+        recovery.details = Some(details);
+        Self::new(code, missing.to_string()).recovery(recovery).because(missing)
+    }
 }
 
 /// A refusal of what bounds this server.

@@ -5,23 +5,49 @@
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;
 //!
+//! /// Greets a person.
+//! #[tool(read_only)]
+//! async fn greet(
+//!     /// Who to greet.
+//!     name: String,
+//! ) -> String {
+//!     format!("Hello, {name}!")
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), ServeError> {
+//!     Server::new("greeter", "1.0").tool(greet()).serve_stdio().await
+//! }
+//! ```
+//!
+//! # Tools
+//! `#[tool]` (feature `macros`, on by default) writes calls of the builder, which does the same by hand:
+//!
+//! ```
+//! use mgp_server_sdk::prelude::*;
+//!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Greet {
 //!     /// Who to greet.
 //!     name: String,
 //! }
 //!
-//! #[tokio::main]
-//! async fn main() -> Result<(), ServeError> {
-//!     let greet = Tool::new("greet", "Greets a person", |Args(greet): Args<Greet>| async move {
-//!         format!("Hello, {}!", greet.name)
-//!     });
-//!     Server::new("greeter", "1.0").tool(greet).serve_stdio().await
-//! }
+//! let greet = Tool::new("greet", "Greets a person.", |Args(greet): Args<Greet>| async move {
+//!     format!("Hello, {}!", greet.name)
+//! });
+//! # drop(greet);
 //! ```
 //!
 //! The derives write `serde::` and `schemars::`, so the crate that uses them depends on both
 //! (`serde` with feature `derive`, `schemars` 1).
+//!
+//! - A tool function takes its arguments, and whatever implements [`FromCall`]: [`State`], `Context`, `Outlet`,
+//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
+//! - Arguments that do not fit its types never reach it; the answer names the field.
+//!   Bounds that only the schema knows (`#[schemars(range(…))]`) are for the model to read; a type that refuses enforces them.
+//! - What it does to the world is declared with `security(…)` or [`Tool::security`]: MGP clients check it,
+//!   MCP clients get the hints that follow from it.
+//! - [`Server::layer`] stands around the server, [`Tool::layer`] around one tool.
 //!
 //! A tool sends partial results through its `Outlet`; what nobody asked for costs nothing:
 //!
@@ -102,17 +128,20 @@ pub use ask::{
 };
 pub use error::ServeError;
 pub use log::Logger;
+#[cfg(feature = "macros")]
+pub use mgp_macros::{tool, tools};
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, FromCall, Handler, IntoToolResult, Json, Tool, ToolError, ToolRequest, Tools,
+    Args, Cancelled, FromCall, Grants, Handler, IntoToolResult, IntoTools, Json, Need, SchemaStyle,
+    SessionInfo, Standing, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// What macros and examples need besides this crate.
 #[doc(hidden)]
 pub mod reexports {
-    pub use {schemars, serde};
+    pub use {mgp_types, schemars, serde};
 }

@@ -2,7 +2,9 @@
 //!
 //! Applies to: inbound.
 
-pub use crate::{Args, Json, ServeError, Server, Tool, ToolError};
+pub use crate::{Args, Json, ServeError, Server, State, Tool, ToolError};
+#[cfg(feature = "macros")]
+pub use mgp_macros::{tool, tools};
 pub use mgp_types::mcp::CallToolResult;
 pub use mgp_types::service::{Context, Item, Outlet, Progress};
 pub use mgp_types::{ErrorCode, RpcError};

@@ -11,16 +11,16 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
-use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{MgpService, Router, Stack};
+use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::error::ServeError;
+use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
 use crate::stack::{Gate, Parts, inbound};
-use crate::tool::{Tool, Tools};
+use crate::tool::{IntoTools, SchemaStyle, Tools};
 
 /// A server, put together and then served.
 ///
@@ -37,6 +37,8 @@ use crate::tool::{Tool, Tools};
 pub struct Server {
     offer: ServerOffer,
     tools: Tools,
+    state: Extensions,
+    flaws: Vec<Flaw>,
     pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
@@ -71,7 +73,8 @@ impl ServerMonitor {
 }
 
 /// What of MGP this crate serves; nothing else is offered.
-const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::Streaming);
+const SERVED: ExtensionSet =
+    ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
 impl Server {
     /// A server without tools; it offers all of MGP that is served.
@@ -81,6 +84,8 @@ impl Server {
         Self {
             offer,
             tools: Tools::default(),
+            state: Extensions::default(),
+            flaws: Vec::new(),
             features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
@@ -99,9 +104,47 @@ impl Server {
         self
     }
 
-    /// Adds a tool.
-    pub fn tool(self, tool: Tool) -> Self {
-        self.tools.add(tool);
+    /// Adds a tool, or all tools of a type with `#[tools]`.
+    ///
+    /// A second tool of the same name is an error of [`Server::into_stack`]; see [`Server::replace`].
+    pub fn tool(mut self, tools: impl IntoTools) -> Self {
+        let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
+        self.flaws.extend(declared.filter_map(Result::err));
+        self
+    }
+
+    /// Adds a tool, or all tools of a type with `#[tools]`, in place of those that have their names.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let clock = |time: &'static str| Tool::new("now", "The time", move || async move { time });
+    /// assert!(Server::new("a", "1").tool(clock("noon")).tool(clock("dusk")).into_stack().is_err());
+    /// assert!(Server::new("a", "1").tool(clock("noon")).replace(clock("dusk")).into_stack().is_ok());
+    /// ```
+    pub fn replace(mut self, tools: impl IntoTools) -> Self {
+        let put = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
+        self.flaws.extend(put.filter_map(Result::err));
+        self
+    }
+
+    /// Gives tools a value they can take as [`State`](crate::State); one of each type.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// Leaves a tool out of the list of a client that is known not to grant a permission it needs.
+    ///
+    /// Without it such a tool is listed; called, it answers 1000 either way.
+    pub fn hide_refused(self) -> Self {
+        self.tools.hide_refused();
+        self
+    }
+
+    /// Chooses where the tools' schemas have the schemas of inner types; [`SchemaStyle::Inlined`] without it.
+    pub fn schema_style(self, style: SchemaStyle) -> Self {
+        self.tools.write_schemas(style);
         self
     }
 
@@ -190,11 +233,21 @@ impl Server {
     /// The finished stack, shared by all connections.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness for the key that seals request state, or something was put together
-    /// wrongly, such as a URI template that is not understood.
+    /// −32603 naming every tool that cannot be served and why: its name, a permission, missing state;
+    /// when something else was put together wrongly, such as a URI template that is not understood;
+    /// or when the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
+        self.flaws.extend(self.tools.provide(self.state));
+        if !self.flaws.is_empty() {
+            return Err(Flaws(self.flaws).into());
+        }
+        if let Some(mgp) = &mut self.offer.mgp {
+            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
+            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+        }
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, self.timeout)?;
+        let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
@@ -204,7 +257,7 @@ impl Server {
             tasks,
             gates: self.gates,
             limit: LimitLayer::new(self.limit),
-            timeout: TimeoutLayer::new(self.timeout),
+            timeout: TimeoutLayer::new(self.timeout).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             logging,

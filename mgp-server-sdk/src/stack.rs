@@ -60,6 +60,8 @@ impl std::fmt::Debug for Gate {
 pub(crate) fn inbound(parts: Parts) -> Stack {
     let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, logging, endpoints, gates } =
         parts;
+    let typed = tools.clone();
+    let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed = |method| endpoints.methods().any(|known| known == method);
     let leaf = Leaf {
         own_calls: !routed(ToolsCall::METHOD),
@@ -73,7 +75,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { offer, cancel, rounds, tasks, logging };
+    let outer = Outer { handshake, cancel, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -82,7 +84,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
 
 /// The layers above the user's gates.
 struct Outer {
-    offer: ServerOffer,
+    handshake: HandshakeLayer,
     cancel: CancelLayer,
     rounds: RoundsLayer,
     tasks: TasksLayer,
@@ -97,7 +99,7 @@ impl Outer {
             // The span and its trace id come before anyone logs.
             .layer(TraceLayer::new())
             // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
-            .layer(HandshakeLayer::new(self.offer))
+            .layer(self.handshake)
             // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
             .layer(self.rounds)
             // It must see a call before anything can wait, so that a cancellation right behind it finds it.
@@ -139,7 +141,7 @@ impl Service<Call> for Leaf {
                 Either::Left { future: Answer::of(self.tools.call(call)) }
             }
             ToolsList::METHOD if self.own_lists => {
-                let list = self.tools.list(&call.cx().caller);
+                let list = self.tools.list(call.cx());
                 Either::Left { future: Answer::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },

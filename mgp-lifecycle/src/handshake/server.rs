@@ -50,14 +50,33 @@ use super::veil::{self, Seen};
 /// assert!(result.as_str().contains(r#""protocolVersion":"2025-06-18""#));
 /// # });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
-pub struct HandshakeLayer(Arc<ServerOffer>);
+pub struct HandshakeLayer {
+    offer: Arc<ServerOffer>,
+    typed: Option<Typed>,
+}
+
+/// Says which tools have an output schema.
+type Typed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl HandshakeLayer {
     /// A layer that offers this.
     pub fn new(offer: ServerOffer) -> Self {
-        Self(Arc::new(offer))
+        Self { offer: Arc::new(offer), typed: None }
+    }
+
+    /// Says which tools have an output schema: plain clients get refusals of these as text only,
+    /// because some hold even a failed result against the schema.
+    pub fn typed(mut self, typed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.typed = Some(Arc::new(typed));
+        self
+    }
+}
+
+impl fmt::Debug for HandshakeLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.offer.fmt(f)
     }
 }
 
@@ -65,7 +84,7 @@ impl<S> Layer<S> for HandshakeLayer {
     type Service = Handshake<S>;
 
     fn layer(&self, inner: S) -> Handshake<S> {
-        Handshake { inner, offer: Arc::clone(&self.0) }
+        Handshake { inner, offer: Arc::clone(&self.offer), typed: self.typed.clone() }
     }
 }
 
@@ -74,6 +93,7 @@ impl<S> Layer<S> for HandshakeLayer {
 pub struct Handshake<S> {
     inner: S,
     offer: Arc<ServerOffer>,
+    typed: Option<Typed>,
 }
 
 impl<S> fmt::Debug for Handshake<S> {
@@ -96,7 +116,7 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
         match self.admit(&mut call) {
             Ok(Admission::Inner) => {
                 let caller = Arc::clone(&call.cx().caller);
-                let seen = Seen { is_tool_call: call.tool().is_some() };
+                let seen = self.look(&call);
                 Either::Left {
                     future: ResponseFuture { inner: self.inner.call(call), caller, seen },
                 }
@@ -114,6 +134,16 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
+    /// Notes what rewriting the outcome needs to know; only plain callers have theirs rewritten.
+    fn look(&self, call: &Call) -> Seen {
+        let tool = call.tool();
+        let is_typed = match (&self.typed, &tool) {
+            (Some(typed), Some(tool)) if !call.cx().caller.speaks_mgp() => typed(tool.name),
+            _ => false,
+        };
+        Seen { is_tool_call: tool.is_some(), is_typed }
+    }
+
     fn admit(&self, call: &mut Call) -> Result<Admission, RpcError> {
         let session = call.cx().scope.state::<Session>();
         let (phase, facts) = session.look();

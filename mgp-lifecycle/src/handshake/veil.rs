@@ -11,6 +11,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) is_tool_call: bool,
+    /// Whether the tool promised how its structured content looks; what a refusal says would break that promise.
+    pub(crate) is_typed: bool,
+}
+
+impl Seen {
+    /// A tool call, of which nothing more is known.
+    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, is_typed: false };
 }
 
 /// Rewrites an outcome for its caller.
@@ -46,11 +53,11 @@ fn plain(error: RpcError, seen: Seen) -> Result<Reply, RpcError> {
     if code == ErrorCode::TOOL_NOT_FOUND {
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, error.message()));
     }
-    refusal(&error)
+    refusal(&error, seen)
 }
 
 /// A refused call as a result the model can read: code, reason and remedy, as text and as data.
-fn refusal(error: &RpcError) -> Result<Reply, RpcError> {
+fn refusal(error: &RpcError, seen: Seen) -> Result<Reply, RpcError> {
     #[derive(Serialize)]
     struct Refusal<'a> {
         status: &'a str,
@@ -79,6 +86,9 @@ fn refusal(error: &RpcError) -> Result<Reply, RpcError> {
         data: error.as_data(),
     };
     let mut result = CallToolResult::error(error.to_string());
-    result.structured_content = Some(Payload::of(&refusal)?);
+    // Some clients hold even a failed result against the schema of the tool's results.
+    if !seen.is_typed {
+        result.structured_content = Some(Payload::of(&refusal)?);
+    }
     Reply::of(&result)
 }

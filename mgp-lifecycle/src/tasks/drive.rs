@@ -31,7 +31,7 @@ pub(super) fn spawn(
         let outcome = run(&own, future).await;
         drop(running);
         if let Some(outcome) = outcome {
-            own.end(Outcome::of(veil(outcome, &own.caller, Seen { is_tool_call: true })));
+            own.end(Outcome::of(veil(outcome, &own.caller, Seen::TOOL_CALL)));
         }
         // Time over and still without an outcome: nobody reads one any more.
         sleep_until(own.expires).await;

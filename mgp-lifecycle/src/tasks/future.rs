@@ -68,7 +68,7 @@ impl ResponseFuture {
         // A caller of 2025-11-25 asked for a task and reads nothing else, so a result becomes a task that has ended.
         // A failure is told as it is.
         let own = self.switch.own();
-        match veil(outcome, &own.caller, Seen { is_tool_call: true }) {
+        match veil(outcome, &own.caller, Seen::TOOL_CALL) {
             Ok(reply @ Reply::Complete(_)) => {
                 let entry = match begun {
                     Some(entry) => entry,

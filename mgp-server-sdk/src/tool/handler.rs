@@ -5,14 +5,15 @@
 use mgp_types::service::{BoxFuture, Reply};
 use mgp_types::{RawObject, RpcError};
 
-use super::extract::{FromCall, ToolRequest};
+use super::extract::{FromCall, Need, ToolRequest};
 use super::result::IntoToolResult;
+use super::schema::{SchemaStyle, any_object};
 
-/// An async function of up to six extractors; `M` tells the arities apart and is inferred.
+/// An async function of up to eight extractors; `M` tells the arities apart and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
-    note = "a tool is an async function (or a closure that returns an async block) of up to six arguments",
-    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, `Context`, `Outlet` or `Principal` (`FromCall`)",
+    note = "a tool is an async function (or a closure that returns an async block) of up to eight arguments",
+    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, or `State<T>`, `Context`, `Outlet` and so on (`FromCall`)",
     note = "it returns text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError` (`IntoToolResult`)"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
@@ -20,7 +21,13 @@ pub trait Handler<M>: Send + Sync + 'static {
     fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
     /// The schema of the arguments it reads.
-    fn input_schema() -> RawObject;
+    fn input_schema(style: SchemaStyle) -> RawObject;
+
+    /// The schema of the structured content it returns, if it does.
+    fn output_schema(style: SchemaStyle) -> Option<RawObject>;
+
+    /// What it needs of the server.
+    fn needs() -> Vec<Need>;
 }
 
 macro_rules! handler {
@@ -44,9 +51,18 @@ macro_rules! handler {
                 Box::pin(async move { running.await.into_tool_result() })
             }
 
-            fn input_schema() -> RawObject {
-                let schemas: [Option<RawObject>; _] = [$($argument::input_schema(),)*];
-                schemas.into_iter().flatten().next().unwrap_or_else(super::any_object)
+            fn input_schema(_style: SchemaStyle) -> RawObject {
+                let schemas: [Option<RawObject>; _] = [$($argument::input_schema(_style),)*];
+                schemas.into_iter().flatten().next().unwrap_or_else(any_object)
+            }
+
+            fn output_schema(style: SchemaStyle) -> Option<RawObject> {
+                R::output_schema(style)
+            }
+
+            fn needs() -> Vec<Need> {
+                let needs: [Vec<Need>; _] = [$($argument::needs(),)*];
+                needs.into_iter().flatten().collect()
             }
         }
     };
@@ -59,3 +75,5 @@ handler!(A a, B b, C c);
 handler!(A a, B b, C c, D d);
 handler!(A a, B b, C c, D d, E e);
 handler!(A a, B b, C c, D d, E e, G g);
+handler!(A a, B b, C c, D d, E e, G g, H h);
+handler!(A a, B b, C c, D d, E e, G g, H h, I i);

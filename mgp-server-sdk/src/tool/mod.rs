@@ -2,26 +2,37 @@
 //!
 //! Applies to: inbound.
 
+mod check;
 mod extract;
 mod handler;
+mod into_tools;
+mod layers;
 mod registry;
 mod result;
 mod run;
+mod schema;
+mod security;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_types::mcp;
-use mgp_types::service::{BoxFuture, Reply};
+use mgp_types::mcp::{self, TaskSupport, ToolAnnotations, ToolExecution};
+use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
+use tower_layer::Layer;
 
-pub use extract::{Args, FromCall, ToolRequest};
+pub use extract::{
+    Args, Cancelled, FromCall, Grants, Need, SessionInfo, Standing, State, ToolRequest, Trace,
+};
 pub use handler::Handler;
+pub use into_tools::IntoTools;
+use layers::Layers;
 pub use registry::Tools;
 pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use run::Running;
+pub use schema::SchemaStyle;
 
 /// A tool: its definition and the function behind it.
 ///
@@ -40,6 +51,10 @@ pub(crate) use run::Running;
 pub struct Tool {
     definition: mcp::Tool,
     place: Place,
+    shape: Shape,
+    style: Option<SchemaStyle>,
+    timeout: Option<Duration>,
+    layers: Layers,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
 
@@ -54,18 +69,47 @@ enum Place {
     Blocking,
 }
 
+/// What the types of a tool's function say.
+#[derive(Clone, Debug)]
+struct Shape {
+    /// Makes the schema of the arguments; `None` where the author wrote it.
+    input: Option<fn(SchemaStyle) -> RawObject>,
+    /// Makes the schema of the structured content; `None` where the author wrote it.
+    output: Option<fn(SchemaStyle) -> Option<RawObject>>,
+    needs: Vec<Need>,
+}
+
 impl Tool {
-    /// A tool from an async function whose arguments are taken from the call: [`Args`], `Context`, `Outlet` and so on.
+    /// A tool from an async function whose arguments are taken from the call: [`Args`], [`State`], `Context`, `Outlet` and so on.
+    ///
+    /// Schemas of arguments and of a [`Json`] result come from the function's types.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
     {
-        let mut definition = mcp::Tool::new(name, H::input_schema());
+        let mut definition = mcp::Tool::new(name, RawObject::empty());
         definition.description = Some(description.into());
-        Self { definition, place: Place::Task, run: Arc::new(move |request| handler.call(request)) }
+        let shape = Shape {
+            input: Some(H::input_schema),
+            output: Some(H::output_schema),
+            needs: H::needs(),
+        };
+        let mut tool = Self {
+            definition,
+            place: Place::Task,
+            shape,
+            style: None,
+            timeout: None,
+            layers: Layers::default(),
+            run: Arc::new(move |request| handler.call(request)),
+        };
+        tool.write_schemas(SchemaStyle::default());
+        tool
     }
 
     /// A tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
+    ///
+    /// For a function that takes more than its arguments, see [`Tool::on_blocking_pool`].
     pub fn blocking<T, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -80,8 +124,10 @@ impl Tool {
             let function = Arc::clone(&function);
             async move { function(arguments) }
         };
-        Self { place: Place::Blocking, ..Self::new(name, description, handler) }
+        Self::new(name, description, handler).on_blocking_pool()
     }
+
+    // === Where and how long it runs ===
 
     /// Runs the function on the connection's own task: saves a task switch, and holds up the connection while it runs.
     ///
@@ -91,22 +137,126 @@ impl Tool {
         self
     }
 
-    /// Replaces the schema of the arguments.
-    pub fn input_schema(mut self, schema: RawObject) -> Self {
-        self.definition.input_schema = schema;
+    /// Runs the function on the blocking pool, because it blocks its thread; it cannot be interrupted there.
+    ///
+    /// ```
+    /// use mgp_server_sdk::Cancelled;
+    /// use mgp_server_sdk::prelude::*;
+    ///
+    /// let count = Tool::new("count", "Counts far", |cancelled: Cancelled| async move {
+    ///     (0..1_000_000u64).take_while(|_| !cancelled.is_cancelled()).sum::<u64>().to_string()
+    /// });
+    /// let count = count.on_blocking_pool();
+    /// # drop(count);
+    /// ```
+    pub fn on_blocking_pool(mut self) -> Self {
+        self.place = Place::Blocking;
         self
     }
 
-    /// Changes the definition: title, annotations, security and so on.
+    /// Bounds how long a call may take, in place of the server's bound.
+    pub fn timeout(mut self, after: Duration) -> Self {
+        self.timeout = Some(after);
+        self
+    }
+
+    /// Says whether a call may run as a task (2025-11-25).
+    pub fn task(mut self, support: TaskSupport) -> Self {
+        let execution = self.definition.execution.get_or_insert_with(ToolExecution::new);
+        execution.task_support = Some(support);
+        self
+    }
+
+    /// Puts a layer around this one tool; the last one put is the outermost.
+    ///
+    /// It stands inside all layers of the server, the caller is known there, and it runs on the connection's task.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::service::gate;
+    ///
+    /// // Only operators may call it.
+    /// let stop = Tool::new("stop", "Stops the machine", || async { "stopped" }).layer(gate(|call| {
+    ///     match call.cx().principal.authority() {
+    ///         mgp_types::service::Authority::Operator => Ok(()),
+    ///         _ => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "operators only")),
+    ///     }
+    /// }));
+    /// # drop(stop);
+    /// ```
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + Sync + 'static,
+        L::Service: MgpService,
+    {
+        self.layers.push(layer);
+        self
+    }
+
+    // === What is listed ===
+
+    /// The name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Hints for MCP clients; what is not given follows from the security metadata, if there is any.
+    pub fn annotations(mut self, hints: ToolAnnotations) -> Self {
+        self.definition.annotations = Some(hints);
+        self
+    }
+
+    /// Replaces the schema of the arguments.
+    pub fn input_schema(mut self, schema: RawObject) -> Self {
+        self.definition.input_schema = schema;
+        self.shape.input = None;
+        self
+    }
+
+    /// Says what the structured content looks like, for functions that do not return [`Json`].
+    ///
+    /// A type that is no object has no place there and leaves the schema out.
+    pub fn output<T: JsonSchema>(mut self) -> Self {
+        self.shape.output = Some(schema::result_of::<T>);
+        self.write_schemas(self.style.unwrap_or_default());
+        self
+    }
+
+    /// Replaces the schema of the structured content.
+    pub fn output_schema(mut self, schema: RawObject) -> Self {
+        self.definition.output_schema = Some(schema);
+        self.shape.output = None;
+        self
+    }
+
+    /// Chooses where the schemas of inner types stand, in place of the server's choice.
+    pub fn schema_style(mut self, style: SchemaStyle) -> Self {
+        self.style = Some(style);
+        self.write_schemas(style);
+        self
+    }
+
+    /// Changes the definition in any way.
     pub fn define(mut self, change: impl FnOnce(&mut mcp::Tool)) -> Self {
         change(&mut self.definition);
         self
     }
 
-    /// The definition as it is listed.
+    /// The definition as it was put together; a server lists it with the hints that follow from the security metadata.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition
+    }
+
+    /// Writes the schemas that come from types.
+    fn write_schemas(&mut self, style: SchemaStyle) {
+        if let Some(input) = self.shape.input {
+            self.definition.input_schema = input(style);
+        }
+        if let Some(output) = self.shape.output {
+            self.definition.output_schema = output(style);
+        }
     }
 }
 
@@ -117,20 +267,4 @@ impl fmt::Debug for Tool {
             .field("place", &self.place)
             .finish_non_exhaustive()
     }
-}
-
-/// The JSON Schema (2020-12) of a type, with subschemas inlined: several model APIs reject `$defs`.
-fn schema_of<T: JsonSchema>() -> RawObject {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    schema.remove("title");
-    RawObject::of(&schema).unwrap_or_else(|_| any_object())
-}
-
-/// The schema of a tool that takes no arguments.
-fn any_object() -> RawObject {
-    RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
 }

@@ -4,17 +4,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
-use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, Facts, Reply};
+use mgp_types::mgp::{Extension, Permission};
+use mgp_types::service::{Call, Context, Extensions, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::Tool;
-use super::extract::ToolRequest;
+use super::extract::{Grants, ToolRequest};
+use super::layers::Carried;
 use super::run::Running;
+use super::security::derive_hints;
+use super::{SchemaStyle, Tool, check};
 use crate::audience::{Audience, List};
+use crate::error::{Flaw, Flaws};
 
 /// The tools of a server; they can change while it runs.
 #[derive(Clone, Debug, Default)]
@@ -32,16 +36,54 @@ struct Inner {
 struct Snapshot {
     order: Vec<Arc<Entry>>,
     by_name: HashMap<String, Arc<Entry>>,
+    settings: Settings,
     /// Whether any tool supports tasks: most servers have none, and need not look.
     any_task: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
-#[derive(Debug)]
+/// What the server gives all its tools.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    style: SchemaStyle,
+    refused: Refused,
+    /// `None` while the server is still put together.
+    state: Option<Arc<Extensions>>,
+}
+
+/// What becomes of tools whose permissions are known not to be granted, in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Refused {
+    /// They are listed, and answer 1000.
+    #[default]
+    Listed,
+    /// They are left out, and answer 1000.
+    Hidden,
+}
+
+#[derive(Clone, Debug)]
 struct Entry {
-    tool: Tool,
+    tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
+    /// What a call needs, by standard names.
+    permissions: Vec<Permission>,
+    /// The tool with its own layers around it.
+    wrapped: Option<Stack>,
     state: Switch,
+}
+
+impl Entry {
+    fn new(mut tool: Tool, style: SchemaStyle, state: Switch) -> Arc<Self> {
+        if tool.style.is_none() && style != SchemaStyle::default() {
+            tool.write_schemas(style);
+        }
+        let mut definition = tool.definition.clone();
+        derive_hints(&mut definition);
+        let permissions = check::permissions(&definition);
+        let (tool, definition) = (Arc::new(tool), Arc::new(definition));
+        let wrapped = tool.layers.wrap(&tool, &definition);
+        Arc::new(Self { tool, definition, permissions, wrapped, state })
+    }
 }
 
 /// Whether a tool can be called.
@@ -53,21 +95,97 @@ enum Switch {
 
 impl Tools {
     /// Adds a tool, replacing one of the same name.
+    ///
+    /// A tool that cannot be served is logged and left out; [`Tools::try_add`] says why.
     pub fn add(&self, tool: Tool) {
-        self.change(|order| {
-            let definition = Arc::new(tool.definition.clone());
-            let entry = Arc::new(Entry { tool, definition, state: Switch::On });
+        if let Err(error) = self.try_add(tool) {
+            tracing::error!(%error, "a tool was left out");
+        }
+    }
+
+    /// Adds a tool, replacing one of the same name.
+    ///
+    /// # Errors
+    /// −32603 when its name or a permission cannot be used, or the server lacks state it takes.
+    pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
+        self.put(tool).map_err(|flaw| Flaws(vec![flaw]).into())
+    }
+
+    /// Adds a tool whose name is not taken.
+    pub(crate) fn declare(&self, tool: Tool) -> Result<(), Flaw> {
+        let name = &tool.definition.name;
+        if self.snapshot().by_name.contains_key(name) {
+            return Err(Flaw::Twice(name.clone()));
+        }
+        self.put(tool)
+    }
+
+    /// Adds or replaces a tool.
+    pub(crate) fn put(&self, tool: Tool) -> Result<(), Flaw> {
+        tool.check()?;
+        if let Some(state) = &self.snapshot().settings.state {
+            tool.check_state(state)?;
+        }
+        tool.advise();
+        self.change(|order, settings| {
+            let entry = Entry::new(tool, settings.style, Switch::On);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
             }
         });
+        Ok(())
+    }
+
+    /// Chooses how the schemas of the tools are written.
+    pub(crate) fn write_schemas(&self, style: SchemaStyle) {
+        self.change(|order, settings| {
+            settings.style = style;
+            for entry in order {
+                let mut tool = (*entry.tool).clone();
+                if tool.style.is_none() {
+                    tool.write_schemas(style);
+                    *entry = Entry::new(tool, style, entry.state);
+                }
+            }
+        });
+    }
+
+    /// Leaves tools whose permissions are known not to be granted out of the list.
+    pub(crate) fn hide_refused(&self) {
+        self.change(|_, settings| settings.refused = Refused::Hidden);
+    }
+
+    /// Gives the tools the server's state, and says what is missing in it.
+    pub(crate) fn provide(&self, state: Extensions) -> Vec<Flaw> {
+        let snapshot = self.snapshot();
+        let lacking = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
+        let flaws = lacking.filter_map(Result::err).collect();
+        self.change(|_, settings| settings.state = Some(Arc::new(state)));
+        flaws
+    }
+
+    /// The permissions the tools need, by standard names, each once.
+    pub(crate) fn permissions(&self) -> Vec<Permission> {
+        let snapshot = self.snapshot();
+        Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
+    }
+
+    /// Whether a tool has an output schema.
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.by_name.get(name).is_some_and(|entry| entry.definition.output_schema.is_some())
+    }
+
+    /// The bound of its own that the tool of a call has.
+    pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
+        self.snapshot().by_name.get(call.tool()?.name)?.tool.timeout
     }
 
     /// Removes a tool; `true` when there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
-        self.change(|order| {
+        self.change(|order, _| {
             let before = order.len();
             order.retain(|entry| entry.definition.name != name);
             order.len() < before
@@ -114,18 +232,28 @@ impl Tools {
     }
 
     /// The list as a caller may see it: encoded once per form, then bytes.
-    pub(crate) fn list(&self, caller: &Facts) -> Result<Reply, RpcError> {
+    pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
+        let caller = &cx.caller;
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
-        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form));
+        if snapshot.settings.refused == Refused::Hidden {
+            let grants = Grants::of(cx);
+            if grants.is_told() {
+                let shown = |entry: &Entry| {
+                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                };
+                return snapshot.encode(form, shown).map(Reply::raw);
+            }
+        }
+        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
     }
 
     /// Starts the tool a call names.
-    pub(crate) fn call(&self, call: Call) -> Result<Running, RpcError> {
+    pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
@@ -133,9 +261,17 @@ impl Tools {
         if entry.state == Switch::Off {
             return Err(disabled(tool.name));
         }
+        if !entry.permissions.is_empty() {
+            Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
+        }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
+        }
+        let state = snapshot.settings.state.clone().unwrap_or_default();
+        if let Some(stack) = &entry.wrapped {
+            call.cx_mut().extensions.insert(Carried(state));
+            return Ok(Running::Inline(stack.send(call)));
         }
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
@@ -143,6 +279,7 @@ impl Tools {
             definition: Arc::clone(&entry.definition),
             arguments,
             cx,
+            state,
         }))
     }
 
@@ -153,17 +290,16 @@ impl Tools {
     }
 
     fn switch(&self, name: &str, state: Switch) -> bool {
-        self.change(|order| {
+        self.change(|order, _| {
             let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
                 return false;
             };
-            let (tool, definition) = (entry.tool.clone(), Arc::clone(&entry.definition));
-            *entry = Arc::new(Entry { tool, definition, state });
+            *entry = Arc::new(Entry { state, ..(**entry).clone() });
             true
         })
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
         if let Some(audience) = self.0.audience.get() {
             audience.changed(List::Tools);
@@ -171,15 +307,16 @@ impl Tools {
         result
     }
 
-    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>) -> T) -> T {
+    fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let mut current = self.current();
-        let mut order = current.order.clone();
-        let result = change(&mut order);
+        let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
+        let result = change(&mut order, &mut settings);
         let by_name =
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
         let any_task =
             order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
-        *current = Arc::new(Snapshot { order, by_name, any_task, lists: Default::default() });
+        *current =
+            Arc::new(Snapshot { order, by_name, settings, any_task, lists: Default::default() });
         result
     }
 
@@ -217,11 +354,11 @@ impl Form {
 const LIST_TTL_MS: u64 = 60_000;
 
 impl Snapshot {
-    fn encode(&self, form: Form) -> Result<Payload, RpcError> {
+    fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
             .order
             .iter()
-            .filter(|entry| entry.state == Switch::On)
+            .filter(|entry| entry.state == Switch::On && is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);

@@ -6,13 +6,18 @@ use std::fmt;
 
 use mgp_types::mcp::CallToolResult;
 use mgp_types::service::Reply;
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Payload, RawObject, RpcError};
+use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::schema::{self, SchemaStyle};
 
 /// Something a tool function may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool function",
-    note = "return text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these"
+    label = "not a tool result",
+    note = "return text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError`",
+    note = "any type with `Serialize + JsonSchema` can be returned as `Json(value)`"
 )]
 pub trait IntoToolResult: Send + 'static {
     /// Turns it into a reply.
@@ -20,9 +25,18 @@ pub trait IntoToolResult: Send + 'static {
     /// # Errors
     /// What the caller gets instead.
     fn into_tool_result(self) -> Result<Reply, RpcError>;
+
+    /// The schema of its structured content, if it always has some.
+    #[must_use]
+    fn output_schema(_: SchemaStyle) -> Option<RawObject> {
+        None
+    }
 }
 
 /// A result as data: the text is its JSON, the structured content the value itself.
+///
+/// The tool's `outputSchema` is that of the type.
+/// MCP's structured content is an object; a value of another kind is sent as text only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -84,12 +98,16 @@ impl IntoToolResult for Reply {
     }
 }
 
-impl<T: Serialize + Send + 'static> IntoToolResult for Json<T> {
+impl<T: Serialize + JsonSchema + Send + 'static> IntoToolResult for Json<T> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         let value = Payload::of(&self.0)?;
         let mut result = CallToolResult::text(value.as_str());
-        result.structured_content = Some(value);
+        result.structured_content = Some(value).filter(|value| value.as_str().starts_with('{'));
         Reply::of(&result)
+    }
+
+    fn output_schema(style: SchemaStyle) -> Option<RawObject> {
+        schema::result_of::<T>(style)
     }
 }
 
@@ -106,10 +124,18 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
             Err(error) => error.into_tool_result(),
         }
     }
+
+    fn output_schema(style: SchemaStyle) -> Option<RawObject> {
+        T::output_schema(style)
+    }
 }
 
 impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         self.and_then(IntoToolResult::into_tool_result)
+    }
+
+    fn output_schema(style: SchemaStyle) -> Option<RawObject> {
+        T::output_schema(style)
     }
 }

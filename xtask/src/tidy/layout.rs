@@ -42,10 +42,13 @@ pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
 fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
     let code = &source.code[..end];
     let mut found = Vec::new();
+    // The compiler wants the entries of a macro crate in its root.
+    let mut is_entry = false;
     while let Some(start) = code[at..].find(|c: char| !c.is_whitespace()).map(|skip| at + skip) {
         let rest = &code[start..];
         if rest.starts_with('#') {
             at = rest.find('[').and_then(|open| closing(code, start + open)).map_or(end, |e| e + 1);
+            is_entry |= code[start..at].contains("[proc_macro");
             continue;
         }
         let word = rest.strip_prefix("pub").map_or(rest, |after| {
@@ -66,7 +69,7 @@ fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation
             if let Some(close) = block.filter(|_| !source.is_test(start)) {
                 found.extend(items_with_logic(source, stop + 1, close));
             }
-        } else if !is_macro(word) {
+        } else if !is_macro(word) && !std::mem::take(&mut is_entry) {
             found.push(Violation::at(source, start, "`lib.rs` holds no logic; give it a module"));
         }
         at = after_block;
@@ -124,6 +127,7 @@ mod tests {
         );
         assert_eq!(lib("//! A.\npub(crate) mod b;\n#[cfg(test)]\nmod tests { fn a() {} }\n"), 0);
         assert_eq!(lib("//! A.\n#[macro_export]\nmacro_rules! m { () => { fn x() {} } }\n"), 0);
+        assert_eq!(lib("//! A.\n#[proc_macro_attribute]\npub fn m() { x() }\n"), 0);
         assert_eq!(lib("//! A.\ncrate::m! { a }\nm!(b);\npub mod prelude { pub use b::C; }\n"), 0);
     }
 }

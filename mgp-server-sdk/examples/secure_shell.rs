@@ -1,0 +1,96 @@
+//! Tools that do something to the world, and say so: MGP clients check, confirm and refuse by what is declared here.
+//!
+//! A plain MCP client sees the hints that follow from it (`readOnlyHint`, `destructiveHint`, `openWorldHint`).
+//! The checks themselves are the client's; the tool refuses by itself only what it was told is not granted.
+
+use std::process::Stdio;
+
+use mgp_server_sdk::Grants;
+use mgp_server_sdk::prelude::*;
+use mgp_types::mgp::Permission;
+use tokio::process::Command;
+
+/// What a command left behind.
+#[derive(Serialize, JsonSchema)]
+struct Outcome {
+    /// What it wrote.
+    output: String,
+    /// Its exit code; none when a signal ended it.
+    code: Option<i32>,
+}
+
+/// Runs a shell command, after the user confirmed it.
+#[tool(
+    title = "Shell",
+    timeout = "10s",
+    security(
+        risk = "dangerous",
+        permissions("shell.execute"),
+        side_effects("process", "filesystem"),
+        validator = "sandbox",
+        confirmation,
+        reversible = false
+    )
+)]
+async fn shell(
+    /// The command line, for `sh -c`.
+    command: String,
+) -> Result<Json<Outcome>, ToolError> {
+    run("sh", &["-c", &command]).await
+}
+
+/// Calculates with Python: only `math` may be imported, and nothing may be written.
+#[tool(
+    timeout = "10s",
+    security(
+        risk = "moderate",
+        permissions("code_execution"),
+        side_effects("process"),
+        validator = "code_safety",
+        code_safety(
+            level = "readonly",
+            language = "python",
+            max_code_size_bytes = 10_000,
+            allowed_imports("math")
+        ),
+        reversible
+    )
+)]
+async fn calculate(
+    /// An expression or a program that prints its result.
+    code: String,
+) -> Result<Json<Outcome>, ToolError> {
+    run("python3", &["-I", "-c", &code]).await
+}
+
+/// Says which of the permissions of this server are granted.
+#[tool(security(risk = "safe"))]
+async fn permissions(grants: Grants) -> String {
+    let needed = [Permission::ShellExecute, Permission::CodeExecution];
+    let lines =
+        needed.map(|permission| format!("{permission}: {}", grants.standing(&permission).as_str()));
+    lines.join("\n")
+}
+
+async fn run(program: &str, arguments: &[&str]) -> Result<Json<Outcome>, ToolError> {
+    let mut command = Command::new(program);
+    // A call that is cancelled or takes too long takes its process with it.
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    let done = command.output().await?;
+    let output = [done.stdout, done.stderr].concat();
+    Ok(Json(Outcome {
+        output: String::from_utf8_lossy(&output).into_owned(),
+        code: done.status.code(),
+    }))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), ServeError> {
+    Server::new("secure-shell", env!("CARGO_PKG_VERSION"))
+        .instructions("Prefer `calculate` to `shell` wherever it will do.")
+        .tool(shell())
+        .tool(calculate())
+        .tool(permissions())
+        .serve_stdio()
+        .await
+}

@@ -1,0 +1,258 @@
+//! The parameters of a function: arguments of the tool, or extractors.
+//!
+//! Applies to: inbound.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{format_ident, quote};
+use syn::{
+    Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Pat, PatType, PathArguments,
+    Token, Type, parse_quote,
+};
+
+use crate::describe;
+
+/// Types that are taken from the call by their last name.
+const EXTRACTORS: [&str; 10] = [
+    "Cancelled",
+    "Context",
+    "Deadline",
+    "Grants",
+    "Logger",
+    "Outlet",
+    "Peer",
+    "Principal",
+    "SessionInfo",
+    "Trace",
+];
+
+/// The same for types with a parameter.
+const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
+
+/// One parameter of a function.
+pub(crate) enum Parameter {
+    /// An argument of the tool, as a field of the arguments type.
+    Argument(Box<Field>),
+    /// Something taken from the call.
+    Extractor { ty: Box<Type>, is_args: bool },
+}
+
+/// A field of the arguments type.
+pub(crate) struct Field {
+    name: Ident,
+    ty: Type,
+    borrow: Borrow,
+    attributes: Vec<TokenStream>,
+    default: Option<Expr>,
+}
+
+/// Whether the function gets an argument or a look at it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Borrow {
+    Yes,
+    No,
+}
+
+/// What `#[arg]` and `#[extract]` say.
+#[derive(Default)]
+struct Marks {
+    is_arg: bool,
+    is_extract: bool,
+    description: Option<LitStr>,
+    rename: Option<LitStr>,
+    default: Option<Fallback>,
+    /// `#[serde(…)]` and `#[schemars(…)]`, for the field.
+    passed_on: Vec<Attribute>,
+}
+
+/// What an absent argument becomes.
+enum Fallback {
+    /// That of its type.
+    OfType,
+    /// A value.
+    Value(Expr),
+}
+
+impl Parameter {
+    /// Reads a parameter, and leaves in it what a function may have.
+    pub(crate) fn take(parameter: &mut PatType) -> syn::Result<Self> {
+        let description = describe::text(&parameter.attrs);
+        let marks = Marks::take(&mut parameter.attrs)?;
+        let extractor = extractor(&parameter.ty);
+        if marks.is_extract || (extractor.is_some() && !marks.is_arg) {
+            let is_args = extractor.as_deref() == Some("Args");
+            return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
+        }
+        let name = name(&parameter.pat)?;
+        let (ty, borrow) = owned(&parameter.ty)?;
+        let description = marks.description.as_ref().map(LitStr::value).or(description);
+        let mut attributes: Vec<_> =
+            description.iter().map(|text| quote!(#[doc = #text])).collect();
+        if let Some(rename) = &marks.rename {
+            attributes.push(quote!(#[serde(rename = #rename)]));
+        }
+        attributes.extend(marks.passed_on.iter().map(|attribute| quote!(#attribute)));
+        let default = match marks.default {
+            Some(Fallback::Value(value)) => {
+                let function = default_name(&name).to_string();
+                attributes.push(quote!(#[serde(default = #function)]));
+                Some(value)
+            }
+            Some(Fallback::OfType) => {
+                attributes.push(quote!(#[serde(default)]));
+                None
+            }
+            None => None,
+        };
+        Ok(Self::Argument(Box::new(Field { name, ty, borrow, attributes, default })))
+    }
+}
+
+impl Field {
+    /// The field as it stands in the arguments type.
+    pub(crate) fn declaration(&self) -> TokenStream {
+        let Self { name, ty, attributes, .. } = self;
+        quote!(#(#attributes)* #name: #ty)
+    }
+
+    /// The argument as the function gets it.
+    pub(crate) fn given(&self, arguments: &Ident) -> TokenStream {
+        let (name, and) = (&self.name, self.is_borrowed().then(|| quote!(&)));
+        quote!(#and #arguments.#name)
+    }
+
+    /// Whether the arguments must live as long as the function runs.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.borrow == Borrow::Yes
+    }
+
+    /// The function that makes its default.
+    pub(crate) fn default_function(&self) -> Option<TokenStream> {
+        let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
+        // Text is written as a literal, whatever type it becomes.
+        let is_text = matches!(value, Expr::Lit(ExprLit { lit: Lit::Str(_), .. }));
+        let into = is_text.then(|| quote!(.into()));
+        Some(quote! {
+            fn #function() -> #ty {
+                #value #into
+            }
+        })
+    }
+}
+
+fn default_name(field: &Ident) -> Ident {
+    format_ident!("__default_{}", syn::ext::IdentExt::unraw(field))
+}
+
+impl Marks {
+    fn take(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
+        let mut marks = Self::default();
+        let mut kept = Vec::new();
+        for attribute in attributes.drain(..) {
+            let path = attribute.path();
+            if path.is_ident("arg") {
+                marks.is_arg = true;
+                marks.read(&attribute)?;
+            } else if path.is_ident("extract") {
+                marks.is_extract = true;
+            } else if path.is_ident("serde") || path.is_ident("schemars") {
+                marks.passed_on.push(attribute);
+            } else if !describe::is_doc(&attribute) {
+                kept.push(attribute);
+            }
+        }
+        *attributes = kept;
+        Ok(marks)
+    }
+
+    fn read(&mut self, attribute: &Attribute) -> syn::Result<()> {
+        if matches!(attribute.meta, syn::Meta::Path(_)) {
+            return Ok(());
+        }
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("description") {
+                self.description = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("rename") {
+                self.rename = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("default") {
+                let has_value = meta.input.peek(Token![=]);
+                self.default = Some(if has_value {
+                    Fallback::Value(meta.value()?.parse()?)
+                } else {
+                    Fallback::OfType
+                });
+            } else {
+                return Err(
+                    meta.error("unknown member of `arg`; known: description, default, rename")
+                );
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The name of an extractor, where the type is one.
+fn extractor(ty: &Type) -> Option<String> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let name = last.ident.to_string();
+    let is_generic = match &last.arguments {
+        PathArguments::AngleBracketed(inside) => {
+            inside.args.iter().any(|one| matches!(one, GenericArgument::Type(_)))
+        }
+        _ => false,
+    };
+    let known = if is_generic { &GENERIC_EXTRACTORS[..] } else { &EXTRACTORS[..] };
+    known.contains(&&*name).then_some(name)
+}
+
+/// The name of an argument.
+fn name(pattern: &Pat) -> syn::Result<Ident> {
+    match pattern {
+        Pat::Ident(plain) if plain.subpat.is_none() && plain.by_ref.is_none() => {
+            Ok(plain.ident.clone())
+        }
+        other => Err(syn::Error::new_spanned(
+            other,
+            "an argument needs a plain name, which is its name on the wire; if it is an extractor, mark it `#[extract]`",
+        )),
+    }
+}
+
+/// The type of the field an argument is kept in while the function borrows it.
+fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
+    let (owned, borrow) = match ty {
+        Type::Reference(reference) if reference.mutability.is_none() => {
+            let owned = match &*reference.elem {
+                Type::Path(path) if path.path.is_ident("str") => {
+                    parse_quote!(::std::string::String)
+                }
+                Type::Slice(slice) => {
+                    let element = &slice.elem;
+                    parse_quote!(::std::vec::Vec<#element>)
+                }
+                other => other.clone(),
+            };
+            (owned, Borrow::Yes)
+        }
+        other => (other.clone(), Borrow::No),
+    };
+    if matches!(owned, Type::ImplTrait(_)) {
+        let message = "an argument needs a named type, because its schema comes from the type";
+        return Err(syn::Error::new_spanned(ty, message));
+    }
+    let borrows = quote!(#owned).into_iter().any(borrows);
+    if borrows {
+        let message = "an argument may be borrowed as a whole (`&str`, `&T`), but not in parts; write the owned type, such as `Option<String>`";
+        return Err(syn::Error::new_spanned(ty, message));
+    }
+    Ok((owned, borrow))
+}
+
+/// Whether there is a reference in a type.
+fn borrows(token: TokenTree) -> bool {
+    match token {
+        TokenTree::Punct(mark) => mark.as_char() == '&',
+        TokenTree::Group(group) => group.stream().into_iter().any(borrows),
+        _ => false,
+    }
+}

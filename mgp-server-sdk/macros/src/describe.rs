@@ -1,0 +1,28 @@
+//! Doc comments as text.
+//!
+//! Applies to: inbound.
+
+use syn::{Attribute, Expr, ExprLit, Lit, Meta};
+
+/// The text of the doc comments among attributes; `None` where there are none.
+pub(crate) fn text(attributes: &[Attribute]) -> Option<String> {
+    let lines: Vec<_> = attributes.iter().filter_map(line).collect();
+    // One space follows the slashes of nearly every line.
+    let lines = lines.iter().flat_map(|text| text.split('\n'));
+    let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    let text = lines.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Whether an attribute is a doc comment.
+pub(crate) fn is_doc(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("doc")
+}
+
+fn line(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(meta) = &attribute.meta else { return None };
+    match &meta.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if is_doc(attribute) => Some(text.value()),
+        _ => None,
+    }
+}

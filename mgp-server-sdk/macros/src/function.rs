@@ -1,0 +1,329 @@
+//! One function as one expression of the builder.
+//!
+//! Applies to: inbound.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Attribute, FnArg, Ident, LitStr, Receiver, ReturnType, Signature, Type};
+
+use crate::argument::{Field, Parameter};
+use crate::describe;
+use crate::options::Options;
+use crate::path;
+
+/// How the function gets hold of its `self`.
+pub(crate) enum Own {
+    /// It is a free function, or an associated one without `self`.
+    Nothing,
+    /// `&self`.
+    Reference,
+    /// `self: Arc<Self>`.
+    Shared,
+}
+
+/// A function that becomes a tool.
+pub(crate) struct Function {
+    name: LitStr,
+    description: LitStr,
+    options: Options,
+    ident: Ident,
+    is_async: bool,
+    pub(crate) own: Own,
+    /// Whether it is called as `Self::name`.
+    is_associated: bool,
+    parameters: Vec<Parameter>,
+    output: ReturnType,
+}
+
+/// As many as a handler takes, the arguments together counting as one.
+const MOST_EXTRACTORS: usize = 8;
+
+impl Function {
+    /// Reads a function, and leaves in its signature what a function may have.
+    pub(crate) fn take(
+        options: Options,
+        attributes: &[Attribute],
+        signature: &mut Signature,
+    ) -> syn::Result<Self> {
+        check(signature)?;
+        let ident = signature.ident.clone();
+        let plain = syn::ext::IdentExt::unraw(&ident);
+        let name =
+            options.name.clone().unwrap_or_else(|| LitStr::new(&plain.to_string(), ident.span()));
+        check_name(&name)?;
+        let description = match &options.description {
+            Some(text) => text.clone(),
+            None => LitStr::new(
+                &describe::text(attributes).ok_or_else(|| undescribed(&ident))?,
+                ident.span(),
+            ),
+        };
+        let (mut own, mut parameters) = (Own::Nothing, Vec::new());
+        for input in &mut signature.inputs {
+            match input {
+                FnArg::Receiver(receiver) => own = receive(receiver)?,
+                FnArg::Typed(typed) => parameters.push(Parameter::take(typed)?),
+            }
+        }
+        let function = Self {
+            name,
+            description,
+            is_async: signature.asyncness.is_some(),
+            options,
+            ident,
+            own,
+            is_associated: false,
+            parameters,
+            output: signature.output.clone(),
+        };
+        function.check_parameters(signature)?;
+        Ok(function)
+    }
+
+    /// Says that it stands in an impl block.
+    pub(crate) fn belongs_to_type(&mut self) {
+        self.is_associated = true;
+    }
+
+    /// Puts something before the name.
+    pub(crate) fn prefix(&mut self, prefix: &LitStr) -> syn::Result<()> {
+        let name = format!("{}{}", prefix.value(), self.name.value());
+        self.name = LitStr::new(&name, self.name.span());
+        check_name(&self.name)
+    }
+
+    fn check_parameters(&self, signature: &Signature) -> syn::Result<()> {
+        let takes_args = self
+            .parameters
+            .iter()
+            .any(|one| matches!(one, Parameter::Extractor { is_args: true, .. }));
+        if takes_args && self.fields().next().is_some() {
+            let message = "a tool takes either `Args<T>` or plain arguments; move these into `T`";
+            return Err(syn::Error::new_spanned(&signature.inputs, message));
+        }
+        let extractors = self.parameters.len() - self.fields().count();
+        if extractors + usize::from(self.fields().next().is_some()) > MOST_EXTRACTORS {
+            let message = format!(
+                "a tool takes at most {MOST_EXTRACTORS} extractors; take `Context`, which has most of them"
+            );
+            return Err(syn::Error::new_spanned(&signature.inputs, message));
+        }
+        if self.options.deny_unknown_fields && self.fields().next().is_none() {
+            let message = "`deny_unknown_fields` needs plain arguments; on `Args<T>` write `#[serde(deny_unknown_fields)]` on `T`";
+            return Err(syn::Error::new(self.ident.span(), message));
+        }
+        Ok(())
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Argument(field) => Some(&**field),
+            Parameter::Extractor { .. } => None,
+        })
+    }
+
+    /// The arguments type and what belongs to it.
+    pub(crate) fn arguments_type(&self) -> TokenStream {
+        let fields: Vec<_> = self.fields().map(Field::declaration).collect();
+        if fields.is_empty() {
+            return TokenStream::new();
+        }
+        let defaults = self.fields().filter_map(Field::default_function);
+        let deny = self.options.deny_unknown_fields.then(|| quote!(#[serde(deny_unknown_fields)]));
+        let sdk = path::sdk();
+        quote! {
+            #[derive(#sdk::reexports::serde::Deserialize, #sdk::reexports::schemars::JsonSchema)]
+            #[serde(crate = "::mgp_server_sdk::reexports::serde")]
+            #[schemars(crate = "::mgp_server_sdk::reexports::schemars")]
+            #deny
+            struct __Arguments {
+                #(#fields),*
+            }
+            #(#defaults)*
+        }
+    }
+
+    /// Checks of the types by themselves: what the builder says about a whole function is less to the point.
+    pub(crate) fn checks(&self) -> TokenStream {
+        let sdk = path::sdk();
+        let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Extractor { ty, .. } => Some(&**ty),
+            Parameter::Argument(_) => None,
+        });
+        let extractors = extractors.filter(|ty| is_nameable(ty)).map(|ty| {
+            quote_spanned! {ty.span()=>
+                const _: () = {
+                    const fn extractor<T: #sdk::FromCall>() {}
+                    extractor::<#ty>();
+                };
+            }
+        });
+        let result = match &self.output {
+            ReturnType::Type(_, ty) if is_nameable(ty) && !self.options.json => {
+                Some(quote_spanned! {ty.span()=>
+                    const _: () = {
+                        const fn result<T: #sdk::IntoToolResult>() {}
+                        result::<#ty>();
+                    };
+                })
+            }
+            _ => None,
+        };
+        quote!(#(#extractors)* #result)
+    }
+
+    /// The expression that makes the tool; `this` is in scope where the function has a `self`.
+    pub(crate) fn expression(&self) -> TokenStream {
+        let (sdk, name, description) = (path::sdk(), &self.name, &self.description);
+        let handler = self.handler();
+        let calls = self.options.builder_calls();
+        let is_blocking =
+            self.options.blocking.is_some() || (!self.is_async && self.options.inline.is_none());
+        let place = if self.options.inline.is_some() {
+            quote!(.inline())
+        } else if is_blocking {
+            quote!(.on_blocking_pool())
+        } else {
+            TokenStream::new()
+        };
+        quote!(#sdk::Tool::new(#name, #description, #handler) #place #calls)
+    }
+
+    fn handler(&self) -> TokenStream {
+        let sdk = path::sdk();
+        let has_fields = self.fields().next().is_some();
+        let is_free = matches!(self.own, Own::Nothing);
+        if is_free && self.is_async && !has_fields && !self.options.json {
+            return self.callee();
+        }
+        let arguments = format_ident!("arguments", span = Span::mixed_site());
+        let this = format_ident!("this", span = Span::mixed_site());
+        let mut taken = Vec::new();
+        if has_fields {
+            taken.push(quote!(#sdk::Args(#arguments): #sdk::Args<__Arguments>));
+        }
+        let mut given = Vec::new();
+        match self.own {
+            Own::Nothing => {}
+            Own::Reference => given.push(quote!(&#this)),
+            Own::Shared => given.push(quote!(#this)),
+        }
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            match parameter {
+                Parameter::Argument(field) => {
+                    given.push(field.given(&arguments));
+                }
+                Parameter::Extractor { ty, .. } => {
+                    let value = format_ident!("extracted{index}", span = Span::mixed_site());
+                    taken.push(quote!(#value: #ty));
+                    given.push(quote!(#value));
+                }
+            }
+        }
+        let callee = self.callee();
+        let call = quote!(#callee(#(#given),*));
+        let borrows = self.fields().any(Field::is_borrowed);
+        if is_free && self.is_async && !self.options.json && !borrows {
+            return quote!(|#(#taken),*| #call);
+        }
+        let wait = self.is_async.then(|| quote!(.await));
+        let answer = match (self.options.json, returns_result(&self.output)) {
+            (false, _) => quote!(#call #wait),
+            (true, false) => quote!(#sdk::Json(#call #wait)),
+            (true, true) => quote!((#call #wait).map(#sdk::Json)),
+        };
+        if is_free {
+            return quote!(|#(#taken),*| async move { #answer });
+        }
+        quote! {{
+            let #this = ::std::sync::Arc::clone(&#this);
+            move |#(#taken),*| {
+                let #this = ::std::sync::Arc::clone(&#this);
+                async move { #answer }
+            }
+        }}
+    }
+
+    fn callee(&self) -> TokenStream {
+        let ident = &self.ident;
+        if self.is_associated { quote!(Self::#ident) } else { quote!(#ident) }
+    }
+}
+
+/// A tool is a plain function.
+fn check(signature: &Signature) -> syn::Result<()> {
+    if !signature.generics.params.is_empty() {
+        let message = "a tool cannot be generic: its schema is written once; name the types, or register one tool for each with the builder";
+        return Err(syn::Error::new_spanned(&signature.generics, message));
+    }
+    let odd = signature
+        .constness
+        .map(|token| token.span())
+        .or_else(|| signature.abi.as_ref().map(Spanned::span))
+        .or_else(|| signature.variadic.as_ref().map(Spanned::span));
+    match odd {
+        Some(span) => Err(syn::Error::new(span, "a tool is a plain `fn` or `async fn`")),
+        None => Ok(()),
+    }
+}
+
+fn check_name(name: &LitStr) -> syn::Result<()> {
+    let text = name.value();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
+    if text.is_empty() || text.len() > 128 || !text.bytes().all(plain) {
+        let message = format!(
+            "`{text}` cannot be the name of a tool: 1 to 128 of the characters A-Z a-z 0-9 _ . / -"
+        );
+        return Err(syn::Error::new(name.span(), message));
+    }
+    let reserved = ["mgp/", "mgp.", "mgp_"];
+    match reserved.iter().find(|prefix| text.starts_with(**prefix)) {
+        Some(prefix) => Err(syn::Error::new(
+            name.span(),
+            format!("names that begin with `{prefix}` belong to the protocol; choose another"),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn undescribed(ident: &Ident) -> syn::Error {
+    syn::Error::new(
+        ident.span(),
+        "say what the tool does in a doc comment (`/// …`) or with `description = \"…\"`: models choose by it",
+    )
+}
+
+fn receive(receiver: &Receiver) -> syn::Result<Own> {
+    let text = quote!(#receiver).to_string().replace(' ', "");
+    match &*text {
+        "&self" => Ok(Own::Reference),
+        _ if text.ends_with("Arc<Self>") => Ok(Own::Shared),
+        "&mutself" => Err(syn::Error::new_spanned(
+            receiver,
+            "tools run at the same time; take `&self` and keep what changes in a `Mutex` or an atomic",
+        )),
+        _ => Err(syn::Error::new_spanned(
+            receiver,
+            "a tool takes `&self` or `self: Arc<Self>`: it is called more than once",
+        )),
+    }
+}
+
+fn returns_result(output: &ReturnType) -> bool {
+    let ReturnType::Type(_, ty) = output else { return false };
+    let Type::Path(path) = &**ty else { return false };
+    path.path.segments.last().is_some_and(|last| last.ident == "Result")
+}
+
+/// Whether a type means the same outside its function: no `Self`, no `impl Trait`.
+fn is_nameable(ty: &Type) -> bool {
+    fn is_free(tokens: TokenStream) -> bool {
+        tokens.into_iter().all(|token| match token {
+            TokenTree::Ident(word) => word != "Self" && word != "impl",
+            TokenTree::Group(group) => is_free(group.stream()),
+            _ => true,
+        })
+    }
+    is_free(quote!(#ty))
+}

@@ -1,0 +1,116 @@
+//! `#[tools]` on an impl block.
+//!
+//! Applies to: inbound.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::Parser;
+use syn::{Attribute, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, meta};
+
+use crate::function::{Function, Own};
+use crate::options::Options;
+use crate::path;
+
+/// Writes the block, and the tools of its type.
+pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
+    let mut block: ItemImpl = match syn::parse2(item.clone()) {
+        Ok(block) => block,
+        Err(_) => return syn::Error::new_spanned(item, NO_BLOCK).into_compile_error(),
+    };
+    match write(options, &mut block) {
+        Ok(tools) => quote!(#block #tools),
+        Err(error) => {
+            let error = error.into_compile_error();
+            let tools = into_tools(&block, &[]);
+            quote!(#error #block #tools)
+        }
+    }
+}
+
+const NO_BLOCK: &str = "`#[tools]` stands on an impl block; on a function write `#[tool]`";
+
+fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream> {
+    let mut prefix: Option<LitStr> = None;
+    let options = meta::parser(|meta| {
+        if meta.path.is_ident("prefix") {
+            prefix = Some(meta.value()?.parse()?);
+            return Ok(());
+        }
+        Err(meta.error("unknown option; known: prefix"))
+    })
+    .parse2(options);
+    let mut found = Vec::new();
+    let mut errors = options.err();
+    for item in &mut block.items {
+        let ImplItem::Fn(method) = item else { continue };
+        match read(method, prefix.as_ref()) {
+            Ok(tool) => found.extend(tool),
+            Err(error) => match &mut errors {
+                Some(errors) => errors.combine(error),
+                None => errors = Some(error),
+            },
+        }
+    }
+    if let Some((path, _)) = &block.trait_ {
+        let message = "`#[tools]` stands on the type's own impl block, not on that of a trait";
+        return Err(syn::Error::new_spanned(path, message));
+    }
+    if let Some(errors) = errors {
+        return Err(errors);
+    }
+    if found.is_empty() {
+        let message = "no function in this block is a tool; mark those that are with `#[tool]`";
+        return Err(syn::Error::new_spanned(&block.self_ty, message));
+    }
+    Ok(into_tools(block, &found))
+}
+
+/// Takes the marks off a function, and reads it where it is a tool.
+fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<Function>> {
+    let Some(at) = method.attrs.iter().position(is_tool) else { return Ok(None) };
+    let mark = method.attrs.remove(at);
+    let options = match mark.meta {
+        Meta::Path(_) => Options::default(),
+        Meta::List(list) => Options::parse(list.tokens)?,
+        Meta::NameValue(value) => {
+            return Err(syn::Error::new_spanned(value, "write `#[tool]` or `#[tool(…)]`"));
+        }
+    };
+    let mut tool = Function::take(options, &method.attrs, &mut method.sig)?;
+    if let Some(prefix) = prefix {
+        tool.prefix(prefix)?;
+    }
+    tool.belongs_to_type();
+    Ok(Some(tool))
+}
+
+/// The mark, by whatever path it is named.
+fn is_tool(attribute: &Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|last| last.ident == "tool")
+}
+
+fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
+    let (generics, _, condition) = block.generics.split_for_impl();
+    let (ty, sdk) = (&block.self_ty, path::sdk());
+    let this = format_ident!("this", span = Span::mixed_site());
+    let uses_self = tools.iter().any(|tool| !matches!(tool.own, Own::Nothing));
+    let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
+    let each = tools.iter().map(|tool| {
+        let (arguments, expression) = (tool.arguments_type(), tool.expression());
+        // A check cannot name the parameters of the block.
+        let checks = block.generics.params.is_empty().then(|| tool.checks());
+        quote!({
+            #arguments
+            #checks
+            #expression
+        })
+    });
+    quote! {
+        impl #generics #sdk::IntoTools for #ty #condition {
+            fn into_tools(self) -> ::std::vec::Vec<#sdk::Tool> {
+                #shared
+                ::std::vec![#(#each),*]
+            }
+        }
+    }
+}

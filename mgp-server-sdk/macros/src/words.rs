@@ -1,0 +1,121 @@
+//! Words of the protocol: each is checked here and written as the variant it stands for.
+//!
+//! Applies to: inbound.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::LitStr;
+
+use crate::path;
+
+/// The words of one type and their variants.
+pub(crate) struct Words {
+    /// What they are, for error messages.
+    what: &'static str,
+    /// The type in `mgp_types::mgp`.
+    ty: &'static str,
+    known: &'static [(&'static str, &'static str)],
+}
+
+pub(crate) const RISK: Words = Words {
+    what: "risk",
+    ty: "RiskLevel",
+    known: &[("safe", "Safe"), ("moderate", "Moderate"), ("dangerous", "Dangerous")],
+};
+
+pub(crate) const SIDE_EFFECT: Words = Words {
+    what: "side effect",
+    ty: "SideEffect",
+    known: &[
+        ("filesystem", "Filesystem"),
+        ("network", "Network"),
+        ("process", "Process"),
+        ("database", "Database"),
+        ("notification", "Notification"),
+    ],
+};
+
+pub(crate) const VALIDATOR: Words = Words {
+    what: "validator",
+    ty: "Validator",
+    known: &[
+        ("sandbox", "Sandbox"),
+        ("readonly", "Readonly"),
+        ("network_restricted", "NetworkRestricted"),
+        ("code_safety", "CodeSafety"),
+        ("none", "None"),
+    ],
+};
+
+pub(crate) const CODE_SAFETY: Words = Words {
+    what: "code safety level",
+    ty: "CodeSafetyLevel",
+    known: &[
+        ("unrestricted", "Unrestricted"),
+        ("standard", "Standard"),
+        ("strict", "Strict"),
+        ("readonly", "Readonly"),
+    ],
+};
+
+pub(crate) const PERMISSION: Words = Words {
+    what: "permission",
+    ty: "Permission",
+    known: &[
+        ("filesystem.read", "FilesystemRead"),
+        ("filesystem.write", "FilesystemWrite"),
+        ("network.outbound", "NetworkOutbound"),
+        ("network.listen", "NetworkListen"),
+        ("shell.execute", "ShellExecute"),
+        ("code_execution", "CodeExecution"),
+        ("memory.read", "MemoryRead"),
+        ("memory.write", "MemoryWrite"),
+        ("system.info", "SystemInfo"),
+        ("camera", "Camera"),
+        ("notification", "Notification"),
+    ],
+};
+
+/// Names that stand for standard permissions.
+const SHORT_PERMISSIONS: [&str; 5] = ["shell", "network", "filesystem", "memory", "code"];
+
+impl Words {
+    /// The variant a word stands for.
+    pub(crate) fn variant(&self, word: &LitStr) -> syn::Result<TokenStream> {
+        let text = word.value();
+        match self.known.iter().find(|(one, _)| *one == text) {
+            Some((_, variant)) => {
+                let (mgp, ty, variant) =
+                    (path::mgp(), format_ident!("{}", self.ty), format_ident!("{variant}"));
+                Ok(quote!(#mgp::#ty::#variant))
+            }
+            None => Err(self.unknown(word, "")),
+        }
+    }
+
+    fn unknown(&self, word: &LitStr, more: &str) -> syn::Error {
+        let known: Vec<_> = self.known.iter().map(|(one, _)| *one).collect();
+        let (what, text) = (self.what, word.value());
+        let message = format!("unknown {what} `{text}`; known: {}{more}", known.join(", "));
+        syn::Error::new(word.span(), message)
+    }
+}
+
+/// A permission: a standard one, a short name, or one in reverse-domain notation.
+pub(crate) fn permission(word: &LitStr) -> syn::Result<TokenStream> {
+    let text = word.value();
+    if PERMISSION.known.iter().any(|(one, _)| *one == text) {
+        return PERMISSION.variant(word);
+    }
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    };
+    let is_custom = text.contains('.') && text.split('.').all(is_label);
+    if SHORT_PERMISSIONS.contains(&&*text) || is_custom {
+        let mgp = path::mgp();
+        return Ok(quote!(#mgp::Permission::from(#word)));
+    }
+    let more = ", or one of your own such as com.example.thing";
+    Err(PERMISSION.unknown(word, more))
+}

@@ -1,0 +1,65 @@
+//! What a tool must be to be served.
+//!
+//! Applies to: inbound.
+
+use mgp_types::mcp;
+use mgp_types::mgp::Permission;
+use mgp_types::service::Extensions;
+
+use super::Tool;
+use super::security::declared;
+use crate::error::Flaw;
+
+/// What the names of the protocol's own tools begin with.
+const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
+
+/// The longest name.
+const LONGEST: usize = 128;
+
+impl Tool {
+    /// Looks at what can be seen of the tool alone.
+    pub(super) fn check(&self) -> Result<(), Flaw> {
+        let name = &self.definition.name;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
+        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(plain) {
+            return Err(Flaw::Name(name.chars().take(LONGEST).collect()));
+        }
+        if let Some(prefix) = RESERVED.into_iter().find(|prefix| name.starts_with(prefix)) {
+            return Err(Flaw::Reserved { tool: name.clone(), prefix });
+        }
+        let permissions = permissions(&self.definition);
+        match permissions.into_iter().find(|permission| !permission.is_valid()) {
+            Some(permission) => Err(Flaw::Permission { tool: name.clone(), permission }),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks for the state it needs.
+    pub(super) fn check_state(&self, state: &Extensions) -> Result<(), Flaw> {
+        match self.shape.needs.iter().find(|need| !need.is_met(state)) {
+            None => Ok(()),
+            Some(need) => {
+                Err(Flaw::State { tool: self.definition.name.clone(), state: need.name() })
+            }
+        }
+    }
+
+    /// Says what is allowed and yet unwise.
+    pub(super) fn advise(&self) {
+        let Some(security) = declared(&self.definition) else { return };
+        let runs_code = permissions(&self.definition).contains(&Permission::CodeExecution);
+        if runs_code && security.code_safety.is_none() {
+            tracing::warn!(
+                tool = %self.definition.name,
+                "the tool needs `code_execution` and declares no code safety; clients cannot check its code"
+            );
+        }
+    }
+}
+
+/// The permissions a tool needs, by their standard names.
+pub(super) fn permissions(definition: &mcp::Tool) -> Vec<Permission> {
+    declared(definition).map_or_else(Vec::new, |security| {
+        Permission::canonical(security.permissions_required.iter())
+    })
+}

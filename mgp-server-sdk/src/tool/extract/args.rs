@@ -1,0 +1,126 @@
+//! The arguments of a tool as a type, and what is said about those that do not fit (MGP §14.3: 4000).
+//!
+//! Applies to: inbound.
+
+use mgp_types::{ErrorCode, Object, RawObject, Recovery, RpcError};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{FromCall, ToolRequest};
+use crate::tool::{SchemaStyle, schema};
+
+/// The arguments of the tool, as a type.
+///
+/// Arguments that do not fit never reach the function; the answer is 4000 and names the field.
+/// Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Args<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        serde_json::from_str(request.arguments.as_str())
+            .map(Args)
+            .map_err(|error| refuse::<T>(request, error))
+    }
+
+    fn input_schema(style: SchemaStyle) -> Option<RawObject> {
+        Some(schema::arguments_of::<T>(style))
+    }
+}
+
+/// What is wrong with arguments.
+struct Problem {
+    /// The path of the field; empty for the arguments as a whole.
+    field: String,
+    what: String,
+}
+
+/// 4000; only a refused call pays for the path of the field.
+#[cold]
+fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
+    let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
+    let (path, error) = match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Ok(_) => (String::new(), error),
+        Err(found) => (found.path().to_string(), found.into_inner()),
+    };
+    let problem = Problem::new(&path, &error);
+    let expected = expected(&request.definition.input_schema, &problem.field);
+    let tool = &request.definition.name;
+    let message = match &*problem.field {
+        "" => format!("invalid arguments for `{tool}`: {}", problem.what),
+        field => format!("invalid arguments for `{tool}`: `{field}`: {}", problem.what),
+    };
+    let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
+    let mut details = Object::new();
+    // Text and JSON values can always be written.
+    let _ = details.encode("field", &problem.field);
+    if let Some(expected) = &expected {
+        let _ = details.encode("expected", expected);
+    }
+    recovery.details = Some(details);
+    let refusal = RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message);
+    refusal.recovery(recovery).because(error)
+}
+
+impl Problem {
+    fn new(path: &str, error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        // The place in a text that nobody sees as text is noise.
+        let what = text.rfind(" at line ").map_or(&*text, |at| &text[..at]);
+        let parent = if path == "." { "" } else { path };
+        let missing = quoted(what, "missing field `").filter(|_| error.is_data());
+        if let Some(name) = missing {
+            return Self { field: join(parent, name), what: "it is missing".to_owned() };
+        }
+        if let Some(name) = quoted(what, "unknown field `").filter(|_| error.is_data()) {
+            let known = what.split_once("`, ").map_or("", |(_, known)| known);
+            // Whether the path ends with the unknown name depends on how far the reader came.
+            let parent =
+                parent.strip_suffix(name).map_or(parent, |rest| rest.trim_end_matches('.'));
+            let field = join(parent.trim_end_matches(".?").trim_end_matches('?'), name);
+            return Self { field, what: format!("there is no such argument; {known}") };
+        }
+        Self { field: parent.to_owned(), what: clip(what) }
+    }
+}
+
+/// The name in backquotes behind a prefix.
+fn quoted<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    text.strip_prefix(prefix)?.split('`').next()
+}
+
+fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+}
+
+/// What a caller sent is quoted, but not at any length.
+fn clip(text: &str) -> String {
+    const LONGEST: usize = 300;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}
+
+/// The schema of the field, if the tool's schema has it.
+fn expected(schema: &RawObject, path: &str) -> Option<Value> {
+    let root: Value = schema.get().ok()?;
+    let mut at = &root;
+    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+        at = resolve(&root, at);
+        at = match step.strip_suffix(']') {
+            Some(_) => at.get("items")?,
+            None => at.get("properties")?.get(step)?,
+        };
+    }
+    let found = resolve(&root, at);
+    // A large schema is in the list of tools anyway.
+    let is_small = found.to_string().len() <= 1000;
+    (is_small && !path.is_empty()).then(|| found.clone())
+}
+
+fn resolve<'a>(root: &'a Value, at: &'a Value) -> &'a Value {
+    let target = at.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+    target.and_then(|pointer| root.pointer(pointer)).unwrap_or(at)
+}

@@ -1,0 +1,78 @@
+//! Layers around one tool.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::service::{BoxFuture, Call, Extensions, MgpService, Reply, Stack};
+use mgp_types::{RpcError, mcp};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::Tool;
+use super::extract::ToolRequest;
+
+/// The layers somebody put around a tool, innermost first.
+#[derive(Clone, Default)]
+pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
+
+/// The server's state, on its way through the layers of a tool.
+pub(super) struct Carried(pub(super) Arc<Extensions>);
+
+impl Layers {
+    pub(super) fn push<L>(&mut self, layer: L)
+    where
+        L: Layer<Stack> + Send + Sync + 'static,
+        L::Service: MgpService,
+    {
+        self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
+    }
+
+    /// The tool with its layers around it, if there are any: a tool without them keeps its short way.
+    pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let bare = Bare { tool: Arc::clone(tool), definition: Arc::clone(definition) };
+        Some(self.0.iter().fold(Stack::new(bare), |stack, layer| layer(stack)))
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} layers", self.0.len())
+    }
+}
+
+/// The tool itself, as the innermost service.
+#[derive(Clone)]
+struct Bare {
+    tool: Arc<Tool>,
+    definition: Arc<mcp::Tool>,
+}
+
+impl Service<Call> for Bare {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let arguments = call.tool_arguments();
+        let (_, _, cx) = call.into_parts();
+        let state = cx.extensions.get::<Carried>().map(|Carried(state)| Arc::clone(state));
+        let request = ToolRequest {
+            definition: Arc::clone(&self.definition),
+            arguments,
+            cx,
+            state: state.unwrap_or_default(),
+        };
+        let running = self.tool.start(request);
+        Box::pin(running)
+    }
+}

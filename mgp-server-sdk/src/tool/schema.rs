@@ -1,0 +1,116 @@
+//! JSON Schemas (2020-12) of arguments and results, and the two ways to write what they share.
+//!
+//! Applies to: inbound.
+
+use mgp_types::RawObject;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+
+/// Where a schema has the schemas of the types inside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaStyle {
+    /// In place, because several model APIs reject `$defs`; types that contain themselves still use `$defs`.
+    #[default]
+    Inlined,
+    /// Once each, in `$defs` at the root: shorter where a type is used often.
+    Hoisted,
+}
+
+/// The schema of a tool's arguments.
+pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
+    let mut schema = schema_of::<T>(style);
+    // Arguments are an object always; a schema of alternatives does not say so by itself.
+    let object = schema.ensure_object();
+    object.entry("type").or_insert_with(|| "object".into());
+    RawObject::of(&schema).unwrap_or_else(|_| any_object())
+}
+
+/// The schema of a tool's structured content; `None` for values that are no objects, which MCP cannot carry.
+pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
+    let schema = schema_of::<T>(style);
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    if is_object { RawObject::of(&schema).ok() } else { None }
+}
+
+/// The schema of a tool that takes no arguments.
+pub(super) fn any_object() -> RawObject {
+    RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
+}
+
+fn schema_of<T: JsonSchema>(style: SchemaStyle) -> Schema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = style == SchemaStyle::Inlined;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("title");
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Route {
+        from: Place,
+        to: Place,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Place {
+        lat: f64,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Tree {
+        name: String,
+        children: Vec<Self>,
+    }
+
+    #[derive(JsonSchema)]
+    #[serde(tag = "kind")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Shape {
+        Circle { radius: f64 },
+        Square { side: f64 },
+    }
+
+    fn text(schema: &RawObject) -> &str {
+        schema.as_payload().as_str()
+    }
+
+    #[test]
+    fn shared_types_stand_in_place_or_once_at_the_root() {
+        let inlined = arguments_of::<Route>(SchemaStyle::Inlined);
+        assert!(!text(&inlined).contains("$defs") && !text(&inlined).contains("$ref"));
+        assert_eq!(text(&inlined).matches("\"lat\":{").count(), 2, "{inlined:?}");
+        let hoisted = arguments_of::<Route>(SchemaStyle::Hoisted);
+        assert_eq!(text(&hoisted).matches("\"lat\":{").count(), 1);
+        assert!(text(&hoisted).contains(r#""$defs":{"Place":"#), "{hoisted:?}");
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_ends() {
+        for style in [SchemaStyle::Inlined, SchemaStyle::Hoisted] {
+            let schema = arguments_of::<Tree>(style);
+            assert!(text(&schema).len() < 500, "{schema:?}");
+            assert!(text(&schema).contains("\"$ref\""), "{schema:?}");
+            assert!(result_of::<Tree>(style).is_some());
+        }
+    }
+
+    #[test]
+    fn arguments_are_objects_and_so_are_results() {
+        let shape: serde_json::Value = arguments_of::<Shape>(SchemaStyle::Inlined).get().unwrap();
+        assert_eq!(shape["type"], "object");
+        assert_eq!(shape["oneOf"].as_array().map(Vec::len), Some(2));
+        assert_eq!(result_of::<Vec<u8>>(SchemaStyle::Inlined), None);
+        assert_eq!(result_of::<serde_json::Value>(SchemaStyle::Inlined), None);
+        assert!(result_of::<Place>(SchemaStyle::Inlined).is_some());
+    }
+}

@@ -1,0 +1,152 @@
+//! What a tool does to the world: MGP's metadata, and the hints MCP clients read instead (MGP §4, §7.3).
+//!
+//! Applies to: inbound.
+
+use mgp_types::Lenient;
+use mgp_types::mcp::{self, ToolAnnotations};
+use mgp_types::mgp::{CodeSafety, Permission, RiskLevel, SideEffect, ToolSecurity, Validator};
+
+use super::Tool;
+
+impl Tool {
+    /// Sets all security metadata at once (MGP §4.3).
+    ///
+    /// MCP's hints are derived from it where [`Tool::annotations`] gives none.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::mgp::{RiskLevel, ToolSecurity};
+    ///
+    /// let clock = Tool::new("now", "The time", || async { "noon" }).security(ToolSecurity::new(RiskLevel::Safe));
+    /// # drop(clock);
+    /// ```
+    pub fn security(mut self, security: ToolSecurity) -> Self {
+        self.definition.security = Some(security.into());
+        self
+    }
+
+    /// How dangerous it is; a tool with other metadata and no risk counts as dangerous.
+    pub fn risk(self, risk: RiskLevel) -> Self {
+        self.secure(|security| security.risk_level = risk)
+    }
+
+    /// The permissions a call needs; a short name such as `shell` stands for standard ones.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::mgp::{Permission, RiskLevel};
+    ///
+    /// let fetch = Tool::new("fetch", "Gets a page", || async { "page" })
+    ///     .risk(RiskLevel::Moderate)
+    ///     .permissions([Permission::NetworkOutbound, Permission::from("com.example.cache")]);
+    /// # drop(fetch);
+    /// ```
+    pub fn permissions<I>(self, permissions: I) -> Self
+    where
+        I: IntoIterator<Item: Into<Permission>>,
+    {
+        let permissions: Vec<_> = permissions.into_iter().map(Into::into).collect();
+        self.secure(|security| security.permissions_required = permissions.into())
+    }
+
+    /// What it touches.
+    pub fn side_effects<I>(self, effects: I) -> Self
+    where
+        I: IntoIterator<Item: Into<SideEffect>>,
+    {
+        let effects: Vec<_> = effects.into_iter().map(Into::into).collect();
+        self.secure(|security| security.side_effects = effects.into())
+    }
+
+    /// The check a client makes before a call (§4.5).
+    pub fn validator(self, validator: Validator) -> Self {
+        self.secure(|security| security.validator = Some(validator))
+    }
+
+    /// The rules for code among the arguments (§7.3).
+    pub fn code_safety(self, rules: CodeSafety) -> Self {
+        self.secure(|security| security.code_safety = Some(rules))
+    }
+
+    /// Asks clients to confirm each call with the user.
+    pub fn confirmation(self) -> Self {
+        self.secure(|security| security.confirmation_required = Some(true))
+    }
+
+    /// Says that what it does can be undone.
+    pub fn reversible(self) -> Self {
+        self.secure(|security| security.reversible = Some(true))
+    }
+
+    /// Says that what it does cannot be undone.
+    pub fn irreversible(self) -> Self {
+        self.secure(|security| security.reversible = Some(false))
+    }
+
+    fn secure(mut self, change: impl FnOnce(&mut ToolSecurity)) -> Self {
+        let mut security = declared(&self.definition)
+            .cloned()
+            .unwrap_or_else(|| ToolSecurity::new(RiskLevel::Dangerous));
+        change(&mut security);
+        self.definition.security = Some(security.into());
+        self
+    }
+}
+
+/// The security metadata a definition declares.
+pub(super) fn declared(definition: &mcp::Tool) -> Option<&ToolSecurity> {
+    definition.security.as_ref().and_then(Lenient::valid)
+}
+
+/// Derives MCP's hints from the security metadata where the author gave none.
+pub(super) fn derive_hints(definition: &mut mcp::Tool) {
+    let Some(security) = declared(definition) else { return };
+    let (read_only, destructive) = match security.risk_level {
+        RiskLevel::Safe => (true, false),
+        RiskLevel::Moderate => (false, security.reversible != Some(true)),
+        _ => (false, true),
+    };
+    let network = security.side_effects.contains(&SideEffect::Network);
+    let hints = definition.annotations.get_or_insert_with(ToolAnnotations::new);
+    // Hints that contradict the author's own would be worse than none.
+    let read_only = *hints.read_only_hint.get_or_insert(read_only);
+    hints.destructive_hint.get_or_insert(destructive && !read_only);
+    if network {
+        hints.open_world_hint.get_or_insert(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Hints = (Option<bool>, Option<bool>, Option<bool>);
+
+    #[track_caller]
+    fn check(tool: Tool, expected: Hints) {
+        let mut definition = tool.definition;
+        derive_hints(&mut definition);
+        let hints = definition.annotations.unwrap_or_default();
+        let hints = (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint);
+        assert_eq!(hints, expected);
+    }
+
+    #[test]
+    fn hints_follow_the_metadata_unless_the_author_gave_them() {
+        let tool = || Tool::new("t", "", || async { "" });
+        check(tool(), (None, None, None));
+        check(tool().risk(RiskLevel::Safe), (Some(true), Some(false), None));
+        check(tool().risk(RiskLevel::Moderate), (Some(false), Some(true), None));
+        check(tool().risk(RiskLevel::Moderate).reversible(), (Some(false), Some(false), None));
+        check(tool().risk(RiskLevel::Dangerous).reversible(), (Some(false), Some(true), None));
+        check(tool().risk(RiskLevel::from("odd")), (Some(false), Some(true), None));
+        let networked = tool().risk(RiskLevel::Safe).side_effects([SideEffect::Network]);
+        check(networked, (Some(true), Some(false), Some(true)));
+        let mut hints = ToolAnnotations::new();
+        hints.read_only_hint = Some(true);
+        let own = tool().annotations(hints).risk(RiskLevel::Dangerous);
+        check(own, (Some(true), Some(false), None));
+        // Metadata without a risk is dangerous.
+        check(tool().permissions(["shell"]), (Some(false), Some(true), None));
+    }
+}
