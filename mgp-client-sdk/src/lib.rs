@@ -6,69 +6,55 @@
 //! A server in a process of its own:
 //!
 //! ```no_run
-//! use mgp_client_sdk::{Client, ClientConfig};
-//! use mgp_transport::ChildCommand;
-//! use mgp_types::Payload;
+//! use mgp_client_sdk::prelude::*;
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut child = ChildCommand::new("uvx").args(["mcp-server-time"]).spawn()?;
-//! let (reader, writer) = child.take_io().expect("taken once");
-//! let client = Client::connect(reader, writer, ClientConfig::new("me", "1.0")).await?;
-//! let arguments = Payload::parse(r#"{"timezone":"UTC"}"#)?;
-//! println!("{:?}", client.call_tool("get_current_time", &arguments).await?.content);
-//! drop(client);
-//! child.shutdown().await;
+//! # async fn run() -> Result<(), Error> {
+//! let server = ChildCommand::new("uvx").args(["mcp-server-time"]);
+//! let client = Client::builder("me", "1.0").spawn(server).await?;
+//! let time = client.call("get_current_time").arg("timezone", "UTC").await?.into_result()?;
+//! println!("{}", time.to_text());
+//! client.close().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A server in memory, and its chunks; a client takes them once it offers `streaming`:
+//! A server in memory, for its tests:
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use mgp_client_sdk::{Client, ClientConfig};
-//! use mgp_lifecycle::MgpOffer;
-//! use mgp_server_sdk::prelude::*;
-//! use mgp_transport::duplex;
-//! use mgp_types::Payload;
-//! use mgp_types::mcp::ContentBlock;
-//! use mgp_types::mgp::{Extension, ExtensionSet};
-//! use mgp_types::service::{BoxFuture, Gone, Sink};
-//!
-//! struct Print;
-//!
-//! impl Sink for Print {
-//!     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-//!         println!("{item:?}");
-//!         Box::pin(async { Ok(()) })
-//!     }
-//! }
+//! use mgp_client_sdk::TestClient;
+//! use mgp_server_sdk::{Server, Tool};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let hello = Tool::new("hello", "Greets", |outlet: Outlet| async move {
-//!     let chunk = Payload::of(&ContentBlock::text("Hel"))?;
-//!     let _ = outlet.send(Item::Chunk(chunk)).await;
-//!     Ok::<_, RpcError>("Hello")
-//! });
-//! let (here, there) = duplex();
-//! tokio::spawn(Server::new("greeter", "1.0").tool(hello).serve(there.reader, there.writer));
-//!
-//! let mut config = ClientConfig::new("me", "1.0");
-//! config.offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
-//! let client = Client::connect(here.reader, here.writer, config).await.unwrap();
-//! let outlet = Outlet::new(Arc::new(Print));
-//! let reply = client.call_tool_with("hello", &Payload::empty_object(), outlet).await.unwrap();
-//! assert_eq!(reply.get::<CallToolResult>().unwrap().content, [ContentBlock::text("Hello")]);
+//! let hello = Tool::new("hello", "Greets", || async { "Hello!" });
+//! let client = TestClient::new(Server::new("greeter", "1.0").tool(hello)).await;
+//! assert_eq!(client.text("hello", ()).await, "Hello!");
 //! # });
 //! ```
 //!
 //! Applies to: outbound.
 
+mod builder;
+mod cache;
+mod call;
 mod client;
-mod inbound;
-mod outbound;
+mod config;
+mod error;
+mod handler;
+pub mod prelude;
+#[cfg(doctest)]
+mod readme;
+mod result;
 mod switchboard;
+mod test_client;
+mod wire;
 
-pub use client::{Client, ClientConfig};
+pub use builder::ClientBuilder;
+pub use call::{Streamed, ToolCall, ToolStream};
+pub use client::{Client, Mgp};
+pub use config::ClientConfig;
+pub use error::{Error, ToolFailure};
+pub use handler::{Changed, ClientHandler};
+pub use mgp_lifecycle::EraChoice;
+pub use result::ToolResult;
 pub use switchboard::{Hop, Switchboard};
+pub use test_client::TestClient;

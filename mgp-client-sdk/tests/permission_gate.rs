@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientConfig};
+use mgp_client_sdk::{Client, ClientConfig, Error};
 use mgp_lifecycle::{ConnectError, EraChoice, MgpOffer, PermissionGate, Verdict};
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
@@ -35,7 +35,7 @@ async fn connect(
     time: Duration,
     verdict: Verdict,
     needs: bool,
-) -> (Result<Client, ConnectError>, usize) {
+) -> (Result<Client, Error>, usize) {
     let streaming = ExtensionSet::EMPTY.with(Extension::Streaming);
     let server = Server::new("s", "1").offer(|offer| {
         let mut mgp = MgpOffer::new(streaming);
@@ -64,7 +64,7 @@ async fn a_decision_is_waited_for_and_a_rejection_closes() {
         let (client, _) = connect(era, Duration::from_secs(50), Verdict::Reject, true).await;
         let error = client.unwrap_err();
         assert!(
-            matches!(&error, ConnectError::Rejected(permissions) if *permissions == ["shell.execute"])
+            matches!(&error, Error::Connect(ConnectError::Rejected(permissions)) if *permissions == ["shell.execute"])
         );
         assert_eq!(
             error.to_string(),

@@ -110,12 +110,13 @@ mod complete;
 mod error;
 mod features;
 mod furnish;
+#[cfg(doctest)]
+mod guides;
+mod into_stack;
 mod listen;
 mod log;
 pub mod prelude;
 mod prompt;
-#[cfg(all(doctest, feature = "macros"))]
-mod readme;
 mod request;
 mod resource;
 mod server;

@@ -7,6 +7,7 @@ mod ci;
 mod contract;
 mod corpus;
 mod flags;
+mod interop;
 mod run;
 mod schema;
 mod spec;
@@ -64,6 +65,22 @@ const COMMANDS: &[Command] = &[
         switches: &["--json", "--quick", "--pin", "--strict"],
         options: &["--markdown"],
         run: bench::bench,
+    },
+    Command {
+        name: "interop",
+        usage: "[--strict] [--json] [CELL…]",
+        help: "talk to the real peers, on stdio, in both directions",
+        switches: &["--strict", "--json"],
+        options: &[],
+        run: interop::interop,
+    },
+    Command {
+        name: "relay",
+        usage: "FILE -- CMD",
+        help: "stand between a client and a server, write down what passes",
+        switches: &[],
+        options: &[],
+        run: interop::relay,
     },
     Command {
         name: "accept",

@@ -150,10 +150,10 @@ fn errors_cross_a_hop_with_code_and_recovery() {
                 .unwrap();
         let error = client.call_tool("fail", &Payload::empty_object()).await.unwrap_err();
         assert_eq!(
-            (error.code(), error.message()),
+            (error.code(), &*error.message()),
             (ErrorCode::UPSTREAM_UNAVAILABLE, "the weather service is down")
         );
-        assert_eq!(error.as_recovery().and_then(|recovery| recovery.retryable), Some(true));
+        assert_eq!(error.recovery().and_then(|recovery| recovery.retryable), Some(true));
         let error = client.call_tool("nope", &Payload::empty_object()).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::TOOL_NOT_FOUND);
     });

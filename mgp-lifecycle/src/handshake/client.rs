@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use mgp_types::mcp::{
     DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision,
-    ServerCapabilities, key,
+    ServerCapabilities, UnsupportedVersionData, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{BoxFuture, Call, Context, Facts, MgpService, Params, Reply, WireRules};
-use mgp_types::{Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -27,7 +27,9 @@ use super::session::{Phase, Session};
 pub struct ConnectConfig {
     /// Which era to speak.
     pub era: EraChoice,
-    /// How long a server may take to answer the probe before it is taken for a legacy one. 2 s.
+    /// How long a server may take to answer the probe before it is taken for a legacy one. 10 s.
+    ///
+    /// Legacy servers refuse the probe at once; this is for those that say nothing, and includes the server's start.
     pub probe_timeout: Duration,
     /// How long the whole handshake may take, the gate apart. 30 s.
     pub handshake_timeout: Duration,
@@ -41,7 +43,7 @@ impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
             era: EraChoice::Auto,
-            probe_timeout: Duration::from_secs(2),
+            probe_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(30),
             gate: None,
             permission_timeout: Duration::from_mins(1),
@@ -170,7 +172,9 @@ async fn probe<S: MgpService>(
                 return Ok(None);
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
-            let facts = server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
+            let mut facts =
+                server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
+            facts.instructions = result.instructions;
             Ok(Some(keep(cx, Phase::Ready, facts)))
         }
         // The only modern revision we speak was the one just tried.
@@ -207,8 +211,18 @@ async fn initialize<S: MgpService>(
         negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
             .map_err(ConnectError::Refused)?;
     }
-    let params = InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
-    let result: InitializeResult = ask::<Initialize, _, _, _>(stack, cx, &params).await?;
+    let mut params =
+        InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
+    let first: Result<InitializeResult, _> = ask::<Initialize, _, _, _>(stack, cx, &params).await;
+    let result = match first {
+        Err(ConnectError::Refused(refusal)) => {
+            // A server that refuses the newest revision may name one that is spoken here.
+            let Some(older) = spoken(&refusal) else { return Err(ConnectError::Refused(refusal)) };
+            params.protocol_version = older;
+            ask::<Initialize, _, _, _>(stack, cx, &params).await?
+        }
+        first => first?,
+    };
     let revision = result.protocol_version;
     if !Revision::LEGACY.contains(&revision) {
         return Err(ConnectError::Unsupported(revision));
@@ -216,8 +230,18 @@ async fn initialize<S: MgpService>(
     if revision == Revision::V2025_03_26 {
         cx.scope.state::<WireRules>().allow_batches();
     }
-    let facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
+    let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
+    facts.instructions = result.instructions;
     Ok(keep(cx, Phase::Initialized, facts))
+}
+
+/// The newest legacy revision of those a refusal of `initialize` names (−32602, MCP lifecycle).
+fn spoken(refusal: &RpcError) -> Option<Revision> {
+    let named = refusal.code() == ErrorCode::INVALID_PARAMS;
+    let data: UnsupportedVersionData = refusal.as_data().filter(|_| named)?.get().ok()?;
+    let ours =
+        |revision: &&Revision| data.supported.contains(*revision) && data.requested != **revision;
+    Revision::LEGACY.iter().rev().find(ours).cloned()
 }
 
 /// The active MGP set is computed here too: some servers answer with all they have (checklist C41),
@@ -288,4 +312,23 @@ async fn ready_call<S: MgpService>(
 ) -> Result<Reply, ConnectError> {
     let call = call.map_err(ConnectError::Refused)?;
     stack.clone().call(call).await.map_err(ConnectError::Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Peer, Principal, Scope, ScopeKind, Stack};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_server_that_starts_slowly_is_not_taken_for_a_legacy_one() {
+        let server = Stack::from_fn(|_| async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Reply::of(&DiscoverResult::new(vec![Revision::MODERN], ServerCapabilities::new()))
+        });
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+        let offer = ClientOffer::new(Implementation::new("c", "1"));
+        let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await.unwrap();
+        assert_eq!(facts.revision, Revision::MODERN);
+    }
 }

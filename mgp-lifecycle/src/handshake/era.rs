@@ -65,15 +65,22 @@ pub(crate) fn way(request: Request<'_>, supported: &[Revision]) -> Result<Way, R
 
 /// −32022, which tells a client what to try instead.
 fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
+    let message = format!("unsupported protocol version `{requested}`");
+    with_choice(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
+}
+
+/// −32602, as `initialize` says the same.
+pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
+    let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
+    with_choice(error, requested, supported)
+}
+
+fn with_choice(error: RpcError, requested: &Revision, supported: &[Revision]) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {
         supported: &'a [Revision],
         requested: &'a Revision,
     }
-    let error = RpcError::new(
-        ErrorCode::UNSUPPORTED_VERSION,
-        format!("unsupported protocol version `{requested}`"),
-    );
     match Payload::of(&Data { supported, requested }) {
         Ok(data) => error.data(data),
         Err(_) => error,

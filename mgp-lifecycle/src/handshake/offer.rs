@@ -49,6 +49,8 @@ pub struct ServerOffer {
     /// Advice for the model.
     pub instructions: Option<String>,
     /// The revisions it speaks, oldest first.
+    ///
+    /// A server that speaks all of them answers a foreign one with its newest; one that was told to speak fewer refuses.
     pub revisions: Vec<Revision>,
     /// Whether tool calls may become tasks; each era says it in its own place.
     pub tasks: bool,
@@ -95,13 +97,16 @@ impl ServerOffer {
     }
 
     /// The revision `initialize` settles on: the asked one if it is spoken, else the newest legacy one.
+    ///
+    /// `None` where the choice was narrowed: whoever left a revision out wants it refused, not replaced.
     pub(crate) fn legacy_revision(&self, asked: &Revision) -> Option<Revision> {
         let mut legacy =
             self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
         if legacy.clone().any(|revision| revision == asked) {
             return Some(asked.clone());
         }
-        legacy.next_back().cloned()
+        let is_narrowed = !Revision::SUPPORTED.iter().all(|known| self.revisions.contains(known));
+        legacy.next_back().filter(|_| !is_narrowed).cloned()
     }
 }
 

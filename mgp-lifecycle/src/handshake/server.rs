@@ -17,7 +17,7 @@ use mgp_types::mgp::MgpCapability;
 use mgp_types::service::{
     Asking, Asks, Call, Either, Facts, Kind, MgpService, Params, Reply, WireRules,
 };
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -160,7 +160,7 @@ impl<S> Handshake<S> {
         match era::way(request, &self.offer.revisions)? {
             Way::Initialize => self.initialize(call, &session).map(Admission::Answered),
             Way::Early => Ok(Admission::Answered(Reply::empty())),
-            Way::Legacy => Self::legacy(call, facts),
+            Way::Legacy => Self::legacy(call, facts, phase),
             Way::Modern => match meta {
                 Some(meta) => self.modern(call, meta),
                 None => Err(RpcError::internal("a modern request without its meta")),
@@ -173,7 +173,7 @@ impl<S> Handshake<S> {
     fn initialize(&self, call: &Call, session: &Session) -> Result<Reply, RpcError> {
         let params: InitializeParams = call.params().get()?;
         let Some(revision) = self.offer.legacy_revision(&params.protocol_version) else {
-            return Err(RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version"));
+            return Err(era::unsupported_legacy(&params.protocol_version, &self.offer.revisions));
         };
         let offered = params.capabilities.find_mgp();
         let mgp = self.mgp_answer(offered.as_ref());
@@ -199,13 +199,14 @@ impl<S> Handshake<S> {
         Reply::of(&result)
     }
 
-    fn legacy(call: &mut Call, facts: Arc<Facts>) -> Result<Admission, RpcError> {
+    fn legacy(call: &mut Call, facts: Arc<Facts>, phase: Phase) -> Result<Admission, RpcError> {
         if call.is::<Ping>() {
             return Ok(Admission::Answered(Reply::empty()));
         }
         let asks = facts.asks;
         provide(call, facts);
-        if asks.any() {
+        // A server sends no requests before the client says that it is ready.
+        if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
             cx.asking = Asking::Peer(cx.peer.clone());
         }

@@ -114,14 +114,14 @@ impl Pending {
 
     pub(crate) fn get(&self, id: &Id) -> Option<InFlight> {
         let Id::Number(number) = id else { return None };
-        self.table().entries.get(number).map(Entry::in_flight)
+        self.table().entries.get(number).map(|entry| entry.in_flight(*number))
     }
 
     pub(crate) fn all(&self) -> Vec<InFlight> {
         let table = self.table();
         let mut entries: Vec<_> = table.entries.iter().collect();
         entries.sort_by_key(|(number, _)| **number);
-        entries.into_iter().map(|(_, entry)| entry.in_flight()).collect()
+        entries.into_iter().map(|(number, entry)| entry.in_flight(*number)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -146,8 +146,9 @@ impl Pending {
 }
 
 impl Entry {
-    fn in_flight(&self) -> InFlight {
+    fn in_flight(&self, number: i64) -> InFlight {
         InFlight {
+            id: Id::Number(number),
             cx: self.cx.clone(),
             inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>),
         }

@@ -26,7 +26,7 @@ static SERVED: &[Served] = &[
     Served {
         method: "ping",
         by: "mgp-lifecycle",
-        call: "Client::request",
+        call: "Client::ping",
         test: "mgp-client-sdk/tests/core_service/isolation.rs",
     },
     Served {
@@ -38,7 +38,7 @@ static SERVED: &[Served] = &[
     Served {
         method: "tools/list",
         by: "mgp-server-sdk",
-        call: "Client::request",
+        call: "Client::tools",
         test: "mgp-server-sdk/tests/tools.rs",
     },
     Served {
@@ -182,7 +182,7 @@ static SERVED: &[Served] = &[
     Served {
         method: "mgp/stream/cancel",
         by: "mgp-stream",
-        call: "Client::request",
+        call: "Mgp::stream_cancel",
         test: "mgp-client-sdk/tests/core_service/isolation.rs",
     },
     Served {

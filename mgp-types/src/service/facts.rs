@@ -22,6 +22,8 @@ pub struct Facts {
     pub info: Option<Payload>,
     /// The party's capabilities, as it gave them.
     pub capabilities: Option<Payload>,
+    /// The advice a server gives the model.
+    pub instructions: Option<String>,
     /// The id the party claims for itself (§2.3); shown, never a key.
     pub claimed_server_id: Option<String>,
     /// The permissions the party says it needs (§2.3).
@@ -88,6 +90,7 @@ impl Facts {
             mgp: None,
             info: None,
             capabilities: None,
+            instructions: None,
             claimed_server_id: None,
             permissions_required: Vec::new(),
             asks: Asks::default(),

@@ -40,6 +40,8 @@ pub trait Link: Send + Sync + 'static {
 /// A request of ours that the peer has not answered.
 #[derive(Clone, Debug)]
 pub struct InFlight {
+    /// Its id on the wire, by which it can be cancelled.
+    pub id: Id,
     /// Its surroundings: principal, outlet, the way to ask its caller.
     pub cx: Context,
     /// Takes partial results in the order they were read, ahead of the answer.

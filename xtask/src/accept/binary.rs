@@ -4,7 +4,7 @@ use super::Verdict;
 use crate::run::{Outcome, Program, Rigour, has};
 
 /// A test binary: package and name.
-pub(super) type Binary = (&'static str, &'static str);
+pub(in crate::accept) type Binary = (&'static str, &'static str);
 
 /// Runs test binaries of the workspace.
 pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {

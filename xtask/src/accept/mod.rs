@@ -5,12 +5,14 @@
 mod binary;
 mod fresh;
 mod members;
+mod sdk;
 mod spec;
 mod wire;
 
 use crate::{
     bench,
     flags::Flags,
+    interop,
     run::{Failure, Outcome, Rigour, root},
 };
 use std::path::PathBuf;
@@ -28,6 +30,20 @@ pub(crate) struct Verdict {
     pub(crate) pass: bool,
     pub(crate) figure: String,
     pub(crate) bound: String,
+}
+
+impl Verdict {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let join = |one: String, other: String| {
+            if one == other { one } else { format!("{one}; {other}") }
+        };
+        Self {
+            pass: self.pass && other.pass,
+            figure: join(self.figure, other.figure),
+            bound: join(self.bound, other.bound),
+        }
+    }
 }
 
 /// Every check, in the order of the issues that ask for them.
@@ -72,6 +88,38 @@ const CHECKS: &[Check] = &[
         name: "core.bench",
         about: "the stdio budgets against rmcp and the bare loop",
         run: bench::core_bench,
+    },
+    Check {
+        name: "sdk.cells",
+        about: "the four cells with real peers; every method with its extension on and off",
+        run: |rigour| {
+            Ok(binary::run(&[("mgp-server-sdk", "extensions")])?.and(interop::verdict(rigour)?))
+        },
+    },
+    Check {
+        name: "sdk.lifecycle",
+        about: "the handshake's own document, revisions, pings, time-outs, both sides",
+        run: sdk::lifecycle,
+    },
+    Check {
+        name: "sdk.first-server",
+        about: "the README's server is short and works elsewhere; the macro costs nothing",
+        run: sdk::first_server,
+    },
+    Check {
+        name: "sdk.first-client",
+        about: "the README's client is short and calls that server",
+        run: sdk::first_client,
+    },
+    Check {
+        name: "sdk.docs",
+        about: "everything public is documented, guides compile, examples are run",
+        run: sdk::docs,
+    },
+    Check {
+        name: "sdk.bench",
+        about: "the budgets of the core hold with checked arguments and typed results",
+        run: sdk::sdk_bench,
     },
 ];
 

@@ -13,8 +13,8 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, Rigour, has},
 };
-use programs::Programs;
-use std::fs;
+use programs::{Programs, Server};
+use std::{fs, path::Path};
 use table::Row;
 
 /// How much time to take.
@@ -64,6 +64,18 @@ pub(crate) fn core_bench(rigour: Rigour) -> Outcome<Verdict> {
         figure: format!("{} of {} budgets kept", rows.len() - missed, rows.len()),
         bound: "all".to_owned(),
     })
+}
+
+/// Instructions of one small echo by a server of somebody else; `None` where they cannot be counted.
+pub(crate) fn instructions_of(server: &Path, rigour: Rigour) -> Outcome<Option<f64>> {
+    if !has("valgrind") {
+        rigour.skip("instructions", "valgrind is not installed")?;
+        return Ok(None);
+    }
+    let server = Server { name: "theirs", command: vec![server.to_string_lossy().into_owned()] };
+    let programs = Programs::build(&server.command)?;
+    let lengths = measure::Lengths(500, 4500);
+    measure::instructions(&programs, &server, measure::echo(64, 16), lengths).map(Some)
 }
 
 fn rows(programs: &Programs, effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {

@@ -3,6 +3,8 @@
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Stack, mock};
 
+use mgp_types::ErrorCode;
+
 use super::*;
 use crate::handshake::MgpOffer;
 
@@ -123,4 +125,21 @@ async fn initialize_never_negotiates_the_modern_revision() {
     let hello = hello("{}").replace("2025-11-25", "2026-07-28");
     let result = client.request("initialize", &hello).await.unwrap();
     assert!(result.as_str().contains(r#""protocolVersion":"2025-11-25""#));
+}
+
+#[tokio::test]
+async fn a_server_of_few_revisions_refuses_the_others_and_says_which() {
+    let mut offer = ServerOffer::new(Implementation::new("s", "1"));
+    offer.revisions = vec![Revision::V2024_11_05, Revision::V2025_06_18];
+    let inner = Stack::from_fn(|_| async { Reply::of(&()) });
+    let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
+    let error = client.request("initialize", &hello("{}")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
+    assert_eq!(
+        error.as_data().unwrap().as_str(),
+        r#"{"supported":["2024-11-05","2025-06-18"],"requested":"2025-11-25"}"#
+    );
+    let hello = hello("{}").replace("2025-11-25", "2025-06-18");
+    let result = client.request("initialize", &hello).await.unwrap();
+    assert!(result.as_str().contains(r#""protocolVersion":"2025-06-18""#));
 }

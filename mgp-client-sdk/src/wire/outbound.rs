@@ -2,24 +2,24 @@
 //!
 //! Applies to: outbound.
 
-use std::time::Duration;
-
-use mgp_lifecycle::{StampLayer, TimeoutLayer};
+use mgp_lifecycle::StampLayer;
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
-use mgp_types::service::{Peer, Stack};
+use mgp_types::service::Stack;
 use tower::ServiceBuilder;
-use tower_layer::Layer;
+
+use super::{Lively, PatienceLayer};
 
 /// Puts the layers over a peer; `gates` is what a user adds: audit, access, permission, confirmation, validation.
-pub(crate) fn outbound<L>(peer: Peer, stamp: StampLayer, timeout: Duration, gates: L) -> Stack
-where
-    L: Layer<Stack>,
-    L::Service: mgp_types::service::MgpService,
-{
+pub(crate) fn outbound(
+    peer: Lively,
+    stamp: StampLayer,
+    patience: PatienceLayer,
+    gates: impl FnOnce(Stack) -> Stack,
+) -> Stack {
     let inner = ServiceBuilder::new()
         // Time that gates take, to ask a person for example, does not count as the server's.
-        .layer(TimeoutLayer::new(timeout))
+        .layer(patience)
         // It asks for chunks on behalf of whoever takes them.
         .layer(CollectLayer::new())
         // The other end.
@@ -30,6 +30,6 @@ where
         // Gates need to know whom a call goes to; the callee needs to know what we speak.
         .layer(stamp)
         // Every attempt passes all of them.
-        .service(gates.layer(Stack::new(inner)));
+        .service(gates(Stack::new(inner)));
     Stack::new(service)
 }

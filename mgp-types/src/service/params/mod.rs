@@ -6,18 +6,19 @@
 //!
 //! Applies to: both.
 
+mod read;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
 use bytestring::ByteString;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde::de::{self, DeserializeOwned, DeserializeSeed};
+use serde::{Deserialize, Serialize};
 
+pub(super) use self::read::PartsSeed;
 use super::hop::{OutMeta, merge_meta};
-use crate::record::Key;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Hash, canonical_hash};
 
@@ -481,125 +482,9 @@ impl fmt::Debug for Params {
     }
 }
 
-// === Parsing ===
-
-#[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
-fn span_of(text: &str, base: usize) -> Span {
-    let start = (text.as_ptr() as usize - base) as u32;
-    Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
-}
-
-/// Reads a params value in one pass, noting where its members are in the buffer that begins at `base`.
-pub(super) struct PartsSeed {
-    pub(super) base: usize,
-    pub(super) target: TargetKind,
-}
-
-impl<'de> DeserializeSeed<'de> for PartsSeed {
-    type Value = Parts;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl PartsSeed {
-    fn other() -> Parts {
-        Parts { shape: Shape::Other, ..Parts::default() }
-    }
-}
-
-impl<'de> de::Visitor<'de> for PartsSeed {
-    type Value = Parts;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("params")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
-        let Self { base, target } = self;
-        let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
-        // Whether the member before belongs to the body: the next one then joins its run.
-        let mut run_open = false;
-        while let Some(Key(key)) = map.next_key()? {
-            let value: &RawValue = map.next_value()?;
-            let span = span_of(value.get(), base);
-            let place = match (&*key, target) {
-                ("name", TargetKind::Tool | TargetKind::Prompt) | ("uri", TargetKind::Resource) => {
-                    parts.target = read_string(value.get()).and_then(|text| target.wrap(text));
-                    run_open = false;
-                    continue;
-                }
-                ("_meta", _) => &mut parts.meta,
-                ("_mgp", _) => &mut parts.mgp,
-                ("trace_id", _) => &mut parts.trace_id,
-                ("inputResponses", _) => &mut parts.input_responses,
-                ("requestState", _) => &mut parts.request_state,
-                ("stream", TargetKind::Tool) => &mut parts.stream,
-                (name, _) => {
-                    // Of two, a gate here and the tool behind a hop might each look at another.
-                    if name == "arguments"
-                        && target == TargetKind::Tool
-                        && parts.arguments.replace(span).is_some()
-                    {
-                        return Err(de::Error::custom("`arguments` stands twice"));
-                    }
-                    match (parts.body.last_mut(), &key) {
-                        (Some(run), _) if run_open => run.end = span.end,
-                        (_, Cow::Borrowed(name)) => {
-                            let start = span_of(name, base).start - 1;
-                            parts.body.push(Span { start, end: span.end });
-                            run_open = true;
-                        }
-                        // Each is copied, and a line may hold millions.
-                        (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
-                    }
-                    continue;
-                }
-            };
-            *place = Some(span);
-            run_open = false;
-        }
-        Ok(parts)
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Parts, A::Error> {
-        while seq.next_element::<de::IgnoredAny>()?.is_some() {}
-        Ok(Self::other())
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-
-    fn visit_str<E: de::Error>(self, _: &str) -> Result<Parts, E> {
-        Ok(Self::other())
-    }
-}
-
 /// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
 fn trace_of(traceparent: &str) -> Option<String> {
     let trace = traceparent.split('-').nth(1)?;
     let is_trace = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_trace.then(|| trace.to_owned())
-}
-
-fn read_string(json: &str) -> Option<ByteString> {
-    serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| ByteString::from(text.into_owned()))
 }

@@ -1,0 +1,187 @@
+//! Calls one tool and prints what happens, a line of JSON each.
+//!
+//! `call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] [--timeout MS] --json
+//! (--url U | -- COMMAND…) TOOL ARGUMENTS`
+//!
+//! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
+//! `{"error":…}`. It ends with 0 after a result, with 1 after an error, with 2 when it was called wrongly.
+
+#![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mgp_client_sdk::prelude::*;
+use mgp_client_sdk::{ClientBuilder, EraChoice};
+use mgp_types::RawObject;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::Progress;
+use serde_json::{Value, json};
+
+const USAGE: &str = "usage: call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] \
+    [--timeout MS] --json -- COMMAND… TOOL ARGUMENTS";
+
+/// What was asked for.
+struct Options {
+    client: ClientBuilder,
+    streams: bool,
+    command: ChildCommand,
+    tool: String,
+    arguments: RawObject,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("{wrong}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(options).await {
+        Ok(result) => {
+            print("result", json!(result));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            print("error", failure(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<CallToolResult, Error> {
+    let client = options.client.spawn(options.command).await?;
+    let facts = client.server();
+    let active = facts.mgp.map(|set| set.iter().map(Extension::as_str).collect::<Vec<_>>());
+    let era = format!("{:?}", facts.era).to_lowercase();
+    let negotiated = json!({
+        "era": era, "revision": facts.revision, "mgp": active, "server": client.server_info(),
+    });
+    print("negotiated", negotiated);
+    print("attempt", json!(1));
+    let call = client.call(options.tool).args(options.arguments);
+    let outcome = if options.streams {
+        follow(call.stream()).await
+    } else {
+        call.progress(|step| print("progress", told(step))).await
+    };
+    client.close().await;
+    outcome
+}
+
+/// Prints the partial results of a call on their way.
+async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult, Error> {
+    while let Some(item) = stream.next().await {
+        match item? {
+            Streamed::Chunk(block) => print("chunk", json!(block)),
+            Streamed::Progress(step) => print("progress", told(&step)),
+            Streamed::Result(result) => return Ok(result),
+            _ => {}
+        }
+    }
+    Err(RpcError::internal("the call ended without a result").into())
+}
+
+fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut client = Client::builder("call_tool", env!("CARGO_PKG_VERSION"));
+    let mut streams = false;
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        client = match word.as_str() {
+            "--era" => match value()?.as_str() {
+                "auto" => client.era(EraChoice::Auto),
+                "legacy" => client.era(EraChoice::Legacy),
+                "modern" => client.era(EraChoice::Modern),
+                era => return Err(format!("unknown era `{era}`; known: auto, legacy, modern")),
+            },
+            "--mgp" => match value()?.as_str() {
+                "all" => client.mgp(ExtensionSet::STANDARD),
+                "none" => client.plain(),
+                list => client.mgp(extensions(list)?),
+            },
+            "--timeout" => {
+                let time = value()?;
+                let ms = time.parse().map_err(|_| format!("`{time}` is no number of ms"))?;
+                let time = Duration::from_millis(ms);
+                client.timeout(time).init_timeout(time)
+            }
+            "--stream" => {
+                streams = true;
+                client
+            }
+            // Its lines are JSON in any case; the word keeps room for a form for people.
+            "--json" => client,
+            "--url" => return Err("`--url` comes with the HTTP transport".to_owned()),
+            "--retry" => return Err("`--retry` comes with the retry layer".to_owned()),
+            "--" => return target(words, client, streams),
+            word => return Err(format!("unknown flag `{word}`")),
+        };
+    }
+    Err("`--` and the server's command are missing".to_owned())
+}
+
+fn target(
+    words: impl Iterator<Item = String>,
+    client: ClientBuilder,
+    streams: bool,
+) -> Result<Options, String> {
+    let mut words: Vec<_> = words.collect();
+    let (Some(arguments), Some(tool)) = (words.pop(), words.pop()) else {
+        return Err("the tool and its arguments are missing".to_owned());
+    };
+    let mut words = words.into_iter();
+    let program = words.next().ok_or("the server's command is missing")?;
+    let arguments: RawObject =
+        serde_json::from_str(&arguments).map_err(|error| format!("the arguments: {error}"))?;
+    let command = ChildCommand::new(program).args(words);
+    Ok(Options { client, streams, command, tool, arguments })
+}
+
+fn extensions(list: &str) -> Result<ExtensionSet, String> {
+    let known = |name: &str| {
+        Extension::from_word(name).ok_or_else(|| {
+            let all: Vec<_> = Extension::STANDARD.iter().map(|known| known.as_str()).collect();
+            format!("unknown extension `{name}`; known: {}", all.join(", "))
+        })
+    };
+    list.split(',').map(|name| known(name.trim())).collect()
+}
+
+fn told(step: &Progress) -> Value {
+    let mut told = json!({ "progress": step.progress });
+    for (name, value) in [
+        ("total", step.total.map(Value::from)),
+        ("message", step.message.clone().map(Value::from)),
+        ("estimated_remaining_ms", step.estimated_remaining_ms.map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            told[name] = value;
+        }
+    }
+    told
+}
+
+fn failure(error: &Error) -> Value {
+    let mut told = json!({ "code": error.code().0, "message": error.message() });
+    if let Some(name) = error.code().name() {
+        told["name"] = name.into();
+    }
+    if let Some(recovery) = error.recovery() {
+        told["recovery"] = json!(recovery);
+    }
+    if let Error::Call(error) = error
+        && let Some(data) = error.as_data()
+    {
+        told["data"] = json!(data);
+    }
+    told
+}
+
+fn print(kind: &str, value: impl Into<Value>) {
+    // A reader that has seen enough is no error.
+    let _ = writeln!(std::io::stdout(), "{}", json!({ kind: value.into() }));
+}

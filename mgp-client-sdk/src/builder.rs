@@ -1,0 +1,326 @@
+//! Puts a client together: what it offers follows from what it is given to answer with.
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate};
+use mgp_transport::{ChildCommand, Limits};
+use mgp_types::RpcError;
+use mgp_types::mcp::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitationCapability,
+    ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability,
+};
+use mgp_types::method::{
+    CallbackRequest, ElicitationCreate, HealthPing, LogMessage, Notification, RootsList,
+    SamplingCreateMessage,
+};
+use mgp_types::mgp::{CallbackRequestParams, Extension, ExtensionSet, HealthStatus, PingResult};
+use mgp_types::service::{MgpService, Principal, Progress, Router, Stack};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_layer::Layer;
+
+use crate::client::{self, Client};
+use crate::config::ClientConfig;
+use crate::error::Error;
+use crate::handler::{Changed, ClientHandler};
+
+/// What of MGP a client serves without further ado: everything that asks no answer of its user.
+///
+/// Permissions need a gate and callbacks somebody to answer them: they are offered once those are given.
+const SERVED: ExtensionSet =
+    ExtensionSet::STANDARD.without(Extension::Permissions).without(Extension::Callbacks);
+
+/// A client that is not connected yet.
+///
+/// ```
+/// use mgp_client_sdk::{Client, Error, EraChoice};
+/// use mgp_types::mcp::{ElicitAction, ElicitResult, Root};
+/// use std::time::Duration;
+///
+/// let builder = Client::builder("me", "1.0")
+///     .era(EraChoice::Auto)
+///     .timeout(Duration::from_secs(20))
+///     .roots([Root::new("file:///work")])
+///     .on_elicitation(|question| async move {
+///         println!("{}", question.message);
+///         Ok(ElicitResult::new(ElicitAction::Decline))
+///     })
+///     .on_log(|message| println!("{}", message.data.as_str()));
+/// # drop(builder);
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    config: ClientConfig,
+    mgp: Option<ExtensionSet>,
+    gates: Vec<Wrap>,
+}
+
+type Wrap = Box<dyn FnOnce(Stack) -> Stack + Send>;
+
+impl ClientBuilder {
+    pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        let mut config = ClientConfig::new(name, version);
+        config.answers = Router::new().on::<HealthPing, _, _>(|_, ping| async move {
+            let mut alive = PingResult::new(HealthStatus::Healthy);
+            alive.timestamp = ping.timestamp;
+            Ok(alive)
+        });
+        Self { config, mgp: Some(SERVED), gates: Vec::new() }
+    }
+
+    // === What is offered ===
+
+    /// Offers these extensions of MGP; all that this crate serves without it.
+    pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
+        self.mgp = Some(extensions);
+        self
+    }
+
+    /// Speaks plain MCP only.
+    pub fn plain(mut self) -> Self {
+        self.mgp = None;
+        self
+    }
+
+    /// Speaks one era only; without it the modern one where the server does, else the legacy one.
+    pub fn era(mut self, era: EraChoice) -> Self {
+        self.config.connect.era = era;
+        self
+    }
+
+    /// Changes what is offered and how the client connects, down to the last setting.
+    pub fn config(mut self, change: impl FnOnce(&mut ClientConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    // === Bounds ===
+
+    /// Bounds every request. 60 s; each sign of progress starts the time anew.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.config.timeout = timeout;
+        self
+    }
+
+    /// Bounds a request however much progress it reports. 10 minutes.
+    pub fn max_timeout(mut self, timeout: Duration) -> Self {
+        self.config.max_timeout = timeout;
+        self
+    }
+
+    /// Bounds the handshake. 30 s.
+    pub fn init_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect.handshake_timeout = timeout;
+        self
+    }
+
+    /// Bounds what the connection may hold.
+    pub fn wire_limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// Puts a layer around all calls: audit, access, retry; the last one put is the outermost.
+    ///
+    /// Layers see the callee's facts and the trace of each call; time they take does not count as the server's.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Stack> + Send + 'static,
+        L::Service: MgpService,
+    {
+        self.gates.push(Box::new(move |stack| Stack::new(layer.layer(stack))));
+        self
+    }
+
+    /// Sets for whom the calls are made.
+    pub fn principal(mut self, principal: Principal) -> Self {
+        self.config.principal = principal;
+        self
+    }
+
+    /// Decides about the permissions a server needs, before the connection is ready (MGP §3.4).
+    pub fn gate(mut self, gate: impl PermissionGate + 'static) -> Self {
+        self.config.connect.gate = Some(Arc::new(gate));
+        self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
+        self
+    }
+
+    // === What is answered ===
+
+    /// Answers questions for a person.
+    pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+    {
+        self.config.offer.capabilities.elicitation.get_or_insert_with(ElicitationCapability::new);
+        self.answer(|router| router.on::<ElicitationCreate, _, _>(move |_, params| handler(params)))
+    }
+
+    /// Answers questions for a model.
+    pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
+        self.config.offer.capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        self.answer(|router| {
+            router.on::<SamplingCreateMessage, _, _>(move |_, params| handler(params))
+        })
+    }
+
+    /// Answers which directories the client works in.
+    pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Root>, RpcError>> + Send + 'static,
+    {
+        let mut roots = ListChanged::new();
+        roots.list_changed = Some(true);
+        self.config.offer.capabilities.roots.get_or_insert(roots);
+        self.answer(|router| {
+            router.on::<RootsList, _, _>(move |_, _| {
+                let roots = handler();
+                async move { Ok(ListRootsResult::new(roots.await?)) }
+            })
+        })
+    }
+
+    /// Works in these directories.
+    pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
+        let roots: Vec<_> = roots.into_iter().collect();
+        self.on_roots(move || ready(Ok(roots.clone())))
+    }
+
+    /// Answers with a handler what it says it answers, and tells it the news.
+    pub fn handler(mut self, handler: impl ClientHandler) -> Self {
+        let handler = Arc::new(handler);
+        let asks = handler.asks();
+        if asks.elicitation {
+            let own = Arc::clone(&handler);
+            self = self.on_elicitation(move |question| {
+                let own = Arc::clone(&own);
+                async move { own.elicit(question).await }
+            });
+        }
+        if asks.sampling {
+            let own = Arc::clone(&handler);
+            self = self.on_sampling(move |conversation| {
+                let own = Arc::clone(&own);
+                async move { own.sample(conversation).await }
+            });
+        }
+        if asks.roots {
+            let own = Arc::clone(&handler);
+            self = self.on_roots(move || {
+                let own = Arc::clone(&own);
+                async move { own.roots().await }
+            });
+        }
+        let (logs, changes) = (Arc::clone(&handler), Arc::clone(&handler));
+        self.on_log(move |message| logs.log(message))
+            .on_change(move |what| changes.changed(what))
+            .on_progress(move |tool, step| handler.progress(tool, step))
+    }
+
+    /// Answers further requests.
+    pub fn answers(self, router: Router) -> Self {
+        self.answer(|own| own.merge(router))
+    }
+
+    fn answer(mut self, add: impl FnOnce(Router) -> Router) -> Self {
+        self.config.answers = add(std::mem::take(&mut self.config.answers));
+        self
+    }
+
+    // === What is heard ===
+
+    /// Hears log messages.
+    pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
+        self.on::<LogMessage>(hook)
+    }
+
+    /// Hears of changes of lists and of resources that are watched; the client's own lists are already forgotten.
+    pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
+        self.config.hooks.changed.push(Arc::new(hook));
+        self
+    }
+
+    /// Hears how far the tool calls are: the tool and the step.
+    pub fn on_progress(mut self, hook: impl Fn(&str, &Progress) + Send + Sync + 'static) -> Self {
+        self.config.hooks.progress = Some(Arc::new(hook));
+        self
+    }
+
+    /// Hears questions that a server asks on behalf of a call; answer with
+    /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
+    pub fn on_callback(
+        mut self,
+        hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static,
+    ) -> Self {
+        self.mgp = self.mgp.map(|set| set.with(Extension::Callbacks));
+        self.on::<CallbackRequest>(hook)
+    }
+
+    /// Hears a notification; it is called on the connection's task, in wire order, and must not wait.
+    pub fn on<N: Notification>(self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
+        self.answer(|router| {
+            router.on_notification::<N, _, _>(move |_, params| {
+                hook(params);
+                ready(Ok(()))
+            })
+        })
+    }
+
+    // === Connecting ===
+
+    /// Connects over a pair of byte streams.
+    ///
+    /// # Errors
+    /// Why the handshake failed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection.
+    pub async fn connect<R, W>(self, reader: R, writer: W) -> Result<Client, Error>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (config, gates) = self.finish();
+        client::establish(reader, writer, config, gates, None).await
+    }
+
+    /// Starts a server as a child process and connects to it; the client owns the child from then on.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`] when it did not start, else why the handshake failed; the child is gone then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills the child and its group.
+    pub async fn spawn(self, command: ChildCommand) -> Result<Client, Error> {
+        let (config, gates) = self.finish();
+        client::spawn(&command, config, gates).await
+    }
+
+    fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
+        if let Some(extensions) = self.mgp {
+            self.config.offer.mgp.get_or_insert_with(|| MgpOffer::new(extensions));
+        }
+        let gates = self.gates;
+        (self.config, move |stack| gates.into_iter().fold(stack, |stack, gate| gate(stack)))
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("config", &self.config)
+            .field("mgp", &self.mgp)
+            .field("layers", &self.gates.len())
+            .finish()
+    }
+}

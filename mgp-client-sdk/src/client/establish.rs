@@ -1,0 +1,159 @@
+//! From a pair of streams, or a program, to a connected client.
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
+use mgp_transport::{Child, ChildCommand, Connection};
+use mgp_types::ErrorCode;
+use mgp_types::mcp::Revision;
+use mgp_types::method::{
+    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
+};
+use mgp_types::service::{Asks, Router, Stack};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tower_layer::Layer as _;
+
+use super::{Client, Inner, Kin};
+use crate::cache::Lists;
+use crate::config::ClientConfig;
+use crate::error::Error;
+use crate::handler::{Changed, Hooks};
+use crate::wire::{Allowance, Inbound, Lively, PatienceLayer, Watched, drive, inbound, outbound};
+
+/// How long a child that was killed may take to be gone.
+const KILLED: Duration = Duration::from_secs(5);
+/// Enough for the bound of the whole handshake to be the one that is reached.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Starts a child and connects to it.
+pub(crate) async fn spawn(
+    command: &ChildCommand,
+    config: ClientConfig,
+    gates: impl FnOnce(Stack) -> Stack,
+) -> Result<Client, Error> {
+    let mut child = command.spawn()?;
+    let Some((reader, writer)) = child.take_io() else {
+        return Err(ConnectError::Refused(mgp_types::service::closed("no pipes")).into());
+    };
+    establish(reader, writer, config, gates, Some(child)).await
+}
+
+/// Puts the stacks together, shakes hands, and ends what was begun when that fails.
+pub(crate) async fn establish<R, W>(
+    reader: R,
+    writer: W,
+    mut config: ClientConfig,
+    gates: impl FnOnce(Stack) -> Stack,
+    child: Option<Child>,
+) -> Result<Client, Error>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let child = child.map(|child| Kin(Arc::new(child)));
+    let lists = Arc::new(Lists::default());
+    let stack = inbound(Inbound {
+        own: config.answers.clone(),
+        notices: notices(&lists, &config.hooks),
+        asks: Asks::of(&config.offer.capabilities),
+    });
+    let (reader, eof) = Watched::new(reader);
+    let connection = Connection::new(reader, writer, stack)
+        .limits(config.limits.clone())
+        .principal(config.principal.clone());
+    let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
+    let session = cx.scope.state::<Session>();
+    let stamp =
+        StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
+    let max = config.max_timeout.max(config.timeout);
+    let allowance = Allowance { timeout: config.timeout, max };
+    let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
+    let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
+    let (life, driver) = drive(connection, eof, own);
+    let stack = outbound(Lively::new(peer.clone(), life.clone()), stamp, patience, gates);
+    if config.connect.era == EraChoice::Modern {
+        // There is nothing to fall back to, so the probe has all the time there is.
+        config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
+    }
+    let facts = match connect(&stack, &cx, &config.offer, &config.connect).await {
+        Ok(facts) => facts,
+        Err(error) => {
+            peer.close("the handshake failed");
+            if let Some(Kin(child)) = &child {
+                end(child, &error).await;
+            }
+            return Err(told(error, config.connect.era));
+        }
+    };
+    let capabilities = facts.capabilities.as_ref().and_then(|all| all.get().ok());
+    Ok(Client(Arc::new(Inner {
+        stack,
+        peer,
+        cx,
+        capabilities: capabilities.unwrap_or_default(),
+        facts,
+        session,
+        monitor,
+        life,
+        lists,
+        asked: Stack::new(CatchPanicLayer::new().layer(config.answers.clone())),
+        answers: config.answers,
+        allowance,
+        max_pages: config.max_pages,
+        max_rounds: config.max_rounds,
+        child,
+        _driver: driver,
+    })))
+}
+
+/// A child that said nothing is killed; one that refused is asked to leave first.
+async fn end(child: &Child, error: &ConnectError) {
+    if matches!(error, ConnectError::TimedOut(_)) {
+        child.kill();
+        // Whoever reads the error finds the group gone, unless the kernel holds a process of it.
+        let _ = timeout(KILLED, child.wait()).await;
+    } else {
+        child.shutdown().await;
+    }
+}
+
+/// Words the failure of a handshake: a server without `server/discover` speaks no modern revision.
+fn told(error: ConnectError, era: EraChoice) -> Error {
+    match error {
+        ConnectError::Refused(refusal)
+            if era == EraChoice::Modern && refusal.code() == ErrorCode::METHOD_NOT_FOUND =>
+        {
+            Error::UnsupportedVersion { requested: Revision::MODERN, supported: Vec::new() }
+        }
+        other => other.into(),
+    }
+}
+
+/// What is noted of each change, in wire order, before anybody else hears of it.
+fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
+    let note = |what: fn() -> Changed| {
+        let (lists, hooks) = (Arc::clone(lists), hooks.clone());
+        move || {
+            let what = what();
+            lists.forget(&what);
+            hooks.tell(&what);
+            std::future::ready(Ok(()))
+        }
+    };
+    let tools = note(|| Changed::Tools);
+    let resources = note(|| Changed::Resources);
+    let prompts = note(|| Changed::Prompts);
+    let hooks = hooks.clone();
+    Router::new()
+        .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
+        .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
+        .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
+        .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
+            hooks.tell(&Changed::Resource(params.uri));
+            std::future::ready(Ok(()))
+        })
+}

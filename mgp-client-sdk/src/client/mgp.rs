@@ -1,0 +1,151 @@
+//! The methods of MGP, typed (MGP §3 to §16).
+//!
+//! Applies to: outbound.
+
+use mgp_types::Timestamp;
+use mgp_types::method::{
+    AccessGrant, AccessQuery, AccessRevoke, CallbackRespond, DiscoveryDeregister, DiscoveryList,
+    DiscoveryRegister, EventsSubscribe, EventsUnsubscribe, HealthPing, HealthStatusGet,
+    LifecycleShutdown, PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse,
+    StreamCancel, StreamGap, StreamPace, ToolsDiscover, ToolsRequest, ToolsSession,
+    ToolsSessionEvict,
+};
+use mgp_types::mgp as types;
+
+use super::Client;
+use crate::error::Error;
+
+/// The MGP half of a client; see [`Client::mgp`].
+///
+/// A method whose extension is not active is refused here with −32601: the server would not know it.
+///
+/// ```
+/// use mgp_client_sdk::TestClient;
+/// use mgp_server_sdk::Server;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let client = TestClient::new(Server::new("s", "1").without_mgp()).await;
+/// let error = client.mgp().health_ping().await.unwrap_err();
+/// assert_eq!(
+///     error.message(),
+///     "`mgp/health/ping` needs the extension `lifecycle`, which the server did not negotiate"
+/// );
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Mgp<'a>(&'a Client);
+
+impl Client {
+    /// The methods of MGP.
+    #[must_use]
+    pub fn mgp(&self) -> Mgp<'_> {
+        Mgp(self)
+    }
+}
+
+/// Defines a typed call for each method.
+macro_rules! calls {
+    ($( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
+        impl Mgp<'_> {$(
+            #[doc = $doc]
+            ///
+            /// # Errors
+            /// As [`Client::request`].
+            ///
+            /// # Cancel safety
+            /// Dropping the future cancels the request at the server.
+            pub async fn $name(&self, params: &types::$params) -> Result<types::$result, Error> {
+                self.0.request::<$method>(params).await
+            }
+        )+}
+    };
+}
+
+calls! {
+    "Tells that permissions are being decided, or asks for them (§3.5)."
+    permission_request = PermissionRequest(PermissionRequestParams) -> PermissionRequestResult;
+    "Delivers the decision about permissions (§3.6)."
+    permission_response = PermissionResponse(PermissionDecision) -> PermissionAck;
+    "Does what [`permission_request`](Self::permission_request) does, in its later spelling."
+    permission_await = PermissionAwait(PermissionRequestParams) -> PermissionRequestResult;
+    "Does what [`permission_response`](Self::permission_response) does, in its later spelling."
+    permission_grant = PermissionGrant(PermissionDecision) -> PermissionAck;
+    "Asks whether an agent may use a tool (§5.4)."
+    access_query = AccessQuery(AccessQueryParams) -> AccessQueryResult;
+    "Grants or denies access (§5.4)."
+    access_grant = AccessGrant(AccessGrantParams) -> AccessGrantResult;
+    "Takes access back (§5.4)."
+    access_revoke = AccessRevoke(AccessRevokeParams) -> AccessRevokeResult;
+    "Asks a server to stop (§11.4)."
+    lifecycle_shutdown = LifecycleShutdown(ShutdownParams) -> ShutdownResult;
+    "Cancels a call and takes what there is of its result (§12.7)."
+    stream_cancel = StreamCancel(CancelParams) -> CancelResult;
+    "Subscribes to events (§13.2); they reach `ClientBuilder::on::<EventNotification>`."
+    events_subscribe = EventsSubscribe(SubscribeEventsParams) -> SubscribeEventsResult;
+    "Ends a subscription (§13.2)."
+    events_unsubscribe = EventsUnsubscribe(UnsubscribeParams) -> UnsubscribeResult;
+    "Answers a callback (§13.4)."
+    callback_respond = CallbackRespond(CallbackRespondParams) -> CallbackRespondResult;
+    "Lists the servers that are known (§15.2)."
+    discovery_list = DiscoveryList(DiscoveryListParams) -> DiscoveryListResult;
+    "Registers a server (§15.4)."
+    discovery_register = DiscoveryRegister(RegisterParams) -> RegisterResult;
+    "Removes a registered server (§15.5)."
+    discovery_deregister = DiscoveryDeregister(DeregisterParams) -> DeregisterResult;
+    "Finds tools (§16.5)."
+    tools_discover = ToolsDiscover(DiscoverToolsParams) -> DiscoverToolsResult;
+    "Asks for tools in the middle of a task (§16.6)."
+    tools_request = ToolsRequest(RequestToolsParams) -> RequestToolsResult;
+    "Lists the tools of the session (§16.7)."
+    tools_session = ToolsSession(SessionParams) -> SessionResult;
+    "Drops tools from the session (§16.7)."
+    tools_session_evict = ToolsSessionEvict(EvictParams) -> EvictResult;
+}
+
+impl Mgp<'_> {
+    /// Asks for a sign of life (§11.3).
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn health_ping(&self) -> Result<types::PingResult, Error> {
+        let mut params = types::PingParams::new();
+        params.timestamp = Some(Timestamp::now());
+        self.0.request::<HealthPing>(&params).await
+    }
+
+    /// Asks how a server is (§11.3).
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn health_status(&self) -> Result<types::StatusResult, Error> {
+        self.0.request::<HealthStatusGet>(&types::StatusParams::new()).await
+    }
+
+    /// Asks for fewer chunks (§12.8); nothing is sent where streaming is not active.
+    ///
+    /// # Errors
+    /// 2000 when the connection is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not have sent it.
+    pub async fn stream_pace(&self, params: &types::PaceParams) -> Result<(), Error> {
+        self.0.notify::<StreamPace>(params).await
+    }
+
+    /// Asks for chunks that did not come (§12.9); nothing is sent where streaming is not active.
+    ///
+    /// # Errors
+    /// 2000 when the connection is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not have sent it.
+    pub async fn stream_gap(&self, params: &types::GapParams) -> Result<(), Error> {
+        self.0.notify::<StreamGap>(params).await
+    }
+}

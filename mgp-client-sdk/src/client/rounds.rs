@@ -1,0 +1,70 @@
+//! Calls that a modern server answers with questions: its own handlers answer, and the call is made again
+//! (MCP 2026-07-28, multi round-trip requests).
+//!
+//! Applies to: outbound.
+
+use futures_util::future::try_join_all;
+use mgp_types::mcp::Era;
+use mgp_types::service::{Ask, Call, CallKey, Context, Method, Params, Reply, result_type};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+
+use super::Client;
+use crate::wire::not_offered;
+
+impl Client {
+    /// Makes a call as often as its server asks back.
+    pub(crate) async fn in_rounds(&self, call: Call) -> Result<Reply, RpcError> {
+        if self.0.facts.era == Era::Legacy {
+            return self.0.stack.send(call).await;
+        }
+        let logical = call.cx().key.to_string();
+        let mut next = call.clone();
+        for _ in 0..=self.0.max_rounds {
+            let needed = match self.0.stack.send(next).await? {
+                Reply::InputRequired(needed) => needed,
+                reply => return known(reply),
+            };
+            let answers = self.answers(call.cx(), needed.asks).await?;
+            next = call.clone();
+            next.cx_mut().key = CallKey::next();
+            next.cx_mut().logical = Some(logical.clone().into());
+            let hop = next.hop_mut();
+            hop.input_responses = Some(Payload::of(&answers)?);
+            hop.request_state = needed.state.map(|state| Payload::of(&state)).transpose()?;
+        }
+        let message = format!("the server asked back more than {} times", self.0.max_rounds);
+        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+    }
+
+    /// Has the handlers answer all questions of a round.
+    async fn answers(&self, cx: &Context, asks: Vec<(String, Ask)>) -> Result<Object, RpcError> {
+        let answering = asks.into_iter().map(|(key, ask)| async move {
+            let method = ask.method();
+            if !self.0.answers.methods().any(|known| known == method) {
+                return Err(not_offered(method));
+            }
+            let mut cx = cx.clone();
+            cx.key = CallKey::next();
+            let params = Params::split(method, ask.params().as_shared().clone())?;
+            let question = Call::request(Method::of(method), params, cx);
+            let reply = self.0.asked.send(question).await?;
+            let body = reply.as_body().ok_or_else(|| RpcError::internal("nobody answered"))?;
+            let text = String::from_utf8(body.to_json());
+            let text =
+                text.map_err(|error| RpcError::internal("an answer is no text").because(error))?;
+            Ok((key, Payload::from_trusted(text)))
+        });
+        Ok(try_join_all(answering).await?.into_iter().collect())
+    }
+}
+
+/// A result of a kind this client does not know is no result (2026-07-28); a missing kind means complete.
+fn known(reply: Reply) -> Result<Reply, RpcError> {
+    if let Reply::Complete(body) = &reply
+        && let Some(kind) = result_type(body.as_raw())
+        && kind != "complete"
+    {
+        return Err(RpcError::internal(format!("a result of the unknown kind `{kind}`")));
+    }
+    Ok(reply)
+}

@@ -1,0 +1,57 @@
+//! How a client connects and calls.
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use mgp_lifecycle::{ClientOffer, ConnectConfig};
+use mgp_transport::Limits;
+use mgp_types::mcp::Implementation;
+use mgp_types::service::{Principal, Router};
+
+use crate::handler::Hooks;
+
+/// How a client connects and calls; [`Client::builder`](crate::Client::builder) writes it for you.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// What the client offers.
+    pub offer: ClientOffer,
+    /// How it shakes hands.
+    pub connect: ConnectConfig,
+    /// How long any request may take without a sign of life. 60 s.
+    pub timeout: Duration,
+    /// How long a tool call may take that reports progress. 10 minutes.
+    pub max_timeout: Duration,
+    /// How many pages of a list are asked for before it counts as endless. 1000.
+    pub max_pages: usize,
+    /// How often a modern server may ask back in one call. 16.
+    pub max_rounds: u32,
+    /// Bounds of the connection.
+    pub limits: Limits,
+    /// Who the server is to us, when it sends requests of its own.
+    pub principal: Principal,
+    /// Methods the client answers itself, and notifications it takes.
+    pub answers: Router,
+    /// Who is told of changes and progress.
+    pub(crate) hooks: Hooks,
+}
+
+impl ClientConfig {
+    /// A client of this name, with the defaults; it offers nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            offer: ClientOffer::new(Implementation::new(name, version)),
+            connect: ConnectConfig::default(),
+            timeout: Duration::from_mins(1),
+            max_timeout: Duration::from_mins(10),
+            max_pages: 1000,
+            max_rounds: 16,
+            limits: Limits::default(),
+            principal: Principal::local(),
+            answers: Router::new(),
+            hooks: Hooks::default(),
+        }
+    }
+}

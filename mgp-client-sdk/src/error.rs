@@ -1,0 +1,245 @@
+//! What can go wrong, for the people who write against this crate (MGP §14).
+//!
+//! Applies to: outbound.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use mgp_lifecycle::ConnectError;
+use mgp_transport::ChildError;
+use mgp_types::mcp::{CallToolResult, Revision, UnsupportedVersionData};
+use mgp_types::{ErrorCode, Recovery, RpcError};
+use serde::Deserialize;
+
+/// Why a connection was not made, or a call did not give what it was made for.
+///
+/// ```
+/// use mgp_client_sdk::Error;
+/// use mgp_types::{ErrorCode, RpcError};
+///
+/// let error = Error::from(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, "busy"));
+/// assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
+/// assert!(error.is_retryable());
+/// assert_eq!(error.retry_after().unwrap().as_millis(), 1000);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server refused the call or did not answer it (3003), or is gone (2000).
+    #[error(transparent)]
+    Call(#[from] RpcError),
+    /// The tool ran and said that it failed (`isError`).
+    #[error(transparent)]
+    Tool(#[from] Box<ToolFailure>),
+    /// The handshake failed.
+    #[error(transparent)]
+    Connect(ConnectError),
+    /// There is no revision that both sides speak; the connection was closed.
+    #[error("the server speaks {}, not `{requested}`", words(supported))]
+    UnsupportedVersion {
+        /// What was asked for.
+        requested: Revision,
+        /// What the server speaks, as far as it said so.
+        supported: Vec<Revision>,
+    },
+    /// The server's program did not start.
+    #[error("the server did not start: {0}")]
+    Spawn(#[source] ChildError),
+}
+
+/// A result that says `isError`, with what it says about trying again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the tool failed: {message}")]
+pub struct ToolFailure {
+    message: String,
+    code: ErrorCode,
+    recovery: Option<Recovery>,
+    result: CallToolResult,
+}
+
+impl Error {
+    /// The code: the server's own, 2000 for a server that is gone, 3003 for one that did not answer.
+    ///
+    /// A tool that failed without a code has −32603.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Call(error) | Self::Connect(ConnectError::Refused(error)) => error.code(),
+            Self::Tool(failure) => failure.code,
+            Self::Connect(ConnectError::TimedOut(_)) => ErrorCode::TIMEOUT,
+            Self::Connect(ConnectError::Rejected(_)) => ErrorCode::PERMISSION_DENIED,
+            Self::Connect(ConnectError::Unsupported(_)) | Self::UnsupportedVersion { .. } => {
+                ErrorCode::UNSUPPORTED_VERSION
+            }
+            Self::Spawn(_) => ErrorCode::SERVER_NOT_READY,
+            Self::Connect(_) => ErrorCode::INTERNAL_ERROR,
+        }
+    }
+
+    /// The message, without the code.
+    #[must_use]
+    pub fn message(&self) -> Cow<'_, str> {
+        match self {
+            Self::Call(error) => error.message().into(),
+            Self::Tool(failure) => failure.message.as_str().into(),
+            other => other.to_string().into(),
+        }
+    }
+
+    /// The hints on what to do about it, where the server gave some (§14.5).
+    #[must_use]
+    pub fn recovery(&self) -> Option<&Recovery> {
+        match self {
+            Self::Call(error) | Self::Connect(ConnectError::Refused(error)) => error.as_recovery(),
+            Self::Tool(failure) => failure.recovery.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether trying again makes sense: only when the hints say so.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.recovery().is_some_and(Recovery::is_retryable)
+    }
+
+    /// How long to wait before that.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.recovery()?.retry_after_ms.map(Duration::from_millis)
+    }
+
+    /// The result of a tool that failed.
+    #[must_use]
+    pub fn as_tool_result(&self) -> Option<&CallToolResult> {
+        match self {
+            Self::Tool(failure) => Some(&failure.result),
+            _ => None,
+        }
+    }
+}
+
+impl ToolFailure {
+    pub(crate) fn new(result: CallToolResult) -> Self {
+        /// What a server that speaks MGP says to a client that does not.
+        #[derive(Default, Deserialize)]
+        struct Refusal {
+            #[serde(default)]
+            status: String,
+            #[serde(default)]
+            code: i32,
+            retryable: Option<bool>,
+            retry_after_ms: Option<u64>,
+        }
+        let refusal = result.structured_content.as_ref();
+        let refusal = refusal.and_then(|content| content.get::<Refusal>().ok());
+        let refusal = refusal.filter(|refusal| refusal.status == "rejected" && refusal.code != 0);
+        let texts: Vec<_> = result.content.iter().filter_map(|block| block.as_text()).collect();
+        let message = if texts.is_empty() { "it did not say why".into() } else { texts.join("\n") };
+        let mut recovery = None;
+        let mut code = ErrorCode::INTERNAL_ERROR;
+        if let Some(refusal) = refusal {
+            code = ErrorCode(refusal.code);
+            let mut hints = Recovery::new();
+            hints.category = code.category();
+            hints.retryable = refusal.retryable;
+            hints.retry_after_ms = refusal.retry_after_ms;
+            recovery = Some(hints);
+        }
+        Self { message, code, recovery, result }
+    }
+
+    /// What the tool answered.
+    #[must_use]
+    pub fn result(&self) -> &CallToolResult {
+        &self.result
+    }
+}
+
+// === impl From ===
+
+impl From<ConnectError> for Error {
+    /// A refusal that names the revisions a server speaks becomes [`Error::UnsupportedVersion`].
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Unsupported(revision) => Self::UnsupportedVersion {
+                requested: Revision::LATEST_LEGACY,
+                supported: vec![revision],
+            },
+            ConnectError::Refused(refusal) => match versions(&refusal) {
+                Some(data) => Self::UnsupportedVersion {
+                    requested: data.requested,
+                    supported: data.supported,
+                },
+                None => Self::Connect(ConnectError::Refused(refusal)),
+            },
+            other => Self::Connect(other),
+        }
+    }
+}
+
+impl From<ChildError> for Error {
+    fn from(error: ChildError) -> Self {
+        Self::Spawn(error)
+    }
+}
+
+impl From<Error> for RpcError {
+    /// For a server whose tools call other servers.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Call(error) | Error::Connect(ConnectError::Refused(error)) => error,
+            other => {
+                let made = Self::new(other.code(), other.message());
+                match other.recovery() {
+                    Some(recovery) => made.recovery(recovery.clone()),
+                    None => made,
+                }
+            }
+        }
+    }
+}
+
+/// −32602 (legacy) and −32022 (modern) say which revisions a server speaks.
+fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
+    let says = matches!(refusal.code(), ErrorCode::INVALID_PARAMS | ErrorCode::UNSUPPORTED_VERSION);
+    refusal.as_data().filter(|_| says)?.get().ok()
+}
+
+fn words(revisions: &[Revision]) -> String {
+    let words: Vec<_> = revisions.iter().map(|revision| format!("`{revision}`")).collect();
+    if words.is_empty() { "no revision it names".to_owned() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_names_revisions_is_a_matter_of_versions() {
+        let data = r#"{"supported":["2024-11-05","2030-01-01"],"requested":"2025-11-25"}"#;
+        let refusal = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
+        let error =
+            Error::from(ConnectError::Refused(refusal.clone().data(Payload::from_trusted(data))));
+        assert_eq!(
+            error.to_string(),
+            "the server speaks `2024-11-05`, `2030-01-01`, not `2025-11-25`"
+        );
+        assert!(matches!(Error::from(ConnectError::Refused(refusal)), Error::Connect(_)));
+    }
+
+    #[test]
+    fn a_refusal_in_a_result_has_its_code_and_hints() {
+        let mut result = CallToolResult::error("busy (3001)");
+        result.structured_content = Some(Payload::from_trusted(
+            r#"{"status":"rejected","code":3001,"reason":"busy","retryable":true,"retry_after_ms":50}"#,
+        ));
+        let error = Error::from(Box::new(ToolFailure::new(result)));
+        assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
+        assert_eq!(error.retry_after(), Some(Duration::from_millis(50)));
+        let plain = Error::from(Box::new(ToolFailure::new(CallToolResult::error("no such file"))));
+        assert_eq!((plain.code().0, &*plain.message()), (-32603, "no such file"));
+        assert!(!plain.is_retryable());
+    }
+}

@@ -1,0 +1,136 @@
+//! What a client answers and takes notice of (MCP sampling, roots, elicitation, logging).
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
+};
+use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
+use mgp_types::service::{Asks, Progress};
+
+use crate::wire::{ProgressHook, not_offered};
+
+/// Answers a server's questions and hears its news.
+///
+/// Every method has a default; [`asks`](Self::asks) says which questions are answered, and the client offers those.
+///
+/// ```
+/// use mgp_client_sdk::{Client, ClientHandler};
+/// use mgp_types::RpcError;
+/// use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
+/// use mgp_types::service::Asks;
+///
+/// struct Careful;
+///
+/// impl ClientHandler for Careful {
+///     fn asks(&self) -> Asks {
+///         let mut asks = Asks::default();
+///         asks.elicitation = true;
+///         asks
+///     }
+///
+///     async fn elicit(&self, question: ElicitParams) -> Result<ElicitResult, RpcError> {
+///         println!("{}", question.message);
+///         Ok(ElicitResult::new(ElicitAction::Decline))
+///     }
+/// }
+///
+/// let builder = Client::builder("careful", "1.0").handler(Careful);
+/// # drop(builder);
+/// ```
+pub trait ClientHandler: Send + Sync + 'static {
+    /// Which questions are answered.
+    fn asks(&self) -> Asks {
+        Asks::default()
+    }
+
+    /// Asks the person.
+    ///
+    /// # Errors
+    /// What the server is told instead.
+    fn elicit(
+        &self,
+        question: ElicitParams,
+    ) -> impl Future<Output = Result<ElicitResult, RpcError>> + Send {
+        let _ = question;
+        ready(Err(not_offered(ElicitationCreate::METHOD)))
+    }
+
+    /// Asks the model.
+    ///
+    /// # Errors
+    /// What the server is told instead.
+    fn sample(
+        &self,
+        conversation: CreateMessageParams,
+    ) -> impl Future<Output = Result<CreateMessageResult, RpcError>> + Send {
+        let _ = conversation;
+        ready(Err(not_offered(SamplingCreateMessage::METHOD)))
+    }
+
+    /// Tells the roots.
+    ///
+    /// # Errors
+    /// What the server is told instead.
+    fn roots(&self) -> impl Future<Output = Result<Vec<Root>, RpcError>> + Send {
+        ready(Err(not_offered(RootsList::METHOD)))
+    }
+
+    /// Hears a log message; it must not wait.
+    fn log(&self, message: LogMessageParams) {
+        let _ = message;
+    }
+
+    /// Hears of a change; the client's own lists are already forgotten. It must not wait.
+    fn changed(&self, what: &Changed) {
+        let _ = what;
+    }
+
+    /// Hears how far a tool call is; it must not wait.
+    fn progress(&self, tool: &str, step: &Progress) {
+        let _ = (tool, step);
+    }
+}
+
+/// What changed at a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Changed {
+    /// The list of tools.
+    Tools,
+    /// The lists of resources and templates.
+    Resources,
+    /// The list of prompts.
+    Prompts,
+    /// One resource, by its URI.
+    Resource(String),
+}
+
+/// Hears of changes.
+pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
+
+/// Who is told of what.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks {
+    pub(crate) changed: Vec<ChangeHook>,
+    pub(crate) progress: Option<ProgressHook>,
+}
+
+impl Hooks {
+    pub(crate) fn tell(&self, what: &Changed) {
+        for hook in &self.changed {
+            hook(what);
+        }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} hooks", self.changed.len() + usize::from(self.progress.is_some()))
+    }
+}

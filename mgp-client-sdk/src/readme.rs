@@ -1,0 +1,2 @@
+//! The programs of the README, compiled with the other examples: this crate's tests know both SDKs.
+#![doc = include_str!("../../README.md")]

@@ -1,0 +1,63 @@
+//! What to do with the result of a tool: take its text, its data, or its failure as an error.
+//!
+//! Applies to: outbound.
+
+use mgp_types::mcp::CallToolResult;
+use mgp_types::{Payload, RpcError};
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ToolFailure};
+
+/// Reads the results of tools.
+///
+/// ```
+/// use mgp_client_sdk::ToolResult;
+/// use mgp_types::mcp::CallToolResult;
+///
+/// let result = CallToolResult::text("[1,2]");
+/// assert_eq!(result.to_text(), "[1,2]");
+/// assert_eq!(result.get::<Vec<u8>>().unwrap(), [1, 2]);
+/// assert!(CallToolResult::error("no").into_result().is_err());
+/// ```
+pub trait ToolResult: Sized {
+    /// Turns a result that says `isError` into an error.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with what the tool said.
+    fn into_result(self) -> Result<CallToolResult, Error>;
+
+    /// Decodes the structured content, else the text as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] when the tool failed, −32603 when the data does not fit.
+    fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
+
+    /// Its text blocks, a line each.
+    fn to_text(&self) -> String;
+}
+
+impl ToolResult for CallToolResult {
+    fn into_result(self) -> Result<CallToolResult, Error> {
+        if self.is_error == Some(true) {
+            return Err(Box::new(ToolFailure::new(self)).into());
+        }
+        Ok(self)
+    }
+
+    fn get<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        if self.is_error == Some(true) {
+            return Err(Box::new(ToolFailure::new(self.clone())).into());
+        }
+        let text = self.structured_content.is_none().then(|| self.to_text());
+        let data = self.structured_content.as_ref().map(Payload::as_str);
+        let json = data.or(text.as_deref()).unwrap_or_default();
+        serde_json::from_str(json).map_err(|error| {
+            RpcError::internal(format!("unexpected result: {error}")).because(error).into()
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let texts: Vec<_> = self.content.iter().filter_map(|block| block.as_text()).collect();
+        texts.join("\n")
+    }
+}

@@ -1,0 +1,198 @@
+//! A client for the tests of servers: in memory, and loud.
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::Location;
+
+use mgp_lifecycle::EraChoice;
+use mgp_transport::{Connection, duplex};
+use mgp_types::mcp::CallToolResult;
+use mgp_types::service::Stack;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::builder::ClientBuilder;
+use crate::client::Client;
+use crate::error::Error;
+use crate::result::ToolResult;
+
+/// A client of a server in the same process; what fails panics where it was asked for.
+///
+/// It is a [`Client`] in all else; calls that may fail are made with its methods.
+///
+/// ```
+/// use mgp_client_sdk::TestClient;
+/// use mgp_server_sdk::{Server, Tool};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let server = || Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
+/// for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
+///     assert_eq!(client.text("now", ()).await, "noon");
+///     assert_eq!(client.refusal("later", ()).await.code().0, 4001);
+/// }
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct TestClient(Client);
+
+/// Makes a panic of an error, where the test asked.
+macro_rules! loud {
+    ($at:ident, $result:expr, $($what:tt)+) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => panic!("{}: {error}, at {}", format_args!($($what)+), $at),
+        }
+    };
+}
+
+impl TestClient {
+    /// Connects to a server, or to any stack, in the newest era it speaks and with all of MGP both serve.
+    ///
+    /// # Panics
+    /// When the server cannot be built or the handshake fails.
+    #[track_caller]
+    pub fn new<S>(server: S) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
+        Self::through(server, Client::builder("test", "1.0"))
+    }
+
+    /// Connects in the legacy era, with `initialize`.
+    ///
+    /// # Panics
+    /// When the server cannot be built or the handshake fails.
+    #[track_caller]
+    pub fn legacy<S>(server: S) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
+        Self::through(server, Client::builder("test", "1.0").era(EraChoice::Legacy))
+    }
+
+    /// Connects in the modern era only.
+    ///
+    /// # Panics
+    /// When the server cannot be built or the handshake fails.
+    #[track_caller]
+    pub fn modern<S>(server: S) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
+        Self::through(server, Client::builder("test", "1.0").era(EraChoice::Modern))
+    }
+
+    /// Connects with a client of one's own: plain, with handlers, with bounds.
+    ///
+    /// # Panics
+    /// When the server cannot be built or the handshake fails.
+    #[track_caller]
+    pub fn through<S>(server: S, builder: ClientBuilder) -> impl Future<Output = Self>
+    where
+        S: TryInto<Stack, Error: fmt::Display>,
+    {
+        let at = Location::caller();
+        async move {
+            let stack = loud!(at, server.try_into(), "the server cannot be built");
+            let (here, there) = duplex();
+            tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+            let client = builder.connect(here.reader, here.writer).await;
+            Self(loud!(at, client, "the handshake failed"))
+        }
+    }
+
+    /// Calls a tool that succeeds, and gives its result.
+    ///
+    /// # Panics
+    /// When the call or the tool fails.
+    #[track_caller]
+    pub fn result<A: Serialize>(
+        &self,
+        tool: &str,
+        arguments: A,
+    ) -> impl Future<Output = CallToolResult> {
+        let (at, call) = (Location::caller(), self.made(tool, arguments));
+        async move {
+            let (tool, outcome) = call.await;
+            loud!(at, outcome, "`{tool}` must succeed")
+        }
+    }
+
+    /// Calls a tool that succeeds, and gives its text.
+    ///
+    /// # Panics
+    /// When the call or the tool fails.
+    #[track_caller]
+    pub fn text<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = String> {
+        let result = self.result(tool, arguments);
+        async move { result.await.to_text() }
+    }
+
+    /// Calls a tool that succeeds, and decodes its data.
+    ///
+    /// # Panics
+    /// When the call or the tool fails, or the data does not fit.
+    #[track_caller]
+    pub fn get<T: DeserializeOwned>(
+        &self,
+        tool: &str,
+        arguments: impl Serialize,
+    ) -> impl Future<Output = T> {
+        let (at, call) = (Location::caller(), self.made(tool, arguments));
+        async move {
+            let (tool, outcome) = call.await;
+            let result = loud!(at, outcome, "`{tool}` must succeed");
+            loud!(at, result.get(), "the data of `{tool}`")
+        }
+    }
+
+    /// Calls a tool that is refused or fails, and gives the error.
+    ///
+    /// # Panics
+    /// When it succeeds.
+    #[track_caller]
+    pub fn refusal<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = Error> {
+        let (at, call) = (Location::caller(), self.made(tool, arguments));
+        async move {
+            let (tool, outcome) = call.await;
+            match outcome {
+                Ok(result) => panic!("`{tool}` must fail, but gave {result:?}, at {at}"),
+                Err(error) => error,
+            }
+        }
+    }
+
+    fn made<A: Serialize>(
+        &self,
+        tool: &str,
+        arguments: A,
+    ) -> impl Future<Output = (String, Result<CallToolResult, Error>)> + use<A> {
+        let mut call = self.0.call(tool);
+        // `()` says that there are no arguments.
+        if serde_json::to_string(&arguments).is_ok_and(|text| text != "null") {
+            call = call.args(arguments);
+        }
+        let tool = tool.to_owned();
+        async move {
+            let outcome = call.await.and_then(ToolResult::into_result);
+            (tool, outcome)
+        }
+    }
+}
+
+impl Deref for TestClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TestClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether the server is still there and, once it is not, why: its exit code where it was a child of ours.
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use mgp_transport::{Child, Closed, Connection};
+use mgp_types::service::{BoxFuture, Call, Peer, Reply, closed};
+use mgp_types::{ErrorCode, RpcError};
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+
+/// How long the error of a call waits for the exit code of the child whose pipe broke.
+const EXIT_CODE: Duration = Duration::from_millis(250);
+/// How long a child that has ended may still have bytes on their way.
+///
+/// The end of its output comes by itself, unless a process that left its group holds the pipe.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
+/// What is known about the life of one connection.
+#[derive(Clone)]
+pub(crate) struct Life {
+    ended: watch::Receiver<Option<Arc<str>>>,
+    child: Option<Arc<Child>>,
+}
+
+impl Life {
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Waits until it is over.
+    pub(crate) async fn over(&self) {
+        // An error means that nobody drives the connection any more.
+        let _ = self.ended.clone().wait_for(Option::is_some).await;
+    }
+
+    /// Words the error of a call that found the connection gone.
+    async fn why(self, error: RpcError) -> RpcError {
+        let mut ended = self.ended.clone();
+        let reason = match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone(),
+            Err(_) => return error,
+        };
+        if let Some(child) = &self.child
+            && let Ok(report) = timeout(EXIT_CODE, child.wait()).await
+        {
+            return closed(&format!("the server {report}"));
+        }
+        closed(reason.as_deref().unwrap_or("the connection ended"))
+    }
+}
+
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_over() { "Life(over)" } else { "Life" })
+    }
+}
+
+// === Driving ===
+
+/// Ends the driver with whoever holds it: the client, or a handshake that is given up half-way.
+pub(crate) struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Drives a connection until it ends, its reader ends, or the child behind it does.
+///
+/// The connection itself would linger for what still runs; a client has nothing to wait for.
+pub(crate) fn drive<R, W>(
+    connection: Connection<Watched<R>, W>,
+    eof: Arc<Notify>,
+    child: Option<Arc<Child>>,
+) -> (Life, Driver)
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (tell, ended) = watch::channel(None);
+    let life = Life { ended, child: child.clone() };
+    let task = tokio::spawn(async move {
+        let running = Box::pin(connection.run());
+        let left = Box::pin(async move {
+            let exited = Box::pin(exited(child));
+            select(Box::pin(eof.notified()), exited).await;
+        });
+        // The reader's end is looked at second, so that what was read with it is dispatched before.
+        let closed = match select(running, left).await {
+            Either::Left((closed, _)) => closed,
+            Either::Right(_) => Closed::Eof,
+        };
+        tell.send_replace(Some(closed.to_string().into()));
+    });
+    (life, Driver(task))
+}
+
+async fn exited(child: Option<Arc<Child>>) {
+    match child {
+        Some(child) => {
+            child.wait().await;
+            sleep(LAST_BYTES).await;
+        }
+        None => pending().await,
+    }
+}
+
+/// A reader that says when it has ended.
+#[derive(Debug)]
+pub(crate) struct Watched<R> {
+    reader: R,
+    eof: Arc<Notify>,
+}
+
+impl<R> Watched<R> {
+    pub(crate) fn new(reader: R) -> (Self, Arc<Notify>) {
+        let eof = Arc::new(Notify::new());
+        (Self { reader, eof: Arc::clone(&eof) }, eof)
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, room) = (buf.filled().len(), buf.remaining());
+        let read = ready!(Pin::new(&mut self.reader).poll_read(task, buf));
+        if read.is_err() || (buf.filled().len() == before && room > 0) {
+            self.eof.notify_one();
+        }
+        Poll::Ready(read)
+    }
+}
+
+// === The innermost service ===
+
+/// The other end, with errors that say what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lively {
+    peer: Peer,
+    life: Life,
+}
+
+impl Lively {
+    pub(crate) fn new(peer: Peer, life: Life) -> Self {
+        Self { peer, life }
+    }
+}
+
+impl Service<Call> for Lively {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> ResponseFuture {
+        ResponseFuture {
+            sending: self.peer.send(call),
+            peer: self.peer.clone(),
+            life: self.life.clone(),
+            why: None,
+        }
+    }
+}
+
+pin_project! {
+    /// Response future of [`Lively`].
+    pub(crate) struct ResponseFuture {
+        #[pin]
+        sending: BoxFuture<'static, Result<Reply, RpcError>>,
+        peer: Peer,
+        life: Life,
+        // Made only when the connection is gone.
+        why: Option<BoxFuture<'static, RpcError>>,
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Reply, RpcError>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if this.why.is_none() {
+            match ready!(this.sending.poll(task)) {
+                Err(error)
+                    if error.code() == ErrorCode::SERVER_NOT_READY && this.peer.is_closed() =>
+                {
+                    *this.why = Some(Box::pin(this.life.clone().why(error)));
+                }
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+        match this.why {
+            Some(why) => why.as_mut().poll(task).map(Err),
+            None => Poll::Pending,
+        }
+    }
+}

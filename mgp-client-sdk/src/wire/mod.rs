@@ -1,0 +1,13 @@
+//! What stands between the client and the connection: THE two stacks, patience, and news of the server's end.
+//!
+//! Applies to: both.
+
+mod inbound;
+mod life;
+mod outbound;
+mod patience;
+
+pub(crate) use inbound::{Inbound, inbound, not_offered};
+pub(crate) use life::{Driver, Life, Lively, Watched, drive};
+pub(crate) use outbound::outbound;
+pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};

@@ -1,0 +1,138 @@
+//! Servers in processes of their own: started, spoken to, ended with their group (seed B05).
+
+#![cfg(unix)]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, Error, ToolResult};
+use mgp_transport::ChildCommand;
+use mgp_types::ErrorCode;
+use tokio::time::{sleep, timeout};
+
+use crate::script::plain;
+
+/// An example of this workspace, built if it is not there.
+pub(crate) fn example(package: &str, name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(name);
+    if !path.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "-q", "-p", package, "--example", name])
+            .args(path.iter().any(|part| part == "release").then_some("--release"))
+            .status()
+            .unwrap();
+        assert!(built.success() && path.exists(), "{}", path.display());
+    }
+    path
+}
+
+const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
+
+/// A server in the shell that has shaken hands.
+fn shell(script: &str) -> ChildCommand {
+    ChildCommand::new("sh")
+        .args(["-c", &format!("{HELLO}{script}")])
+        .close_grace(Duration::from_millis(100))
+        .term_grace(Duration::from_millis(100))
+}
+
+/// Whether a process is there and no zombie.
+fn lives(pid: &str) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) else {
+        return false;
+    };
+    !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
+}
+
+#[tokio::test]
+async fn the_echo_server_is_started_asked_and_ended() {
+    let echo = example("mgp-server-sdk", "echo");
+    for era in [EraChoice::Auto, EraChoice::Legacy, EraChoice::Modern] {
+        let command = ChildCommand::new(&echo);
+        let client = Client::builder("test", "1").era(era).spawn(command).await.unwrap();
+        assert!(client.pid().is_some());
+        assert_eq!(client.server_info().unwrap().name, "echo");
+        let result = client.call("echo").arg("message", "hi").await.unwrap();
+        assert_eq!(result.to_text(), "hi");
+        assert_eq!(client.list_tools().await.unwrap()[0].name, "echo");
+        assert!(client.close().await.unwrap().is_success());
+        assert!(client.is_closed());
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_an_error_of_its_own() {
+    let error = plain().spawn(ChildCommand::new("/no/such/program")).await.unwrap_err();
+    assert!(matches!(error, Error::Spawn(_)));
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+}
+
+#[tokio::test]
+async fn calls_say_how_the_server_died() {
+    let client = plain().era(EraChoice::Legacy).spawn(shell("read -r _; exit 7")).await.unwrap();
+    let error =
+        timeout(Duration::from_secs(5), client.call("t").send()).await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+    assert_eq!(error.message(), "connection closed: the server exited with code 7");
+    assert!(client.is_closed());
+    let error = client.ping().await.unwrap_err();
+    assert_eq!(error.message(), "connection closed: the server exited with code 7");
+    assert_eq!(client.close().await.unwrap().code, Some(7));
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_the_handshake_says_so() {
+    let command = ChildCommand::new("sh").args(["-c", "read -r _; exit 3"]);
+    let error = plain().era(EraChoice::Legacy).spawn(command).await.unwrap_err();
+    assert!(error.to_string().contains("the server exited with code 3"), "{error}");
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_silent_server_is_killed_with_its_group() {
+    let file = std::env::temp_dir().join(format!("mgp-silent-{}", std::process::id()));
+    let script = format!("sleep 60 & echo $$ $! > {}; wait", file.display());
+    let command = ChildCommand::new("sh").args(["-c", &script]);
+    let builder = plain().era(EraChoice::Legacy).init_timeout(Duration::from_millis(400));
+    let error = builder.spawn(command).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TIMEOUT);
+    let pids = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(pids.split_whitespace().count(), 2, "{pids}");
+    assert!(pids.split_whitespace().all(|pid| !lives(pid)), "{pids}");
+}
+
+#[tokio::test]
+async fn a_shutdown_that_hangs_escalates() {
+    // It heeds SIGTERM, not the end of stdin.
+    let slow = shell("while :; do sleep 0.05; done");
+    let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();
+    assert_eq!(client.close().await.unwrap().signal, Some(15));
+    // It heeds neither.
+    let hung = shell("trap '' TERM; while :; do sleep 0.05; done");
+    let client = plain().era(EraChoice::Legacy).spawn(hung).await.unwrap();
+    let pid = client.pid().unwrap().to_string();
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(client.close().await.unwrap().signal, Some(9));
+    assert!(!lives(&pid));
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn dropping_the_client_kills_the_server() {
+    let client = plain().era(EraChoice::Legacy).spawn(shell("sleep 60")).await.unwrap();
+    let pid = client.pid().unwrap().to_string();
+    assert!(lives(&pid));
+    drop(client);
+    let gone = async {
+        while lives(&pid) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), gone).await.unwrap();
+}

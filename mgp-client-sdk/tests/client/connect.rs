@@ -1,0 +1,231 @@
+//! Versions, offers and what they come to (seed B01 to B05).
+
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::{Client, EraChoice, Error, TestClient};
+use mgp_lifecycle::ConnectError;
+use mgp_server_sdk::Server;
+use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitResult, Era, Revision, Root};
+use mgp_types::service::gate;
+use mgp_types::{ErrorCode, RpcError};
+use serde_json::{Value, json};
+
+use crate::script::{Script, plain};
+
+fn speaks(revisions: &[Revision]) -> Server {
+    let revisions = revisions.to_vec();
+    Server::new("s", "1").offer(move |offer| offer.revisions = revisions)
+}
+
+#[tokio::test]
+async fn every_revision_is_settled_on() {
+    for revision in Revision::LEGACY {
+        let client = TestClient::legacy(speaks(std::slice::from_ref(revision))).await;
+        assert_eq!(client.server().revision, *revision);
+        client.ping().await.unwrap();
+
+        // Both eras: the newer one where it may be chosen.
+        let both = || speaks(&[revision.clone(), Revision::MODERN]);
+        assert_eq!(TestClient::new(both()).await.server().revision, Revision::MODERN);
+        assert_eq!(TestClient::legacy(both()).await.server().revision, *revision);
+    }
+    let client = TestClient::new(speaks(&[Revision::MODERN])).await;
+    assert_eq!(client.server().era, Era::Modern);
+    client.ping().await.unwrap();
+}
+
+/// Connects to a server that answers `initialize` with this; the client must leave when it cannot go on.
+async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
+    let (end, mut script) = Script::new();
+    let server = tokio::spawn(async move {
+        let request = script.read().await.unwrap();
+        assert_eq!(request["method"], "initialize");
+        assert_eq!(request["params"]["protocolVersion"], "2025-11-25");
+        (script, request)
+    });
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let (mut script, request) = server.await.unwrap();
+    let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
+    answer(&mut message);
+    script.say(message).await;
+    let error = connecting.await.unwrap().unwrap_err();
+    assert!(script.read().await.is_none(), "the client must disconnect");
+    error
+}
+
+#[tokio::test]
+async fn a_counter_offer_nobody_speaks_ends_the_connection() {
+    for revision in ["2030-01-01", "2026-07-28", "nonsense"] {
+        let error = refused(|message| {
+            message["result"] = json!({
+                "protocolVersion": revision,
+                "capabilities": {},
+                "serverInfo": { "name": "s", "version": "1" },
+            });
+        })
+        .await;
+        let Error::UnsupportedVersion { requested, supported } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((requested.as_str(), supported[0].as_str()), ("2025-11-25", revision));
+        assert_eq!(error.code(), ErrorCode::UNSUPPORTED_VERSION);
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_the_specification_names_the_versions() {
+    let error = refused(|message| {
+        message["error"] = json!({
+            "code": -32602,
+            "message": "Unsupported protocol version",
+            "data": { "supported": ["2023-01-01"], "requested": "2025-11-25" },
+        });
+    })
+    .await;
+    assert_eq!(error.to_string(), "the server speaks `2023-01-01`, not `2025-11-25`");
+    let error = refused(|message| {
+        message["error"] = json!({ "code": -32602, "message": "no" });
+    })
+    .await;
+    assert!(matches!(error, Error::Connect(ConnectError::Refused(_))));
+    assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_a_revision_we_speak_is_an_offer() {
+    let (end, mut script) = Script::new();
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let hello = script.read().await.unwrap();
+    let data = json!({ "supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25" });
+    let error = json!({ "code": -32602, "message": "Unsupported protocol version", "data": data });
+    script.say(json!({ "jsonrpc": "2.0", "id": hello["id"], "error": error })).await;
+    let hello = script.initialize("2025-03-26", json!({})).await;
+    assert_eq!(hello["params"]["protocolVersion"], "2025-03-26");
+    assert_eq!(connecting.await.unwrap().unwrap().server().revision, Revision::V2025_03_26);
+}
+
+#[tokio::test]
+async fn a_client_of_one_era_says_what_it_misses() {
+    let legacy = speaks(Revision::LEGACY).try_into().unwrap();
+    let (here, there) = mgp_transport::duplex();
+    tokio::spawn(mgp_transport::Connection::new(there.reader, there.writer, legacy).run());
+    let connecting = plain().era(EraChoice::Modern).connect(here.reader, here.writer);
+    let Err(Error::UnsupportedVersion { requested, .. }) = connecting.await else { panic!() };
+    assert_eq!(requested, Revision::MODERN);
+}
+
+#[tokio::test]
+async fn a_server_may_ping_before_it_answers() {
+    let (end, mut script) = Script::new();
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let hello = script.read().await.unwrap();
+    script.say(json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" })).await;
+    assert_eq!(script.read().await.unwrap(), json!({ "jsonrpc": "2.0", "id": "p", "result": {} }));
+    let result = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "serverInfo": { "name": "s", "version": "1" },
+    });
+    script.answer(&hello, result).await;
+    assert_eq!(connecting.await.unwrap().unwrap().server().revision, Revision::V2025_06_18);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_given_up() {
+    for era in [EraChoice::Legacy, EraChoice::Modern, EraChoice::Auto] {
+        let (end, _script) = Script::new();
+        let began = tokio::time::Instant::now();
+        let connecting = plain()
+            .era(era)
+            .init_timeout(std::time::Duration::from_secs(7))
+            .connect(end.reader, end.writer);
+        let error = connecting.await.unwrap_err();
+        assert_eq!(error.to_string(), "the server did not finish the handshake within 7s");
+        assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 7));
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_is_offered_and_nothing_else() {
+    let hello = |builder: mgp_client_sdk::ClientBuilder| async move {
+        let (end, mut script) = Script::new();
+        let builder = builder.era(EraChoice::Legacy);
+        let connecting = builder.connect(end.reader, end.writer);
+        let (client, hello) = tokio::join!(connecting, script.initialize("2025-11-25", json!({})));
+        client.unwrap();
+        hello["params"]["capabilities"].clone()
+    };
+    assert_eq!(hello(plain()).await, json!({}));
+    let all = plain()
+        .roots([Root::new("file:///work")])
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Cancel)) })
+        .on_sampling(|_| async { Err::<CreateMessageResult, _>(RpcError::internal("no model")) });
+    let offered = json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} });
+    assert_eq!(hello(all).await, offered);
+    let mgp = hello(Client::builder("c", "1")).await;
+    assert_eq!(mgp["mgp"], mgp["extensions"]["dev.cloto/mgp"]);
+    let extensions = mgp["mgp"]["extensions"].to_string();
+    assert!(extensions.contains("streaming") && extensions.contains("lifecycle"));
+    // Nobody is there to decide about permissions or to answer callbacks.
+    assert!(!extensions.contains("permissions") && !extensions.contains("callbacks"));
+    let gated = hello(Client::builder("c", "1").on_callback(|_| ())).await;
+    assert!(gated["mgp"]["extensions"].to_string().contains("bidirectional"));
+}
+
+#[tokio::test]
+async fn layers_stand_between_the_caller_and_the_wire() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let watch = |name: &'static str| {
+        let seen = Arc::clone(&seen);
+        gate(move |call| {
+            if let Some(tool) = call.tool() {
+                assert!(call.cx().callee.speaks_mgp(), "a gate knows whom a call goes to");
+                seen.lock().unwrap().push(format!("{name} {}", tool.name));
+            }
+            Ok(())
+        })
+    };
+    let no_shell = gate(|call| match call.tool() {
+        Some(tool) if tool.name == "shell" => {
+            Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "no shell here"))
+        }
+        _ => Ok(()),
+    });
+    let builder =
+        Client::builder("c", "1").layer(watch("inner")).layer(no_shell).layer(watch("outer"));
+    let client = TestClient::through(Server::new("s", "1"), builder).await;
+    let refused = client.refusal("shell", ()).await;
+    assert_eq!(
+        (refused.code(), &*refused.message()),
+        (ErrorCode::PERMISSION_DENIED, "no shell here")
+    );
+    assert_eq!(client.refusal("later", ()).await.code(), ErrorCode::TOOL_NOT_FOUND);
+    assert_eq!(*seen.lock().unwrap(), ["outer shell", "outer later", "inner later"]);
+}
+
+#[tokio::test]
+async fn what_a_server_says_of_itself_is_known() {
+    let server = || Server::new("s", "2").instructions("Ask twice.");
+    for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
+        assert_eq!(client.instructions(), Some("Ask twice."));
+        assert_eq!(client.server_info().unwrap().version, "2");
+        assert!(client.capabilities().tools.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_plain_client_says_nothing_of_mgp() {
+    let (client, mut script) = Script::legacy(
+        plain(),
+        json!({ "mgp": { "version": "0.3.0", "extensions": ["streaming"] } }),
+    )
+    .await;
+    let calling = tokio::spawn({
+        let client = client.clone();
+        async move { client.call("t").arg("a", 1).await }
+    });
+    let call = script.serve("tools/call", json!({ "content": [] })).await;
+    assert!(!call.to_string().contains("mgp") && !call.to_string().contains("trace"), "{call}");
+    calling.await.unwrap().unwrap();
+    assert!(!client.server().speaks_mgp());
+}

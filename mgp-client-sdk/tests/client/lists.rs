@@ -1,0 +1,111 @@
+//! Lists: pages, their end, and what is kept.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::Changed;
+use serde_json::{Value, json};
+
+use crate::script::{Script, plain};
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
+#[tokio::test]
+async fn all_pages_are_one_list() {
+    let (client, mut script) = Script::legacy(plain(), json!({ "tools": {} })).await;
+    let server = tokio::spawn(async move {
+        let first =
+            script.serve("tools/list", json!({ "tools": [tool("a")], "nextCursor": "2" })).await;
+        assert!(first["params"]["cursor"].is_null());
+        let second = script.serve("tools/list", json!({ "tools": [tool("b")] })).await;
+        assert_eq!(second["params"]["cursor"], "2");
+        script.serve("prompts/list", json!({ "prompts": [], "nextCursor": "x" })).await;
+        script.serve("resources/list", json!({ "resources": [] })).await;
+        script.serve("resources/templates/list", json!({ "resourceTemplates": [] })).await;
+    });
+    let names: Vec<_> =
+        client.list_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    let page = client.list_prompts_page(None).await.unwrap();
+    assert_eq!(page.next_cursor.as_deref(), Some("x"));
+    assert!(client.list_resources().await.unwrap().is_empty());
+    assert!(client.list_resource_templates().await.unwrap().is_empty());
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_an_error() {
+    for (bound, says) in [(1000, "the cursor `c1` came again"), (2, "more than 2 pages")] {
+        let builder = plain().config(|config| config.max_pages = bound);
+        let (client, mut script) = Script::legacy(builder, json!({})).await;
+        let server = tokio::spawn(async move {
+            let mut number = 0;
+            while let Some(request) = script.read().await {
+                number += 1;
+                let next = format!("c{}", if bound == 2 { number } else { number % 3 });
+                script.answer(&request, json!({ "tools": [], "nextCursor": next })).await;
+            }
+        });
+        let error = client.list_tools().await.unwrap_err();
+        assert!(error.message().contains(says), "{error}");
+        drop(client);
+        server.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_kept_until_the_server_says_it_changed() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&heard);
+    let builder = plain().on_change(move |what| hook.lock().unwrap().push(what.clone()));
+    let capabilities = json!({ "tools": { "listChanged": true }, "prompts": {} });
+    let (client, mut script) = Script::legacy(builder, capabilities).await;
+    let server = tokio::spawn(async move {
+        script.serve("tools/list", json!({ "tools": [tool("a")] })).await;
+        script.serve("ping", json!({})).await;
+        script.tell("notifications/tools/list_changed", json!({})).await;
+        script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
+        script.serve("ping", json!({})).await;
+        script.serve("tools/list", json!({ "tools": [tool("a"), tool("b")] })).await;
+        // Nobody would say when the prompts change, so they are asked for each time.
+        script.serve("prompts/list", json!({ "prompts": [] })).await;
+        script.serve("prompts/list", json!({ "prompts": [] })).await;
+    });
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    client.ping().await.unwrap();
+    client.ping().await.unwrap();
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    client.prompts().await.unwrap();
+    client.prompts().await.unwrap();
+    server.await.unwrap();
+    let heard = heard.lock().unwrap().clone();
+    assert_eq!(heard, [Changed::Tools, Changed::Resource("file:///a".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_list_is_kept_for_its_time() {
+    let (client, mut script) = Script::modern(plain(), json!({ "tools": {} })).await;
+    let server = tokio::spawn(async move {
+        for page in [
+            json!({ "resultType": "complete", "tools": [tool("a")], "nextCursor": "2", "ttlMs": 9000 }),
+            json!({ "resultType": "complete", "tools": [tool("b")], "ttlMs": 5000 }),
+            json!({ "resultType": "complete", "tools": [] }),
+            json!({ "resultType": "complete", "tools": [] }),
+        ] {
+            script.serve("tools/list", page).await;
+        }
+        script
+    });
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // It gives no time any more, and is asked again.
+    assert!(client.tools().await.unwrap().is_empty());
+    assert!(client.tools().await.unwrap().is_empty());
+    server.await.unwrap();
+}

@@ -1,0 +1,15 @@
+//! What a person who writes a client relies on, one module a story.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod children;
+mod connect;
+mod contract;
+mod dead;
+mod lists;
+mod mgp;
+mod patience;
+mod questions;
+mod script;
+mod send;
+mod streams;

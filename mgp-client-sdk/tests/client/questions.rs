@@ -1,0 +1,166 @@
+//! What a server asks its client: as requests, as rounds, and in vain.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, TestClient, ToolResult};
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::mcp::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Role, Root,
+};
+use mgp_types::service::{Ask, Asks, Reply};
+use serde_json::json;
+
+use crate::script::{Script, plain};
+
+/// A server whose tool asks three things, two of them at once.
+fn curious() -> Server {
+    Server::new("curious", "1").tool(Tool::new("ask", "Asks", |cx: Context| async move {
+        let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
+        let talk =
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9}"#;
+        let sure = cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?));
+        let roots = cx.ask("roots", Ask::new("roots/list", Payload::empty_object()));
+        let (sure, roots) = (sure.await?, roots.await?);
+        let said =
+            cx.ask("talk", Ask::new("sampling/createMessage", Payload::parse(talk)?)).await?;
+        Ok::<_, RpcError>(format!("{} {} {}", sure.as_str(), roots.as_str(), said.as_str()))
+    }))
+}
+
+struct Friendly(Arc<AtomicUsize>);
+
+impl mgp_client_sdk::ClientHandler for Friendly {
+    fn asks(&self) -> Asks {
+        let mut asks = Asks::default();
+        (asks.elicitation, asks.sampling, asks.roots) = (true, true, true);
+        asks
+    }
+
+    async fn elicit(&self, question: ElicitParams) -> Result<ElicitResult, RpcError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(question.message, "sure?");
+        Ok(ElicitResult::new(ElicitAction::Accept))
+    }
+
+    async fn sample(&self, talk: CreateMessageParams) -> Result<CreateMessageResult, RpcError> {
+        assert_eq!(talk.max_tokens, 9);
+        let answer = mgp_types::mcp::ContentBlock::text("hello");
+        Ok(CreateMessageResult::new(Role::Assistant, vec![answer], "m"))
+    }
+
+    async fn roots(&self) -> Result<Vec<Root>, RpcError> {
+        Ok(vec![Root::new("file:///work")])
+    }
+}
+
+fn eras(builder: impl Fn() -> ClientBuilder) -> [ClientBuilder; 2] {
+    [builder().era(EraChoice::Legacy), builder().era(EraChoice::Modern)]
+}
+
+#[tokio::test]
+async fn handlers_answer_in_both_eras() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    for builder in eras(|| Client::builder("c", "1").handler(Friendly(Arc::clone(&asked)))) {
+        let client = TestClient::through(curious(), builder).await;
+        let text = client.text("ask", ()).await;
+        for part in ["accept", "file:///work", "hello"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn what_nobody_offered_is_not_asked() {
+    for builder in eras(|| Client::builder("c", "1")) {
+        let client = TestClient::through(curious(), builder).await;
+        let code = client.refusal("ask", ()).await.code().0;
+        assert!(matches!(code, 1000 | -32021), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_nobody_offered_to_answer_gets_an_error() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    for method in
+        ["elicitation/create", "sampling/createMessage", "roots/list", "mgp/health/ping", "x/y"]
+    {
+        script.say(json!({ "jsonrpc": "2.0", "id": 5, "method": method })).await;
+        let answer = script.read().await.unwrap();
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&5.into(), &(-32601).into()),
+            "{answer}"
+        );
+    }
+    script.say(json!({ "jsonrpc": "2.0", "id": 6, "method": "ping" })).await;
+    assert_eq!(script.read().await.unwrap()["result"], json!({}));
+    assert!(!client.is_closed());
+}
+
+#[tokio::test]
+async fn a_refused_answer_shows_a_plain_server_nothing_of_mgp() {
+    let builder = Client::builder("c", "1")
+        .on_elicitation(|_| async { Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not now")) });
+    let (_client, mut script) = Script::legacy(builder, json!({})).await;
+    let params = json!({ "message": "?" });
+    script
+        .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params }))
+        .await;
+    let answer = script.read().await.unwrap();
+    assert_eq!(answer["error"], json!({ "code": 1000, "message": "not now" }));
+}
+
+#[tokio::test]
+async fn rounds_carry_answers_and_state_and_are_bounded() {
+    let builder = plain()
+        .config(|config| config.max_rounds = 2)
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+    let (client, mut script) = Script::modern(builder, json!({})).await;
+    let server = tokio::spawn(async move {
+        for round in 0..3 {
+            let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+            let call = script
+                .serve("tools/call", json!({
+                    "resultType": "input_required",
+                    "inputRequests": { "k": { "method": "elicitation/create", "params": form } },
+                    "requestState": format!("s{round}"),
+                }))
+                .await;
+            if round > 0 {
+                assert_eq!(call["params"]["requestState"], format!("s{}", round - 1));
+                assert_eq!(call["params"]["inputResponses"]["k"]["action"], "decline");
+                assert_eq!(call["params"]["arguments"], json!({ "a": 1 }));
+            }
+        }
+        script
+    });
+    let error = client.call("t").arg("a", 1).await.unwrap_err();
+    assert_eq!(error.message(), "the server asked back more than 2 times");
+
+    // Whoever wants the questions themselves gets them.
+    let mut script = server.await.unwrap();
+    let (reply, _) = tokio::join!(
+        client.call("t").raw(),
+        script.serve("tools/call", json!({ "resultType": "input_required", "requestState": "s" }))
+    );
+    assert!(matches!(reply.unwrap(), Reply::InputRequired(_)));
+
+    // A question that nobody answers ends the call.
+    let asks = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
+    let (reply, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", asks));
+    assert_eq!(reply.unwrap_err().message(), "`roots/list` is not offered by this client");
+}
+
+#[tokio::test]
+async fn a_result_of_an_unknown_kind_is_an_error() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    let later = json!({ "resultType": "later", "content": [] });
+    let (result, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", later));
+    assert_eq!(result.unwrap_err().message(), "a result of the unknown kind `later`");
+    let absent = json!({ "content": [{ "type": "text", "text": "done" }] });
+    let (result, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", absent));
+    assert_eq!(result.unwrap().to_text(), "done");
+}

@@ -1,0 +1,185 @@
+//! Calls as streams, many calls at once, and results as data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mgp_client_sdk::{Client, Error, Streamed, TestClient, ToolResult};
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::mcp::ContentBlock;
+use serde_json::{Value, json};
+
+fn talker() -> Server {
+    let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
+        for number in 0..200 {
+            let chunk = Payload::of(&ContentBlock::text(format!("{number} ")))?;
+            let _ = outlet.send(Item::Chunk(chunk)).await;
+            if number % 100 == 99 {
+                let progress = f64::from(number + 1);
+                let step = Progress { progress, total: Some(200.0), ..Progress::default() };
+                let _ = outlet.send(Item::Progress(step)).await;
+            }
+        }
+        Ok::<_, RpcError>("done")
+    });
+    let fail =
+        Tool::new("fail", "Fails", || async { Err::<&str, _>(ToolError("no such file".into())) });
+    let data = Tool::new("data", "Gives data", || async { Json(vec![1, 2, 3]) });
+    Server::new("talker", "1").tool(talk).tool(fail).tool(data)
+}
+
+async fn told(client: &Client) -> (String, Vec<f64>, String) {
+    let (mut text, mut shares, mut last) = (String::new(), Vec::new(), None);
+    let mut stream = client.call("talk").stream();
+    while let Some(item) = stream.next().await {
+        assert!(last.is_none(), "nothing comes after the result");
+        match item.unwrap() {
+            Streamed::Chunk(block) => text += block.as_text().unwrap(),
+            Streamed::Progress(step) => shares.push(step.progress / step.total.unwrap()),
+            Streamed::Result(result) => last = Some(result.to_text()),
+            _ => {}
+        }
+    }
+    (text, shares, last.unwrap())
+}
+
+#[tokio::test]
+async fn chunks_and_steps_come_before_the_result() {
+    let all = (0..200).fold(String::new(), |all, number| all + &format!("{number} "));
+    for client in [TestClient::legacy(talker()).await, TestClient::modern(talker()).await] {
+        // A server that speaks MGP tells each step twice; the caller hears it once.
+        assert_eq!(told(&client).await, (all.clone(), vec![0.5, 1.0], "done".to_owned()));
+    }
+    let client = TestClient::new(talker().without_mgp()).await;
+    assert_eq!(told(&client).await, (String::new(), vec![0.5, 1.0], "done".to_owned()));
+}
+
+#[tokio::test]
+async fn an_error_is_the_last_item_of_a_stream() {
+    let client = TestClient::new(talker()).await;
+    let items: Vec<_> = client.call("later").stream().collect().await;
+    assert_eq!(items.len(), 1);
+    assert_eq!(items[0].as_ref().unwrap_err().code(), ErrorCode::TOOL_NOT_FOUND);
+}
+
+#[tokio::test]
+async fn dropping_a_stream_cancels_the_call() {
+    struct Gone(Arc<AtomicUsize>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let gone = Arc::new(AtomicUsize::new(0));
+    let inside = Arc::clone(&gone);
+    let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
+        let guard = Gone(Arc::clone(&inside));
+        async move {
+            let _guard = guard;
+            let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
+            std::future::pending::<Result<&str, RpcError>>().await
+        }
+    });
+    let client = TestClient::new(Server::new("s", "1").tool(hang)).await;
+    let mut stream = client.call("hang").stream();
+    assert!(matches!(stream.next().await, Some(Ok(Streamed::Chunk(_)))));
+    drop(stream);
+    while gone.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.monitor().pending(), 0);
+}
+
+#[tokio::test]
+async fn a_cancelled_stream_gives_what_there_is() {
+    let server = || {
+        let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
+            let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("half"))?)).await;
+            let step = Progress { progress: 1.0, ..Progress::default() };
+            let _ = outlet.send(Item::Progress(step)).await;
+            std::future::pending::<Result<&str, RpcError>>().await
+        });
+        Server::new("s", "1").tool(hang)
+    };
+    for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
+        let mut stream = client.call("hang").stream();
+        assert!(matches!(stream.next().await, Some(Ok(Streamed::Chunk(_)))));
+        let cancelled = stream.cancel().await.unwrap();
+        assert!(cancelled.cancelled);
+        let partial = cancelled.partial_result.unwrap().content.into_blocks();
+        assert_eq!(partial, [ContentBlock::text("half")]);
+        assert_eq!(client.monitor().pending(), 0);
+    }
+    let client = TestClient::new(server().without_mgp()).await;
+    let mut stream = client.call("hang").stream();
+    assert!(matches!(stream.next().await, Some(Ok(Streamed::Progress(_)))));
+    assert!(stream.cancel().await.unwrap().partial_result.is_none());
+    assert_eq!(client.monitor().pending(), 0);
+    let unsent = client.call("hang").stream();
+    assert_eq!(unsent.cancel().await.unwrap().reason.as_deref(), Some("not_active"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_calls_keep_their_places_and_their_failures() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Number {
+        number: u64,
+    }
+    let (running, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (r, p) = (Arc::clone(&running), Arc::clone(&peak));
+    let work = Tool::new("work", "Works", move |Args(Number { number }): Args<Number>| {
+        let (r, p) = (Arc::clone(&r), Arc::clone(&p));
+        async move {
+            p.fetch_max(r.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // The first takes longest.
+            tokio::time::sleep(Duration::from_millis(100 - number * 5)).await;
+            r.fetch_sub(1, Ordering::SeqCst);
+            if number == 4 { Err(RpcError::internal("four")) } else { Ok(number.to_string()) }
+        }
+    });
+    let client = TestClient::new(Server::new("s", "1").tool(work)).await;
+    let calls = (0..12).map(|number| client.call("work").arg("number", number));
+    let results = client.call_many(calls, 3).await;
+    assert_eq!((results.len(), peak.load(Ordering::SeqCst)), (12, 3));
+    for (number, result) in results.iter().enumerate() {
+        match result {
+            Ok(result) => assert_eq!(result.to_text(), number.to_string()),
+            Err(error) => assert_eq!((number, &*error.message()), (4, "four")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_are_data_or_errors() {
+    let client = TestClient::new(talker()).await;
+    assert_eq!(client.get::<Vec<u8>>("data", ()).await, [1, 2, 3]);
+    let result = client.call("fail").await.unwrap();
+    let error = result.into_result().unwrap_err();
+    assert!(matches!(error, Error::Tool(_)) && error.message() == "no such file");
+    assert!(error.as_tool_result().is_some());
+}
+
+#[tokio::test]
+async fn what_is_set_on_a_call_is_on_the_wire() {
+    let (client, mut script) = crate::script::Script::modern(
+        Client::builder("c", "1"),
+        json!({ "extensions": { "dev.cloto/mgp": { "version": "0.3.0", "extensions": ["streaming"] } } }),
+    )
+    .await;
+    let call = client
+        .call("t")
+        .args(json!({ "a": 1 }))
+        .arg("b", [2])
+        .meta("org.example/x", "y")
+        .log_level(mgp_types::mcp::LogLevel::Info)
+        .trace("0af7651916cd43dd8448eb211c80319c");
+    let (_, sent) = tokio::join!(call.send(), script.serve("tools/call", json!({ "content": [] })));
+    let params: &Value = &sent["params"];
+    assert_eq!(params["arguments"], json!({ "a": 1, "b": [2] }));
+    assert_eq!(params["_meta"]["org.example/x"], "y");
+    assert_eq!(params["_meta"]["io.modelcontextprotocol/logLevel"], "info");
+    assert_eq!(params["trace_id"], "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}

@@ -1,0 +1,92 @@
+//! Tools that send something while they run, or ask.
+
+use std::time::Duration;
+
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitParams, ElicitResult};
+use mgp_types::method::{ElicitationCreate, Request as _};
+use mgp_types::service::Ask;
+use mgp_types::{Payload, RawObject};
+
+#[derive(Deserialize, JsonSchema)]
+struct Stream {
+    /// How many chunks.
+    chunks: u32,
+    /// How long each is.
+    bytes: usize,
+    /// Milliseconds before each.
+    #[serde(default)]
+    delay_ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Steps {
+    /// How many steps.
+    steps: u32,
+    /// Milliseconds before each.
+    #[serde(default)]
+    delay_ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Confirm {
+    /// What to ask.
+    message: String,
+}
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![
+        Tool::new("stream", "Sends chunks, then the whole text", stream),
+        Tool::new("progress", "Says how far it is", progress),
+        Tool::new("confirm", "Asks the caller's person", confirm),
+        Tool::new("publish", "Will publish an event", || async {
+            Err::<(), _>(ToolError("`publish` comes with events".to_owned()))
+        }),
+    ]
+}
+
+async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, RpcError> {
+    let mut whole = String::new();
+    for number in 0..stream.chunks {
+        tokio::time::sleep(Duration::from_millis(stream.delay_ms)).await;
+        // A letter a chunk, so that one sees which came and in which order.
+        let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
+        let text = letter.to_string().repeat(stream.bytes);
+        // A caller that is gone, or takes no chunks, still gets the answer.
+        let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
+        whole += &text;
+    }
+    Ok(whole)
+}
+
+async fn progress(Args(steps): Args<Steps>, outlet: Outlet) -> String {
+    for step in 1..=steps.steps {
+        tokio::time::sleep(Duration::from_millis(steps.delay_ms)).await;
+        let progress = Progress {
+            progress: step.into(),
+            total: Some(steps.steps.into()),
+            message: Some(format!("step {step}")),
+            estimated_remaining_ms: Some(u64::from(steps.steps - step) * steps.delay_ms),
+        };
+        let _ = outlet.send(Item::Progress(progress)).await;
+    }
+    format!("{} steps", steps.steps)
+}
+
+async fn confirm(Args(confirm): Args<Confirm>, cx: Context) -> Result<&'static str, RpcError> {
+    let form = serde_json::json!({
+        "type": "object",
+        "properties": {"yes": {"type": "boolean", "description": "Whether to go on"}},
+        "required": ["yes"],
+    });
+    let mut params = ElicitParams::new(confirm.message);
+    params.requested_schema = Some(RawObject::of(&form).map_err(RpcError::invalid_params)?);
+    let ask = Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?);
+    let answer: ElicitResult = cx.ask("confirm", ask).await?.get()?;
+    let yes = answer.content.as_ref().and_then(|content| content.get("yes")).map(Payload::as_str);
+    Ok(match (answer.action, yes) {
+        (ElicitAction::Accept, Some("true")) => "confirmed",
+        (ElicitAction::Accept | ElicitAction::Decline, _) => "declined",
+        _ => "no answer",
+    })
+}

@@ -1,0 +1,31 @@
+//! The workbench as a server: its flags, its tools, and the two ways it misbehaves on request.
+
+mod fault;
+mod flow;
+mod guarded;
+mod plain;
+mod settings;
+
+use mgp_lifecycle::MgpOffer;
+use mgp_server_sdk::prelude::*;
+
+pub(crate) use settings::Settings;
+
+/// Puts the server together.
+pub(crate) fn server(settings: &Settings) -> Server {
+    let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"));
+    let tools = server.tools();
+    for tool in plain::tools(&tools).into_iter().chain(flow::tools()).chain(guarded::tools()) {
+        server = server.tool(tool);
+    }
+    let server = server.offer(|offer| {
+        if let Some(extensions) = settings.extensions {
+            offer.mgp = (!extensions.is_empty()).then(|| MgpOffer::new(extensions));
+        }
+        if let Some(mgp) = &mut offer.mgp {
+            mgp.permissions_required.extend(settings.permissions.iter().cloned());
+            mgp.server_id.clone_from(&settings.server_id);
+        }
+    });
+    server.around(fault::FaultLayer::new(settings))
+}

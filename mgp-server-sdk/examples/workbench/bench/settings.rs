@@ -1,0 +1,81 @@
+//! The flags.
+
+use std::time::Duration;
+
+use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+
+/// What the flags say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// `--extensions`; `None` for those that are served.
+    pub(crate) extensions: Option<ExtensionSet>,
+    /// `--permissions`.
+    pub(crate) permissions: Vec<Permission>,
+    /// `--server-id`.
+    pub(crate) server_id: Option<String>,
+    /// `--hang-init`.
+    pub(crate) hang_init: bool,
+    /// `--ready-after`.
+    pub(crate) ready_after: Duration,
+    /// `--exit-after`.
+    pub(crate) exit_after: Option<u64>,
+}
+
+const KNOWN: &str = "--extensions LIST, --permissions LIST, --server-id ID, --hang-init, \
+    --ready-after MS, --exit-after N";
+
+impl Settings {
+    /// Reads the flags, or says what is wrong with them.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut settings = Self::default();
+        while let Some(flag) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("`{flag}` needs a value"));
+            match flag.as_str() {
+                "--extensions" => settings.extensions = Some(extensions(&value()?)?),
+                "--permissions" => settings.permissions = permissions(&value()?)?,
+                "--server-id" => settings.server_id = Some(value()?),
+                "--hang-init" => settings.hang_init = true,
+                "--ready-after" => {
+                    settings.ready_after = Duration::from_millis(number(&flag, &value()?)?);
+                }
+                "--exit-after" => settings.exit_after = Some(number(&flag, &value()?)?),
+                "--http" => return Err("`--http` comes with MCP over HTTP".to_owned()),
+                unknown => return Err(format!("unknown flag `{unknown}`; known: {KNOWN}")),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn number(flag: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{flag}` needs a number, not `{text}`"))
+}
+
+fn extensions(list: &str) -> Result<ExtensionSet, String> {
+    match list {
+        "all" => Ok(ExtensionSet::STANDARD),
+        "none" => Ok(ExtensionSet::EMPTY),
+        list => list.split(',').map(str::trim).try_fold(ExtensionSet::EMPTY, |set, name| {
+            let known =
+                || Extension::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ");
+            Extension::from_word(name)
+                .map(|extension| set.with(extension))
+                .ok_or_else(|| format!("unknown extension `{name}`; known: all, none, {}", known()))
+        }),
+    }
+}
+
+fn permissions(list: &str) -> Result<Vec<Permission>, String> {
+    let permissions = list.split(',').map(str::trim).map(Permission::from);
+    permissions
+        .map(
+            |one| {
+                if one.is_valid() {
+                    Ok(one)
+                } else {
+                    Err(format!("no permission is called `{one}`"))
+                }
+            },
+        )
+        .collect()
+}

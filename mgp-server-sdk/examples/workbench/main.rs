@@ -1,0 +1,68 @@
+//! A server with a tool for every way a call can go: what tests, clients and gateways are tried on.
+//!
+//! `cargo run -q -p mgp-server-sdk --example workbench -- [FLAG…]`
+//!
+//! | flag | what it does |
+//! |---|---|
+//! | `--extensions LIST` | offers these extensions of MGP instead of those that are served; `all` is the nine, `none` is plain MCP |
+//! | `--permissions LIST` | says that it needs these permissions |
+//! | `--server-id ID` | claims this id |
+//! | `--hang-init` | never answers the handshake |
+//! | `--ready-after MS` | reads nothing for so long |
+//! | `--exit-after N` | answers N tool calls and exits with status 3 at the next |
+//! | `--http ADDR` | refused: comes with MCP over HTTP |
+//!
+//! An extension that is forced by `--extensions` is negotiated, no more: its methods still answer −32601.
+//!
+//! | tool | what it does |
+//! |---|---|
+//! | `echo {message}` | says it |
+//! | `sleep {ms}` | waits, and can be cancelled |
+//! | `block {ms}` | blocks a thread, and cannot |
+//! | `fail {code, message, data}` | fails with this error |
+//! | `exit {code}` | ends the process |
+//! | `big {bytes}` | answers with a text of this size |
+//! | `stream {chunks, bytes, delay_ms}` | sends chunks, answers with the whole text |
+//! | `progress {steps, delay_ms}` | says how far it is |
+//! | `confirm {message}` | asks the caller's person |
+//! | `publish {…}` | fails: comes with events (MGP §13) |
+//! | `shell {command}`, `fetch {url}`, `run_code {language, code}` | say what they would have done |
+//! | `add_tool {name}`, `remove_tool {name}` | change the list |
+//!
+//! `shell`, `fetch` and `run_code` carry the security metadata of such tools (MGP §4.3) and do nothing dangerous:
+//! they show what a client must check before a call, and answer with what would have run.
+
+mod bench;
+
+use std::process::ExitCode;
+
+use bench::{Settings, server};
+
+#[expect(clippy::print_stderr, reason = "a command line program says what is wrong with its flags")]
+fn main() -> ExitCode {
+    let settings = match Settings::parse(std::env::args().skip(1)) {
+        Ok(settings) => settings,
+        Err(refusal) => {
+            eprintln!("workbench: {refusal}");
+            return ExitCode::from(2);
+        }
+    };
+    let served =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
+            runtime.block_on(async {
+                tokio::time::sleep(settings.ready_after).await;
+                server(&settings).serve_stdio().await
+            })
+        });
+    match served {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            eprintln!("workbench: {error}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("workbench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

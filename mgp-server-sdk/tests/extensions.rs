@@ -1,0 +1,238 @@
+//! The 19 methods and 6 notifications of MGP under each of the nine extensions, in both eras (MGP §2.4).
+//!
+//! Off: nothing goes out, and the method is unknown.
+//! On: it is served, or its row in `docs/methods.md` says that it is open.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod raw;
+
+#[path = "../examples/workbench/bench/mod.rs"]
+mod bench;
+
+use std::collections::BTreeMap;
+
+use bench::{Settings, server};
+use mgp_types::method::{Direction, Kind, MethodInfo, lookup, methods};
+use mgp_types::mgp::Extension;
+use raw::{Raw, hello, modern};
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    Legacy,
+    Modern,
+}
+
+/// A peer that offers one extension, or none, to a server that offers all nine.
+struct Peer {
+    raw: Raw,
+    era: Era,
+    capabilities: Value,
+    negotiated: Value,
+}
+
+impl Peer {
+    async fn new(era: Era, flags: &[&str], offered: Option<Extension>) -> Self {
+        let settings = Settings::parse(flags.iter().map(ToString::to_string)).unwrap();
+        let mut raw = Raw::connect(server(&settings));
+        let capabilities = offered.map_or_else(
+            || json!({}),
+            |extension| {
+                let mgp = json!({"version": "0.3.0", "extensions": [extension.as_str()]});
+                json!({"extensions": {"dev.cloto/mgp": mgp}})
+            },
+        );
+        let answer = match era {
+            Era::Legacy => {
+                let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+                raw.tell("notifications/initialized", json!({})).await;
+                answer
+            }
+            Era::Modern => {
+                raw.answer("server/discover", json!({"_meta": modern(&capabilities)})).await
+            }
+        };
+        let negotiated = answer["result"]["capabilities"].clone();
+        Self { raw, era, capabilities, negotiated }
+    }
+
+    /// The extensions the server named.
+    fn named(&self) -> Vec<&str> {
+        let all = self.negotiated["extensions"]["dev.cloto/mgp"]["extensions"].as_array();
+        all.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    fn params(&self, mut params: Value) -> Value {
+        if self.era == Era::Modern {
+            let meta = modern(&self.capabilities);
+            let given = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
+            let mut meta = meta.as_object().unwrap().clone();
+            meta.extend(given.as_object().unwrap().clone());
+            params["_meta"] = meta.into();
+        }
+        params
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
+        self.raw.ask(method, self.params(params)).await
+    }
+
+    /// Says a notification and then something that is answered: what came in between is the reaction.
+    async fn tell(&mut self, method: &str) -> Vec<Value> {
+        self.raw.tell(method, self.params(json!({}))).await;
+        let mut heard = self.ask("tools/list", json!({})).await;
+        heard.pop();
+        heard
+    }
+}
+
+const FORCED: &[&str] = &["--extensions", "all"];
+
+fn seed() -> impl Iterator<Item = &'static MethodInfo> {
+    methods().filter(|info| info.seed)
+}
+
+fn whole(info: &MethodInfo) -> Extension {
+    info.extension.unwrap().whole()
+}
+
+/// Which rows of the page are marked open.
+fn open_rows() -> BTreeMap<String, bool> {
+    let page = include_str!("../../docs/methods.md");
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+    cells
+        .filter(|cells| cells[1].contains('`'))
+        .map(|cells| (cells[1].trim_matches(['*', '`']).to_owned(), cells[8].contains("open")))
+        .collect()
+}
+
+#[test]
+fn the_specification_has_nineteen_methods_and_six_notifications() {
+    let count = |kind| seed().filter(|info| info.kind == kind).count();
+    assert_eq!((count(Kind::Request), count(Kind::Notification)), (19, 6));
+    assert_eq!(Extension::STANDARD.len(), 9);
+    let open = open_rows();
+    assert!(seed().all(|info| open.contains_key(info.name)), "{open:?}");
+}
+
+#[tokio::test]
+async fn what_is_off_is_unknown() {
+    for era in [Era::Legacy, Era::Modern] {
+        let offers = Extension::STANDARD.iter().copied().map(Some).chain([None]);
+        for offered in offers {
+            let mut peer = Peer::new(era, FORCED, offered).await;
+            assert_eq!(
+                peer.named(),
+                offered.map(Extension::as_str).into_iter().collect::<Vec<_>>()
+            );
+            for info in seed().filter(|info| Some(whole(info)) != offered) {
+                if info.kind == Kind::Notification {
+                    assert_eq!(peer.tell(info.name).await, [Value::Null; 0], "{}", info.name);
+                    continue;
+                }
+                let heard = peer.ask(info.name, json!({})).await;
+                let code = if era == Era::Legacy { -32601 } else { -32021 };
+                assert_eq!(heard.len(), 1, "{heard:?}");
+                assert_eq!(heard[0]["error"]["code"], code, "{era:?} {offered:?} {heard:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_is_served_or_marked_open() {
+    let open = open_rows();
+    let requests = || {
+        seed().filter(|info| info.kind == Kind::Request && info.direction != Direction::ToClient)
+    };
+    for era in [Era::Legacy, Era::Modern] {
+        for info in requests() {
+            // A connection each: some of them end it.
+            let mut peer = Peer::new(era, FORCED, Some(whole(info))).await;
+            let answer = peer.ask(info.name, json!({})).await.pop().unwrap();
+            let served = answer["error"]["code"] != -32601;
+            assert_ne!(served, open[info.name], "{era:?} {}: {answer}", info.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_advertised_that_is_not_served() {
+    let open = open_rows();
+    for era in [Era::Legacy, Era::Modern] {
+        for &extension in Extension::STANDARD {
+            let peer = Peer::new(era, &[], Some(extension)).await;
+            if peer.named().is_empty() {
+                continue;
+            }
+            let methods = seed().filter(|info| whole(info) == extension);
+            let missing: Vec<_> =
+                methods.filter(|info| open[info.name]).map(|info| info.name).collect();
+            assert_eq!(missing, [""; 0], "{era:?}: {extension} is offered");
+        }
+    }
+}
+
+/// Has the server do all it can, and returns all it said.
+async fn everything(peer: &mut Peer) -> Vec<Value> {
+    let call = |name: &str, arguments: Value| {
+        json!({
+            "name": name, "arguments": arguments,
+            "_mgp": {"stream": true}, "_meta": {"progressToken": name},
+        })
+    };
+    let calls = [
+        call("echo", json!({"message": "hello"})),
+        call("echo", json!({"message": 1})),
+        call("stream", json!({"chunks": 3, "bytes": 4})),
+        call("progress", json!({"steps": 3})),
+        call("fail", json!({"code": 3000})),
+        call("publish", json!({})),
+        call("shell", json!({"command": "ls"})),
+        call("add_tool", json!({"name": "more"})),
+        call("no_such_tool", json!({})),
+    ];
+    let mut heard = peer.ask("tools/list", json!({})).await;
+    for params in calls {
+        heard.extend(peer.ask("tools/call", params).await);
+    }
+    heard
+}
+
+#[tokio::test]
+async fn only_what_is_on_goes_out() {
+    let open = open_rows();
+    for era in [Era::Legacy, Era::Modern] {
+        for &extension in Extension::STANDARD {
+            let mut peer = Peer::new(era, FORCED, Some(extension)).await;
+            let heard = everything(&mut peer).await;
+            let sent = |name: &str| heard.iter().any(|message| message["method"] == name);
+            let names = heard.iter().filter_map(|message| message["method"].as_str());
+            for info in names.filter_map(lookup).filter(|info| info.is_mgp()) {
+                assert_eq!(whole(info), extension, "{era:?}: {}", info.name);
+            }
+            let streamed =
+                [("stream.chunk", Extension::Streaming), ("stream.progress", Extension::Streaming)];
+            for (name, of) in streamed {
+                let name = format!("notifications/mgp.{name}");
+                assert!(!open[&name], "{name} is open");
+                assert_eq!(sent(&name), of == extension, "{era:?} {extension}: {name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plain_peer_sees_no_name_of_mgp() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut peer = Peer::new(era, FORCED, None).await;
+        let mut all = vec![peer.negotiated.clone()];
+        all.extend(everything(&mut peer).await);
+        for message in all {
+            // The name of the server's own error may be asked for by nobody.
+            assert!(!message.to_string().to_lowercase().contains("mgp"), "{era:?}: {message}");
+        }
+    }
+}

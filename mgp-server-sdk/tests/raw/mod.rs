@@ -1,0 +1,74 @@
+//! A peer that writes lines as it likes, over a connection in memory.
+
+use mgp_server_sdk::Server;
+use mgp_transport::duplex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+
+/// The peer's ends.
+pub(crate) struct Raw {
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    writer: WriteHalf<DuplexStream>,
+    next: u64,
+}
+
+impl Raw {
+    /// Connects to a server and says nothing.
+    pub(crate) fn connect(server: Server) -> Self {
+        let (here, there) = duplex();
+        tokio::spawn(server.serve(there.reader, there.writer));
+        Self { reader: BufReader::new(here.reader), writer: here.writer, next: 1 }
+    }
+
+    /// Writes a message.
+    pub(crate) async fn say(&mut self, message: &Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    /// The next message of the server.
+    pub(crate) async fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// Sends a request and collects what comes up to its answer, which is the last.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
+        let id = self.next;
+        self.next += 1;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        let mut heard = Vec::new();
+        loop {
+            let message = self.hear().await;
+            let done = message["id"] == id && message.get("method").is_none();
+            heard.push(message);
+            if done {
+                return heard;
+            }
+        }
+    }
+
+    /// Sends a request and returns its answer.
+    pub(crate) async fn answer(&mut self, method: &str, params: Value) -> Value {
+        self.ask(method, params).await.pop().unwrap()
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
+        self.say(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+}
+
+/// The params of `initialize`.
+pub(crate) fn hello(revision: &str, capabilities: &Value) -> Value {
+    let client = json!({"name": "raw", "version": "1"});
+    json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client})
+}
+
+/// The `_meta` of a modern request.
+pub(crate) fn modern(capabilities: &Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}

@@ -1,0 +1,239 @@
+//! The life of a legacy connection, from the server's side (MCP lifecycle, all revisions).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod raw;
+
+use std::time::Duration;
+
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::mcp::{ElicitParams, InitializeParams, InitializeResult, Revision};
+use mgp_types::method::{ElicitationCreate, Request as _};
+use mgp_types::service::Ask;
+use raw::{Raw, hello, modern};
+use serde_json::{Value, json};
+
+fn server() -> Server {
+    Server::new("life", "1")
+        .tool(Tool::new("echo", "Says so", || async { "so" }))
+        .tool(Tool::new("sleep", "Sleeps for ever", || async {
+            std::future::pending::<()>().await;
+        }))
+        .tool(Tool::new("ask", "Asks", |cx: Context| async move {
+            let params = Payload::of(&ElicitParams::new("Really?"))?;
+            cx.ask("really", Ask::new(ElicitationCreate::METHOD, params)).await?;
+            Ok::<_, RpcError>("asked")
+        }))
+}
+
+const ELICITS: &str = r#"{"elicitation":{}}"#;
+
+async fn initialized(mut raw: Raw, capabilities: &str) -> Raw {
+    let capabilities = serde_json::from_str(capabilities).unwrap();
+    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    raw
+}
+
+fn call(tool: &str) -> Value {
+    json!({"name": tool, "arguments": {}})
+}
+
+// === B01: initialize first ===
+
+#[tokio::test]
+async fn a_request_before_initialize_is_answered_with_an_error_and_the_connection_lives() {
+    let mut raw = Raw::connect(server());
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("tools/call", call("echo")),
+        ("resources/list", json!({})),
+        ("no/such/method", json!({})),
+        ("logging/setLevel", json!({"level": "info"})),
+    ] {
+        let answer = raw.answer(method, params).await;
+        let error = &answer["error"];
+        assert_eq!(error["code"], -32600, "{method}: {answer}");
+        assert!(error["message"].as_str().unwrap().contains("initialize"), "{answer}");
+    }
+    raw.tell("notifications/cancelled", json!({"requestId": 1})).await;
+    let mut raw = initialized(raw, "{}").await;
+    raw.tell("notifications/initialized", json!({})).await;
+    let answer = raw.answer("tools/call", call("echo")).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "so");
+}
+
+#[tokio::test]
+async fn a_second_initialize_is_refused_and_the_first_holds() {
+    let mut raw = initialized(Raw::connect(server()), "{}").await;
+    let answer = raw.answer("initialize", hello("2024-11-05", &json!({}))).await;
+    assert_eq!(answer["error"]["code"], -32600);
+    assert!(raw.answer("tools/list", json!({})).await["result"]["tools"].is_array());
+}
+
+#[tokio::test]
+async fn ping_is_answered_at_any_time() {
+    let mut raw = Raw::connect(server());
+    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    let mut raw = initialized(raw, "{}").await;
+    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    raw.tell("notifications/initialized", json!({})).await;
+    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    // A call that does not end holds nobody up.
+    raw.say(
+        &json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": call("sleep")}),
+    )
+    .await;
+    for _ in 0..3 {
+        assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+    }
+}
+
+#[tokio::test]
+async fn the_server_asks_nothing_before_the_client_is_ready() {
+    let mut raw = initialized(Raw::connect(server()), ELICITS).await;
+    let heard = raw.ask("tools/call", call("ask")).await;
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0]["result"]["isError"], true);
+    raw.tell("notifications/initialized", json!({})).await;
+    raw.say(&json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call("ask")}))
+        .await;
+    let question = raw.hear().await;
+    assert_eq!(question["method"], "elicitation/create");
+    raw.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})).await;
+    assert_eq!(raw.hear().await["result"]["content"][0]["text"], "asked");
+}
+
+// === B02: capabilities ===
+
+/// Reads a member as a type and writes it again.
+fn check<T: serde::Serialize + serde::de::DeserializeOwned>(message: &Value, member: &str) {
+    let typed: T = serde_json::from_value(message[member].clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), message[member]);
+}
+
+#[test]
+fn the_messages_of_the_handshake_are_written_as_they_were_read() {
+    let request = json!({
+        "jsonrpc": "2.0", "id": 7, "method": "initialize",
+        "params": {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {
+                "roots": {"listChanged": true}, "sampling": {},
+                "experimental": {"com.example/later": {"depth": 3}}, "colour": {"red": true},
+            },
+            "clientInfo": {"name": "Harbour", "version": "3.1.4", "vendor": "Quay"},
+        },
+    });
+    check::<InitializeParams>(&request, "params");
+    let answer = json!({
+        "jsonrpc": "2.0", "id": 7,
+        "result": {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {
+                "logging": {},
+                "prompts": {"listChanged": true},
+                "resources": {"subscribe": true, "listChanged": true},
+                "tools": {"listChanged": true},
+                "colour": {"blue": false},
+            },
+            "serverInfo": {"name": "Lighthouse", "version": "0.9.2"},
+        },
+    });
+    check::<InitializeResult>(&answer, "result");
+}
+
+// === B03: revisions ===
+
+#[tokio::test]
+async fn each_revision_is_answered_with_itself_or_with_the_newest() {
+    let spoken = Revision::KNOWN.iter().map(Revision::as_str);
+    for asked in spoken.chain(["2024-10-07", "1.0.0", "2099-01-01", ""]) {
+        let mut raw = Raw::connect(server());
+        let answer = raw.answer("initialize", hello(asked, &json!({}))).await;
+        let legacy = Revision::LEGACY.iter().any(|revision| revision.as_str() == asked);
+        let settled = if legacy { asked } else { "2025-11-25" };
+        assert_eq!(answer["result"]["protocolVersion"], settled, "{asked}");
+        assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+    }
+}
+
+/// The matrix: what a client asks for against what a server was told to speak.
+#[tokio::test]
+async fn every_pair_of_revisions_settles_or_is_refused() {
+    for only in Revision::KNOWN {
+        for asked in Revision::KNOWN {
+            let mut raw =
+                Raw::connect(server().offer(|offer| offer.revisions = vec![only.clone()]));
+            let modern_params = json!({"_meta": modern(&json!({}))});
+            if *asked == Revision::MODERN {
+                let answer = raw.answer("server/discover", modern_params).await;
+                if asked == only {
+                    assert_eq!(answer["result"]["supportedVersions"], json!(["2026-07-28"]));
+                } else {
+                    let data = json!({"supported": [only.as_str()], "requested": "2026-07-28"});
+                    assert_eq!(answer["error"]["code"], -32022);
+                    assert_eq!(answer["error"]["data"], data);
+                }
+            }
+            let answer = raw.answer("initialize", hello(asked.as_str(), &json!({}))).await;
+            if asked == only && *asked != Revision::MODERN {
+                assert_eq!(answer["result"]["protocolVersion"], asked.as_str());
+                continue;
+            }
+            // B04: the error says what to ask for instead.
+            let error = json!({
+                "code": -32602, "message": "Unsupported protocol version",
+                "data": {"supported": [only.as_str()], "requested": asked.as_str()},
+            });
+            assert_eq!(answer["error"], error, "{only} {asked}");
+            if *only != Revision::MODERN {
+                let again = raw.answer("initialize", hello(only.as_str(), &json!({}))).await;
+                assert_eq!(again["result"]["protocolVersion"], only.as_str());
+            }
+        }
+    }
+}
+
+// === B05: what goes wrong ===
+
+#[tokio::test]
+async fn a_broken_initialize_is_refused_and_may_be_repeated() {
+    let mut raw = Raw::connect(server());
+    for params in [json!({}), json!({"protocolVersion": 1}), json!([]), Value::Null] {
+        let answer = raw.answer("initialize", params).await;
+        assert!(matches!(answer["error"]["code"].as_i64(), Some(-32602 | -32600)), "{answer}");
+    }
+    let mut raw = initialized(raw, "{}").await;
+    assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_is_answered_when_its_time_is_over() {
+    let server = server().timeout(Duration::from_millis(200));
+    let mut raw = initialized(Raw::connect(server), "{}").await;
+    raw.tell("notifications/initialized", json!({})).await;
+    let answer = raw.answer("tools/call", call("sleep")).await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
+}
+
+// === B06: utilities ===
+
+#[tokio::test]
+async fn a_cancelled_call_ends_and_is_not_answered() {
+    let server = server();
+    let monitor = server.monitor();
+    let mut raw = initialized(Raw::connect(server), "{}").await;
+    raw.tell("notifications/initialized", json!({})).await;
+    raw.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": call("sleep")}))
+        .await;
+    raw.answer("ping", json!({})).await;
+    assert_eq!(monitor.running(), 1);
+    raw.tell("notifications/cancelled", json!({"requestId": "x", "reason": "enough"})).await;
+    // The answer of the ping is the next thing heard.
+    let heard = raw.ask("ping", json!({})).await;
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(monitor.running(), 0);
+}

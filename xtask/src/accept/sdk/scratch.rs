@@ -1,0 +1,107 @@
+//! A crate of somebody else: it depends on ours by path and has nothing else of the workspace.
+
+use crate::run::{Context, Failure, Outcome, Program, root, target};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A folder with a manifest and some programs.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// Makes the crate anew; each program is a name and a text.
+    pub(super) fn new(name: &str, programs: &[(&str, &str)]) -> Outcome<Self> {
+        let folder = target()?.join("scratch").join(name);
+        let bin = folder.join("src/bin");
+        if bin.exists() {
+            fs::remove_dir_all(&bin).context(bin.display())?;
+        }
+        fs::create_dir_all(&bin).context(bin.display())?;
+        fs::write(folder.join("Cargo.toml"), manifest(name, &root()))?;
+        // The versions of the workspace, so that nothing is resolved anew.
+        fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+        for (program, text) in programs {
+            fs::write(bin.join(program).with_extension("rs"), text).context(program)?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// Builds the programs; returns where they are.
+    pub(super) fn build(&self) -> Outcome<PathBuf> {
+        // One place for all scratch crates, so that our crates are built once.
+        let built = self.folder.with_file_name("target");
+        let build = ["build", "--quiet", "--release"];
+        Program::cargo(&build).dir(&self.folder).env("CARGO_TARGET_DIR", &built).run()?;
+        Ok(built.join("release"))
+    }
+}
+
+/// What the README says a crate needs, with the paths of this checkout.
+fn manifest(name: &str, root: &Path) -> String {
+    let path =
+        |package: &str| format!("{package} = {{ path = '{}' }}", root.join(package).display());
+    format!(
+        r#"[package]
+name = "{name}"
+version = "0.1.0"
+edition = "2024"
+
+[workspace]
+
+[dependencies]
+{}
+{}
+schemars = "1"
+serde = {{ version = "1", features = ["derive"] }}
+tokio = {{ version = "1", features = ["macros", "rt-multi-thread"] }}
+
+[profile.release]
+debug = "line-tables-only"
+lto = "thin"
+codegen-units = 4
+"#,
+        path("mgp-server-sdk"),
+        path("mgp-client-sdk"),
+    )
+}
+
+/// The first Rust program below a heading of a Markdown text.
+pub(super) fn program_below(markdown: &str, heading: &str) -> Outcome<String> {
+    let missing = || Failure::new(format!("the README has no program below `{heading}`"));
+    let mut lines = markdown.lines().skip_while(|line| *line != heading).skip(1);
+    let start = lines.by_ref().find(|line| line.starts_with("```rust") || line.starts_with("## "));
+    if start.is_none_or(|line| line.starts_with("## ")) {
+        return Err(missing());
+    }
+    let program: Vec<_> = lines.take_while(|line| *line != "```").collect();
+    // `# ` hides a line from readers; such a program is not what they would write.
+    if program.is_empty() || program.iter().any(|line| line.starts_with("# ")) {
+        return Err(missing());
+    }
+    Ok(program.join("\n") + "\n")
+}
+
+/// How long a program is for whoever types it.
+pub(super) fn lines(program: &str) -> usize {
+    program.lines().filter(|line| !line.trim().is_empty()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# a\n\n## One\n\ntext\n\n```rust,no_run\nfn main() {}\n\n// x\n```\n\n## Two\n\n## Three\n```toml\na = 1\n```\n```rust\n# hidden\n```\n";
+
+    #[test]
+    fn programs_are_found_below_their_headings() {
+        let one = program_below(PAGE, "## One").unwrap();
+        assert_eq!((one.as_str(), lines(&one)), ("fn main() {}\n\n// x\n", 2));
+        for heading in ["## Two", "## Three", "## Four"] {
+            assert!(program_below(PAGE, heading).is_err(), "{heading}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Foreign clients under our server: plain peers of both eras drive `echo`.
+
+use super::{
+    Cell, Ours, Quadrant, Stage, child,
+    install::Places,
+    pins::{PYTHON_1, PYTHON_2, Pin, Registry, TYPESCRIPT_1, TYPESCRIPT_2},
+    relay::{Traffic, mgp_named},
+    relayed,
+};
+use crate::run::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+use std::{path::Path, process::Command, time::Duration};
+
+/// How long one conversation may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A foreign SDK that is a client, and the modes it knows with the revision each ends at.
+struct Sdk {
+    name: &'static str,
+    pin: Pin,
+    driver: &'static str,
+    modes: &'static [(&'static str, &'static str)],
+}
+
+const BOTH_ERAS: &[(&str, &str)] =
+    &[("legacy", "2025-11-25"), ("auto", "2026-07-28"), ("2026-07-28", "2026-07-28")];
+const LEGACY: &[(&str, &str)] = &[("legacy", "2025-11-25")];
+
+const SDKS: &[Sdk] = &[
+    Sdk { name: "python-2", pin: PYTHON_2, driver: "python2.py", modes: BOTH_ERAS },
+    Sdk { name: "python-1", pin: PYTHON_1, driver: "python1.py", modes: LEGACY },
+    Sdk { name: "typescript-2", pin: TYPESCRIPT_2, driver: "typescript2.mjs", modes: BOTH_ERAS },
+    Sdk { name: "typescript-1", pin: TYPESCRIPT_1, driver: "typescript1.mjs", modes: LEGACY },
+];
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let of = |sdk: &'static Sdk| {
+        sdk.modes.iter().map(move |&(mode, revision)| Cell {
+            name: format!("{}/{mode}", sdk.name),
+            quadrant: Quadrant::PlainClient,
+            client: sdk.pin.shown(),
+            server: "ours, `echo`".to_owned(),
+            mode: mode.to_owned(),
+            revision,
+            pin: Some(sdk.pin),
+            run: Box::new(move |cell, stage| talk(sdk, mode, cell, stage)),
+        })
+    };
+    SDKS.iter().flat_map(of).collect()
+}
+
+/// What is called: the step, the tool, its arguments.
+fn calls() -> Value {
+    json!([
+        ["echo", "echo", {"message": "hello"}],
+        ["unicode", "echo", {"message": UNICODE}],
+        ["wrong", "echo", {"message": 5}],
+        ["missing", "echo", {}],
+        ["unknown", "ecco", {"message": "hello"}],
+        ["again", "echo", {"message": "still here"}],
+    ])
+}
+
+/// Two, three and four bytes a character, a combining mark, and what JSON must escape.
+const UNICODE: &str = "żółw 日本 🦀 e\u{301} \u{2028} \"\\\n";
+
+/// What each step must show: its kind, and a part of its text.
+const WANTED: &[(&str, &str, &str)] = &[
+    ("echo", "result", "hello"),
+    ("unicode", "result", UNICODE),
+    ("wrong", "error", "string"),
+    ("missing", "error", "message"),
+    ("unknown", "error", "ecco"),
+    ("again", "result", "still here"),
+];
+
+fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let places = &stage.places;
+    let traffic = places.log(&cell.name, "traffic");
+    let mut command = match sdk.pin.registry {
+        Registry::PyPi => Command::new(places.python(sdk.pin)),
+        _ => Command::new("node"),
+    };
+    command.arg(places.driver(sdk.driver)).arg(mode);
+    command.args(relayed(&traffic)?).arg(stage.program(Ours::Echo)?);
+    at_home(&mut command, places);
+    let errors = places.log(&cell.name, "stderr");
+    let ended = child::run(command, &calls().to_string(), &errors, LIMIT)?;
+    judge(&ended.stdout)?;
+    if !ended.success {
+        return Err(Failure::new(format!("the client failed; see {}", errors.display())));
+    }
+    plain(&traffic, cell.revision)
+}
+
+/// Lets a program write into a scratch folder what it would write into the user's home.
+pub(super) fn at_home(command: &mut Command, places: &Places) {
+    let home = places.home();
+    command.current_dir(&home).env("HOME", &home).env("PYTHONIOENCODING", "utf-8");
+}
+
+/// The client's account of the conversation.
+fn judge(text: &str) -> Outcome {
+    let steps = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).context(line))
+        .collect::<Outcome<Vec<_>>>()?;
+    let step = |name: &str| {
+        let found = steps.iter().find(|step| step["step"] == name);
+        found.context(format!("step `{name}`, of {} seen", steps.len()))
+    };
+    step("connect")?;
+    if step("list")?["names"] != json!(["echo"]) {
+        return Err(Failure::new(format!("the list: {}", step("list")?)));
+    }
+    for &(name, kind, part) in WANTED {
+        let seen = step(name)?;
+        let text = seen["text"].as_str().unwrap_or_default();
+        // A result is exact, an error need only be readable.
+        let right = if kind == "result" { text == part } else { text.contains(part) };
+        if seen["kind"] != kind || !right {
+            return Err(Failure::new(format!(
+                "step `{name}`: {seen}, expected {kind} with {part:?}"
+            )));
+        }
+    }
+    step("close").map(|_| ())
+}
+
+/// The wire's account: the revision, and not one MGP-named byte.
+fn plain(traffic: &Path, revision: &str) -> Outcome<String> {
+    let traffic = Traffic::read(traffic)?;
+    if let Some(line) = mgp_named(&traffic.down) {
+        return Err(Failure::new(format!("a plain peer saw {line}")));
+    }
+    let settled = traffic.revision().unwrap_or_default();
+    if settled != revision {
+        return Err(Failure::new(format!("settled on {settled:?}, expected {revision}")));
+    }
+    let bytes: usize = traffic.down.iter().map(String::len).sum();
+    Ok(format!("{} steps, {bytes} bytes without a name of MGP", WANTED.len() + 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(change: impl Fn(&mut Vec<Value>)) -> String {
+        let mut steps =
+            vec![json!({"step": "connect"}), json!({"step": "list", "names": ["echo"]})];
+        steps.extend(
+            WANTED
+                .iter()
+                .map(|(step, kind, text)| json!({"step": step, "kind": kind, "text": text})),
+        );
+        steps.push(json!({"step": "close"}));
+        change(&mut steps);
+        let lines: Vec<_> = steps.iter().map(Value::to_string).collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn each_step_counts() {
+        judge(&account(|_| {})).unwrap();
+        for gone in 0..WANTED.len() + 3 {
+            assert!(judge(&account(|steps| drop(steps.remove(gone)))).is_err(), "{gone}");
+        }
+        assert!(judge(&account(|steps| steps[1]["names"] = json!([]))).is_err());
+        assert!(judge(&account(|steps| steps[3]["text"] = json!("zolw"))).is_err());
+        assert!(judge(&account(|steps| steps[4]["kind"] = json!("result"))).is_err());
+        assert!(judge("no json").is_err());
+    }
+}

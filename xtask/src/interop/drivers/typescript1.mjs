@@ -1,0 +1,25 @@
+// Drives a server with the TypeScript SDK 1.x: typescript1.mjs MODE CMD…, one line of JSON a step.
+
+import { readFileSync } from 'node:fs';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+
+const say = (step, facts = {}) => console.log(JSON.stringify({ step, ...facts }));
+const textOf = (result) => result.content.map((block) => block.text ?? '').join('');
+
+// The first argument is the mode, of which this SDK has one.
+const [, command, ...args] = process.argv.slice(2);
+const client = new Client({ name: 'interop', version: '1' }, { capabilities: {} });
+await client.connect(new StdioClientTransport({ command, args }));
+say('connect');
+say('list', { names: (await client.listTools()).tools.map((tool) => tool.name) });
+for (const [step, name, given] of JSON.parse(readFileSync(0, 'utf8'))) {
+  try {
+    const result = await client.callTool({ name, arguments: given }, undefined, { timeout: 20000 });
+    say(step, { kind: result.isError ? 'error' : 'result', text: textOf(result) });
+  } catch (error) {
+    say(step, { kind: 'error', text: String(error.message) });
+  }
+}
+await client.close();
+say('close');

@@ -1,0 +1,121 @@
+//! Installs the peers below `target/interop`, once for each set of versions.
+
+use super::pins::{ALL, Pin, Registry};
+use crate::run::{Context, Failure, Outcome, Program, has, target};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Our scripts that drive the SDKs: name and text.
+const DRIVERS: &[(&str, &str)] = &[
+    ("python2.py", include_str!("drivers/python2.py")),
+    ("python1.py", include_str!("drivers/python1.py")),
+    ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
+    ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
+];
+
+/// Where everything is.
+#[derive(Debug)]
+pub(super) struct Places {
+    root: PathBuf,
+}
+
+impl Places {
+    /// Prepares the folders and scripts.
+    pub(super) fn new() -> Outcome<Self> {
+        let places = Self { root: target()?.join("interop") };
+        for folder in ["home", "logs", "node"] {
+            let folder = places.root.join(folder);
+            fs::create_dir_all(&folder).context(folder.display())?;
+        }
+        for (name, text) in DRIVERS {
+            fs::write(places.driver(name), text).context(name)?;
+        }
+        Ok(places)
+    }
+
+    /// What the peers take for the user's home.
+    pub(super) fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+
+    /// A file of one cell.
+    pub(super) fn log(&self, cell: &str, kind: &str) -> PathBuf {
+        self.root.join("logs").join(format!("{}.{kind}", cell.replace('/', "-")))
+    }
+
+    /// A script of ours; Node looks for packages beside the script.
+    pub(super) fn driver(&self, name: &str) -> PathBuf {
+        let folder =
+            if Path::new(name).extension().is_some_and(|end| end == "mjs") { "node" } else { "." };
+        self.root.join(folder).join(name)
+    }
+
+    /// The Python of a virtual environment.
+    pub(super) fn python(&self, pin: Pin) -> PathBuf {
+        self.root.join(pin.folder).join("bin/python")
+    }
+
+    /// A program that a Python package brought.
+    pub(super) fn script(&self, pin: Pin) -> PathBuf {
+        self.root.join(pin.folder).join("bin").join(pin.package)
+    }
+
+    /// The main program of a Node package.
+    pub(super) fn module(&self, pin: Pin) -> PathBuf {
+        self.root.join("node/node_modules").join(pin.package).join("dist/index.js")
+    }
+
+    /// The echo server on rmcp.
+    pub(super) fn rmcp(&self) -> PathBuf {
+        self.root.with_file_name("bench").join("release/rmcp-echo")
+    }
+
+    /// Installs what `pin` needs, unless it is there.
+    pub(super) fn install(&self, pin: Pin) -> Outcome {
+        let folder = self.root.join(pin.folder);
+        if pin.registry == Registry::CratesIo {
+            return self.build_rmcp(pin);
+        }
+        let wanted: Vec<String> =
+            ALL.iter().filter(|other| other.folder == pin.folder).map(|pin| pin.wanted()).collect();
+        let stamp = folder.join("installed.txt");
+        let list = wanted.join("\n");
+        if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {
+            return Ok(());
+        }
+        let home = self.home();
+        if pin.registry == Registry::PyPi {
+            need("python3")?;
+            let venv = Program::new("python3").args(&["-m", "venv"]).args(&[&folder]);
+            venv.env("HOME", &home).run()?;
+            let pip = ["install", "--quiet", "--disable-pip-version-check"];
+            let pip = Program::new(folder.join("bin/pip")).args(&pip).args(&wanted);
+            pip.env("HOME", &home).run()?;
+        } else {
+            need("npm")?;
+            fs::write(folder.join("package.json"), "{\"private\":true}\n")?;
+            let npm = ["install", "--no-audit", "--no-fund", "--silent", "--save-exact"];
+            Program::new("npm").args(&npm).args(&wanted).dir(&folder).env("HOME", &home).run()?;
+        }
+        fs::write(&stamp, list).context(stamp.display())
+    }
+
+    /// Shared with the benchmarks, which build the same peer in the same place.
+    fn build_rmcp(&self, pin: Pin) -> Outcome {
+        let lock = crate::run::root().join("xtask/peers/Cargo.lock");
+        let locked = fs::read_to_string(&lock).context(lock.display())?;
+        if !locked.contains(&format!("name = \"{}\"\nversion = \"{}\"", pin.package, pin.version)) {
+            return Err(Failure::new(format!("{} does not have {}", lock.display(), pin.wanted())));
+        }
+        let folder = self.root.with_file_name(pin.folder);
+        let build = ["build", "--quiet", "--release", "--locked", "--package", "rmcp-echo"];
+        let build = Program::cargo(&build).args(&["--manifest-path", "xtask/peers/Cargo.toml"]);
+        build.env("CARGO_TARGET_DIR", &folder).run()
+    }
+}
+
+fn need(program: &str) -> Outcome {
+    if has(program) { Ok(()) } else { Err(Failure::new(format!("{program} is not installed"))) }
+}

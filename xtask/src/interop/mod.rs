@@ -1,0 +1,258 @@
+//! `interop`: the four cells of plain and MGP peers on stdio, with the real peers.
+//!
+//! One binary and one command line serve all: the peers are not told whom they talk to.
+
+mod child;
+mod clients;
+mod install;
+mod ours;
+mod pins;
+mod relay;
+mod servers;
+
+use crate::{
+    accept::Verdict,
+    flags::Flags,
+    run::{Context, Failure, Outcome, Program, Rigour, now, seconds, target},
+};
+use install::Places;
+use pins::Pin;
+use serde_json::json;
+use std::{
+    cell::OnceCell,
+    ffi::OsString,
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub(crate) use child::talk;
+pub(crate) use relay::relay;
+
+/// Which of the four a cell belongs to; plain × plain is the peers' own affair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quadrant {
+    PlainClient,
+    PlainServer,
+    BothPlain,
+    BothMgp,
+}
+
+impl Quadrant {
+    fn shown(self) -> &'static str {
+        match self {
+            Self::PlainClient => "plain client, MGP server",
+            Self::PlainServer => "MGP client, plain server",
+            Self::BothPlain => "plain client, plain server",
+            Self::BothMgp => "MGP client, MGP server",
+        }
+    }
+}
+
+/// One conversation between two peers.
+struct Cell {
+    name: String,
+    quadrant: Quadrant,
+    client: String,
+    server: String,
+    mode: String,
+    /// What the two must settle on.
+    revision: &'static str,
+    /// What must be installed for it.
+    pin: Option<Pin>,
+    run: Run,
+}
+
+/// Holds the conversation, and says in a few words what was seen.
+type Run = Box<dyn Fn(&Cell, &Stage) -> Outcome<String>>;
+
+/// What all cells use.
+#[derive(Debug)]
+struct Stage {
+    places: Places,
+    programs: [OnceCell<Result<PathBuf, String>>; 3],
+}
+
+/// An example of ours that takes part.
+#[derive(Debug, Clone, Copy)]
+enum Ours {
+    Echo,
+    Workbench,
+    CallTool,
+}
+
+impl Stage {
+    fn set() -> Outcome<Self> {
+        Ok(Self { places: Places::new()?, programs: Default::default() })
+    }
+
+    /// One of our programs, built when it is first asked for.
+    fn program(&self, ours: Ours) -> Outcome<PathBuf> {
+        let (package, example) = match ours {
+            Ours::Echo => ("mgp-server-sdk", "echo"),
+            Ours::Workbench => ("mgp-server-sdk", "workbench"),
+            Ours::CallTool => ("mgp-client-sdk", "call_tool"),
+        };
+        let build = || {
+            let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
+            Program::cargo(&build).run()?;
+            Ok(target()?.join("release/examples").join(example))
+        };
+        let built = self.programs[ours as usize]
+            .get_or_init(|| build().map_err(|failure: Failure| failure.to_string()));
+        built.clone().map_err(Failure::new)
+    }
+}
+
+/// The command that stands between a client and the server that follows it.
+fn relayed(traffic: &Path) -> Outcome<[OsString; 4]> {
+    let ourselves = std::env::current_exe().context("our own program")?;
+    Ok([ourselves.into(), "relay".into(), traffic.into(), "--".into()])
+}
+
+/// What became of a cell.
+struct Row {
+    cell: Cell,
+    outcome: Outcome<String>,
+    took: Duration,
+}
+
+/// Runs all cells, or those whose names begin with a given word.
+pub(crate) fn interop(flags: &Flags) -> Outcome {
+    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let rows = table(flags.words(), rigour)?;
+    if flags.has("--json") {
+        for row in &rows {
+            println!("{}", row.json());
+        }
+    } else {
+        print!("{}", markdown(&rows));
+    }
+    let failed: Vec<_> =
+        rows.iter().filter(|row| row.outcome.is_err()).map(|row| &*row.cell.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+}
+
+/// The part of `accept sdk.cells` that needs foreign peers.
+pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
+    let rows = table(&[], rigour)?;
+    print!("{}", markdown(&rows));
+    let green = rows.iter().filter(|row| row.outcome.is_ok()).count();
+    Ok(Verdict {
+        pass: green == rows.len() && !rows.is_empty(),
+        figure: format!("{green} of {} cells", rows.len()),
+        bound: "all".to_owned(),
+    })
+}
+
+/// Runs cells one after the other; a peer that cannot be installed is a skipped cell.
+fn table(wanted: &[String], rigour: Rigour) -> Outcome<Vec<Row>> {
+    let mut cells = clients::cells();
+    cells.extend(servers::cells());
+    cells.extend(ours::cells());
+    if !wanted.is_empty() {
+        cells.retain(|cell| wanted.iter().any(|word| cell.name.starts_with(word.as_str())));
+    }
+    if cells.is_empty() {
+        return Err(Failure::new(format!("no cell is called {}", wanted.join(" or "))));
+    }
+    let stage = Stage::set()?;
+    let mut installed: Vec<(Pin, Result<(), String>)> = Vec::new();
+    let mut rows = Vec::new();
+    for cell in cells {
+        if let Some(pin) = cell.pin {
+            let known = installed.iter().position(|(known, _)| *known == pin);
+            let known = known.unwrap_or_else(|| {
+                let outcome = stage.places.install(pin).map_err(|failure| failure.to_string());
+                installed.push((pin, outcome));
+                installed.len() - 1
+            });
+            if let Err(why) = &installed[known].1 {
+                if let Err(outcome) = rigour.skip(&cell.name, why) {
+                    rows.push(Row { cell, outcome: Err(outcome), took: Duration::ZERO });
+                }
+                continue;
+            }
+        }
+        let start = now();
+        let outcome = (cell.run)(&cell, &stage);
+        let row = Row { cell, outcome, took: start.elapsed() };
+        eprintln!("{}", row.line());
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+impl Row {
+    fn seen(&self) -> String {
+        match &self.outcome {
+            Ok(seen) => seen.clone(),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        if self.outcome.is_ok() { "pass" } else { "FAIL" }
+    }
+
+    fn line(&self) -> String {
+        let took = seconds(self.took);
+        format!(
+            "{:28} {} {:10} {took:>7}  {}",
+            self.cell.name,
+            self.word(),
+            self.cell.revision,
+            self.seen()
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Cell { name, client, server, mode, revision, .. } = &self.cell;
+        json!({
+            "cell": name, "kind": self.cell.quadrant.shown(), "client": client, "server": server,
+            "mode": mode, "revision": revision, "pass": self.outcome.is_ok(), "seen": self.seen(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+fn markdown(rows: &[Row]) -> String {
+    let mut text =
+        "| Cell | Client | Server | Mode | Revision | | Seen |\n|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    let mut quadrant = None;
+    for row in rows {
+        let Cell { name, client, server, mode, revision, .. } = &row.cell;
+        if quadrant != Some(row.cell.quadrant) {
+            quadrant = Some(row.cell.quadrant);
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| **{}** | | | | | | |", row.cell.quadrant.shown());
+        }
+        let seen = row.seen().replace('|', "\\|").replace('\n', " ");
+        let _ = writeln!(
+            text,
+            "| {name} | {client} | {server} | {mode} | {revision} | {} | {seen} |",
+            row.word()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_names_of_their_own() {
+        let mut cells = clients::cells();
+        cells.extend(servers::cells());
+        cells.extend(ours::cells());
+        let mut names: Vec<_> = cells.iter().map(|cell| cell.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), cells.len());
+        for pin in pins::ALL {
+            assert!(cells.iter().any(|cell| cell.pin == Some(*pin)), "{pin:?} is for nothing");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Our client: how `call_tool` is asked and what it says; and ours under ours, with MGP.
+
+use super::{Cell, Ours, Quadrant, Stage, child, relay::Traffic, relayed};
+use crate::run::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+use std::{ffi::OsString, process::Command, time::Duration};
+
+/// How long one call may take on a busy machine, with the start of the server.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// What our client offers of MGP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mgp {
+    All,
+    None,
+}
+
+/// One run of `call_tool`.
+#[derive(Debug, Clone)]
+pub(super) struct Call<'a> {
+    pub(super) era: &'a str,
+    pub(super) mgp: Mgp,
+    pub(super) flags: &'a [&'a str],
+    pub(super) server: &'a [OsString],
+    pub(super) tool: &'a str,
+    pub(super) arguments: Value,
+}
+
+impl Call<'_> {
+    /// Makes the call; `place` may say where.
+    pub(super) fn make(
+        &self,
+        cell: &Cell,
+        stage: &Stage,
+        log: &str,
+        place: impl FnOnce(&mut Command),
+    ) -> Outcome<Seen> {
+        let traffic = stage.places.log(&cell.name, log);
+        let mgp = if self.mgp == Mgp::All { "all" } else { "none" };
+        let mut command = Command::new(stage.program(Ours::CallTool)?);
+        command.args(["--era", self.era, "--mgp", mgp, "--timeout", "30000"]).args(self.flags);
+        command.args(["--json", "--"]).args(relayed(&traffic)?).args(self.server);
+        command.arg(self.tool).arg(self.arguments.to_string());
+        place(&mut command);
+        let ended = child::run(command, "", &stage.places.log(&cell.name, "stderr"), LIMIT)?;
+        let lines = ended
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).context(line))
+            .collect::<Outcome<_>>()?;
+        Ok(Seen { lines, traffic: Traffic::read(&traffic)? })
+    }
+}
+
+/// What `call_tool` said, and what went over the wire.
+#[derive(Debug)]
+pub(super) struct Seen {
+    lines: Vec<Value>,
+    pub(super) traffic: Traffic,
+}
+
+impl Seen {
+    /// What the lines of one kind hold.
+    fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
+        self.lines.iter().filter_map(move |line| line.get(kind))
+    }
+
+    fn one(&self, kind: &'static str) -> Outcome<&Value> {
+        let last = self.lines.last().map_or_else(|| "nothing".to_owned(), Value::to_string);
+        self.of(kind).next().context(format!("a line `{kind}`; the last one is {last}"))
+    }
+
+    /// The result of the call, which must not be a failure.
+    pub(super) fn result(&self) -> Outcome<&Value> {
+        let result = self.one("result")?;
+        if result["isError"] == true {
+            return Err(Failure::new(format!("the tool failed: {result}")));
+        }
+        Ok(result)
+    }
+
+    /// What a call that must fail says.
+    pub(super) fn refusal(&self) -> Option<String> {
+        if let Some(error) = self.of("error").next() {
+            return Some(error["message"].as_str()?.to_owned());
+        }
+        let result = self.of("result").next()?;
+        let text = result["content"][0]["text"].as_str()?;
+        (result["isError"] == true).then(|| text.to_owned())
+    }
+
+    /// The extensions both sides agreed on; `None` with a plain server.
+    pub(super) fn negotiated(&self) -> Outcome<Option<Vec<&str>>> {
+        let all = self.one("negotiated")?["mgp"].as_array();
+        Ok(all.map(|all| all.iter().filter_map(Value::as_str).collect()))
+    }
+
+    /// The revision, as the client and the wire have it.
+    pub(super) fn settled_on(&self, revision: &str) -> Outcome {
+        let (said, sent) = (&self.one("negotiated")?["revision"], self.traffic.revision());
+        if said == revision && sent.as_deref() == Some(revision) {
+            return Ok(());
+        }
+        Err(Failure::new(format!("settled on {said}, on the wire {sent:?}, expected {revision}")))
+    }
+}
+
+/// Ours under ours: every extension that is served, and chunks that arrive.
+pub(super) fn cells() -> Vec<Cell> {
+    let modes = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")];
+    let cell = |(mode, revision): (&'static str, &'static str)| Cell {
+        name: format!("ours/{mode}"),
+        quadrant: Quadrant::BothMgp,
+        client: "ours, `call_tool`".to_owned(),
+        server: "ours, `workbench`".to_owned(),
+        mode: mode.to_owned(),
+        revision,
+        pin: None,
+        run: Box::new(move |cell, stage| talk(mode, cell, stage)),
+    };
+    modes.into_iter().map(cell).collect()
+}
+
+fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    const CHUNKS: usize = 5;
+    let server = [stage.program(Ours::Workbench)?.into_os_string()];
+    let arguments = json!({"chunks": CHUNKS, "bytes": 10, "delay_ms": 1});
+    let flags = &["--stream"];
+    let call = Call { era, mgp: Mgp::All, flags, server: &server, tool: "stream", arguments };
+    let seen = call.make(cell, stage, "traffic", |_| {})?;
+    seen.result()?;
+    seen.settled_on(cell.revision)?;
+    let chunks = seen.of("chunk").count();
+    if chunks != CHUNKS {
+        return Err(Failure::new(format!("{chunks} chunks, expected {CHUNKS}")));
+    }
+    let negotiated = seen.negotiated()?.context("MGP is negotiated")?.join(", ");
+    let all = Call { server: &[server[0].clone(), "--extensions".into(), "all".into()], ..call };
+    let forced = all.make(cell, stage, "all", |_| {})?;
+    let nine = forced.negotiated()?.map_or(0, |all| all.len());
+    if nine < 9 {
+        return Err(Failure::new(format!("{nine} extensions negotiated of nine that were forced")));
+    }
+    Ok(format!("{negotiated}; {chunks} chunks; {nine} extensions when forced"))
+}

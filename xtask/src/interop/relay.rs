@@ -1,0 +1,135 @@
+//! `relay FILE -- CMD…`: stands between a client and a server on stdio, and writes both directions to a file.
+//!
+//! A line from the client begins with `> `, one from the server with `< `.
+
+use crate::{
+    flags::Flags,
+    run::{Context, Failure, Outcome},
+};
+use serde_json::Value;
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write, stdin, stdout},
+    path::Path,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// Starts the server and passes everything on, both ways, line by line.
+pub(crate) fn relay(flags: &Flags) -> Outcome {
+    let ([file], [program, arguments @ ..]) = (flags.words(), flags.rest()) else {
+        return Err(Failure::new("give a file and, after `--`, a command"));
+    };
+    let log = Arc::new(Mutex::new(File::create(file).context(file)?));
+    let mut server = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(program)?;
+    let (to, from) =
+        (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
+    let down = Arc::clone(&log);
+    // Not joined: when the server leaves first, the client may keep our input open for ever.
+    thread::spawn(move || pass(stdin(), to, "> ", &down));
+    pass(from, stdout(), "< ", &log);
+    let status = server.wait()?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("{program}: {status}"))) }
+}
+
+/// Passes lines on until one side is gone; dropping `to` tells the server that the client is.
+fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        line.extend_from_slice(mark.as_bytes());
+        match from.read_until(b'\n', &mut line) {
+            Ok(read) if read > 0 => {}
+            _ => return,
+        }
+        // Logged first: what a peer has seen is in the file.
+        let logged = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
+        let passed = to.write_all(&line[mark.len()..]).and_then(|()| to.flush());
+        if logged.is_err() || passed.is_err() {
+            return;
+        }
+    }
+}
+
+/// What went over one connection.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    /// Lines of the client.
+    pub(super) up: Vec<String>,
+    /// Lines of the server.
+    pub(super) down: Vec<String>,
+}
+
+impl Traffic {
+    /// Reads what the relay wrote.
+    pub(super) fn read(file: &Path) -> Outcome<Self> {
+        let text = fs::read(file).context(file.display())?;
+        let mut traffic = Self::default();
+        for line in String::from_utf8_lossy(&text).lines() {
+            match line.split_once(' ') {
+                Some((">", line)) => traffic.up.push(line.to_owned()),
+                Some(("<", line)) => traffic.down.push(line.to_owned()),
+                _ => return Err(Failure::new(format!("{}: odd line {line}", file.display()))),
+            }
+        }
+        Ok(traffic)
+    }
+
+    /// The revision the two settled on: of the last answer to `initialize`, or else of the last request that names one.
+    pub(super) fn revision(&self) -> Option<String> {
+        let values = |lines: &[String]| -> Vec<Value> {
+            lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        };
+        let settled = values(&self.down)
+            .iter()
+            .rev()
+            .find_map(|line| Some(line["result"]["protocolVersion"].as_str()?.to_owned()));
+        settled.or_else(|| {
+            let key = "io.modelcontextprotocol/protocolVersion";
+            let named = |line: &Value| Some(line["params"]["_meta"][key].as_str()?.to_owned());
+            values(&self.up).iter().rev().find_map(named)
+        })
+    }
+}
+
+/// The first line that has an MGP-named byte in it, if one has.
+pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
+    lines.iter().find(|line| line.to_ascii_lowercase().contains("mgp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(up: &[&str], down: &[&str]) -> Traffic {
+        let own = |lines: &[&str]| lines.iter().map(ToString::to_string).collect();
+        Traffic { up: own(up), down: own(down) }
+    }
+
+    #[test]
+    fn the_revision_is_read_from_either_era() {
+        let legacy = traffic(
+            &[r#"{"method":"initialize","params":{"protocolVersion":"x"}}"#],
+            &[r#"{"id":1,"result":{"protocolVersion":"2025-06-18"}}"#],
+        );
+        assert_eq!(legacy.revision().as_deref(), Some("2025-06-18"));
+        let meta =
+            r#"{"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        assert_eq!(traffic(&[meta], &["{}"]).revision().as_deref(), Some("2026-07-28"));
+        assert_eq!(traffic(&["no json"], &[]).revision(), None);
+    }
+
+    #[test]
+    fn names_of_mgp_are_found_in_any_case() {
+        let lines = ["{}".to_owned(), r#"{"_MGP":1}"#.to_owned()];
+        assert_eq!(mgp_named(&lines), Some(&lines[1]));
+        assert_eq!(mgp_named(&lines[..1]), None);
+    }
+}

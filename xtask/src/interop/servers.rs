@@ -1,0 +1,198 @@
+//! Foreign servers under our client: `call_tool` calls plain peers of both eras.
+
+use super::{
+    Cell, Quadrant, Stage,
+    clients::at_home,
+    install::Places,
+    ours::{Call, Mgp},
+    pins::{
+        Pin, RMCP, SERVER_EVERYTHING, SERVER_FILESYSTEM, SERVER_GIT, SERVER_MEMORY, SERVER_TIME,
+    },
+    relay::mgp_named,
+};
+use crate::run::{Context, Failure, Outcome, Program};
+use serde_json::{Value, json};
+use std::{ffi::OsString, fs, path::PathBuf};
+
+/// A foreign server, and one call that shows it works.
+struct Server {
+    name: &'static str,
+    pin: Pin,
+    speaks: Speaks,
+    /// The command that starts it.
+    command: fn(&Places) -> Outcome<Vec<OsString>>,
+    tool: &'static str,
+    arguments: fn(&Places) -> Value,
+    /// A part of the result's text.
+    wanted: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    Legacy,
+    BothEras,
+}
+
+const SERVERS: &[Server] = &[
+    Server {
+        name: "time",
+        pin: SERVER_TIME,
+        speaks: Speaks::BothEras,
+        command: |places| Ok(vec![places.script(SERVER_TIME).into()]),
+        tool: "convert_time",
+        arguments: |_| json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+        wanted: "T21:00:00+09:00",
+    },
+    Server {
+        name: "git",
+        pin: SERVER_GIT,
+        speaks: Speaks::BothEras,
+        command: |places| {
+            let folder = folder(places)?;
+            Program::new("git").args(&["init", "--quiet"]).args(&[&folder]).run()?;
+            Ok(vec![places.script(SERVER_GIT).into(), "--repository".into(), folder.into()])
+        },
+        tool: "git_status",
+        arguments: |places| json!({"repo_path": home_folder(places)}),
+        wanted: "turtle.txt",
+    },
+    Server {
+        name: "everything",
+        pin: SERVER_EVERYTHING,
+        speaks: Speaks::Legacy,
+        command: |places| {
+            Ok(vec!["node".into(), places.module(SERVER_EVERYTHING).into(), "stdio".into()])
+        },
+        tool: "echo",
+        arguments: |_| json!({"message": TEXT}),
+        wanted: TEXT,
+    },
+    Server {
+        name: "filesystem",
+        pin: SERVER_FILESYSTEM,
+        speaks: Speaks::Legacy,
+        command: |places| {
+            Ok(vec!["node".into(), places.module(SERVER_FILESYSTEM).into(), folder(places)?.into()])
+        },
+        tool: "read_text_file",
+        arguments: |places| json!({"path": home_folder(places).join("turtle.txt")}),
+        wanted: TEXT,
+    },
+    Server {
+        name: "memory",
+        pin: SERVER_MEMORY,
+        speaks: Speaks::Legacy,
+        command: |places| {
+            let memory = places.home().join("memory.jsonl");
+            // What an earlier run remembered would be no news.
+            let _ = fs::remove_file(&memory);
+            let mut file = OsString::from("MEMORY_FILE_PATH=");
+            file.push(memory);
+            Ok(vec!["env".into(), file, "node".into(), places.module(SERVER_MEMORY).into()])
+        },
+        tool: "create_entities",
+        arguments: |_| json!({"entities": [{"name": TEXT, "entityType": "animal", "observations": ["is slow"]}]}),
+        wanted: TEXT,
+    },
+    Server {
+        name: "rmcp",
+        pin: RMCP,
+        speaks: Speaks::BothEras,
+        command: |places| Ok(vec![places.rmcp().into(), "stdio".into()]),
+        tool: "echo",
+        arguments: |_| json!({"message": TEXT}),
+        wanted: TEXT,
+    },
+];
+
+/// Beyond ASCII, so that every answer shows how it was read.
+const TEXT: &str = "żółw 🦀";
+
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for server in SERVERS {
+        let best = if server.speaks == Speaks::BothEras { MODERN } else { LEGACY };
+        let mut add = |mode: &str, mgp: Mgp, revision| {
+            let (era, plain) = (mode.to_owned(), mgp == Mgp::None);
+            let suffix = if plain { "-plain" } else { "" };
+            cells.push(Cell {
+                name: format!("{}/{mode}{suffix}", server.name),
+                quadrant: if plain { Quadrant::BothPlain } else { Quadrant::PlainServer },
+                client: "ours, `call_tool`".to_owned(),
+                server: server.pin.shown(),
+                mode: mode.to_owned(),
+                revision,
+                pin: Some(server.pin),
+                run: Box::new(move |cell, stage| talk(server, &era, mgp, cell, stage)),
+            });
+        };
+        add("auto", Mgp::All, best);
+        add("legacy", Mgp::All, LEGACY);
+        if server.speaks == Speaks::BothEras {
+            add("modern", Mgp::All, MODERN);
+        }
+        add("auto", Mgp::None, best);
+    }
+    cells.sort_by_key(|cell| cell.quadrant == Quadrant::BothPlain);
+    cells
+}
+
+fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let command = (server.command)(&stage.places)?;
+    let arguments = (server.arguments)(&stage.places);
+    let call = Call { era, mgp, flags: &[], server: &command, tool: server.tool, arguments };
+    let seen = call.make(cell, stage, "traffic", |command| at_home(command, &stage.places))?;
+    let text = seen.result()?.to_string();
+    // The text of a result may be JSON itself, so one level of escapes is taken off.
+    if !text.contains(server.wanted) && !text.replace("\\\\", "\\").contains(server.wanted) {
+        return Err(Failure::new(format!("{:?} is not in {text}", server.wanted)));
+    }
+    seen.settled_on(cell.revision)?;
+    if seen.negotiated()?.is_some() {
+        return Err(Failure::new("a plain server is taken for one that speaks MGP"));
+    }
+    // The offer names MGP; in the legacy era it stands in the first requests only, in the modern one in each.
+    let quiet = match (mgp, cell.revision == LEGACY) {
+        (Mgp::None, _) => seen.traffic.up.clone(),
+        (Mgp::All, true) => after_the_handshake(&seen.traffic.up),
+        (Mgp::All, false) => Vec::new(),
+    };
+    if let Some(line) = mgp_named(&quiet) {
+        return Err(Failure::new(format!("a plain server saw {line}")));
+    }
+    let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
+    let seen = unknown.make(cell, stage, "unknown", |command| at_home(command, &stage.places))?;
+    let said = seen.refusal().context("an unknown tool is refused")?;
+    Ok(format!("`{}` answers; an unknown tool: {}", server.tool, short(&said)))
+}
+
+/// What a client sends once `initialize` is answered.
+fn after_the_handshake(up: &[String]) -> Vec<String> {
+    let first = up.iter().position(|line| line.contains("notifications/initialized"));
+    first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())
+}
+
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= 60 {
+        line.to_owned()
+    } else {
+        line.chars().take(59).collect::<String>() + "…"
+    }
+}
+
+/// A folder with one file, for servers that look at files.
+fn folder(places: &Places) -> Outcome<PathBuf> {
+    let folder = home_folder(places);
+    fs::create_dir_all(&folder).context(folder.display())?;
+    fs::write(folder.join("turtle.txt"), TEXT)?;
+    Ok(folder)
+}
+
+fn home_folder(places: &Places) -> PathBuf {
+    places.home().join("folder")
+}
