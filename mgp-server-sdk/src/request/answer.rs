@@ -9,7 +9,7 @@ use mgp_types::mcp::{Completion, ContentBlock, GetPromptResult, PromptMessage, R
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned where `{T}` is asked for",
     note = "a prompt is text, a `PromptMessage`, a list of them or a `GetPromptResult`",
-    note = "contents are text, bytes, `Json<T>`, `Contents`, an `Option` or a `ReadResourceResult`",
+    note = "contents are text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
     note = "proposals are a list of texts or a `Completion`; each may stand in a `Result<_, RpcError>`"
 )]
 pub trait IntoAnswer<T>: Send + 'static {

@@ -68,6 +68,24 @@ impl TextRequest {
 }
 
 /// An argument of a function behind a prompt, resource or completion.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::{FromRequest, Prompt, TextRequest};
+///
+/// /// The agent that asks.
+/// struct Agent(String);
+///
+/// impl FromRequest for Agent {
+///     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
+///         let agent = request.cx().principal.as_agent();
+///         Ok(Self(agent.map_or_else(|| "nobody".to_owned(), ToString::to_string)))
+///     }
+/// }
+///
+/// let who = Prompt::new("who", "Says who asks", |Agent(name): Agent| async move { name });
+/// # drop(who);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of this function",
     note = "take the arguments as `Args<T>`, the URI as `Uri`, what is being typed as `Typed`, and besides them what a tool takes: `State<T>`, `Context`, `Principal`, `Logger` and so on"

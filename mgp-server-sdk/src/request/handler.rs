@@ -14,10 +14,14 @@ use super::extract::{FromRequest, TextRequest};
 use crate::error::Flaw;
 use crate::tool::Need;
 
-/// An async function of up to six extractors that answers with a `T`; `M` tells the arities apart and is inferred.
+/// An async function of up to eight extractors that answers with a `T`; `M` tells the arities apart and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function that answers with `{T}`",
-    note = "it is an async function whose arguments implement `FromRequest` and whose result implements `IntoAnswer`"
+    note = "it is an async function (or a closure that returns an async block) of up to eight arguments",
+    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `Typed` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
+    note = "a prompt returns text, a `PromptMessage`, a list of them or a `GetPromptResult` (`IntoAnswer`)",
+    note = "a resource returns text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
+    note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`"
 )]
 pub trait RequestHandler<T, M>: Send + Sync + 'static {
     /// Calls it.
@@ -73,6 +77,8 @@ handler!(A a, B b, C c);
 handler!(A a, B b, C c, D d);
 handler!(A a, B b, C c, D d, E e);
 handler!(A a, B b, C c, D d, E e, G g);
+handler!(A a, B b, C c, D d, E e, G g, H h);
+handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
 /// What a [`Function`] holds.
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;

@@ -5,6 +5,7 @@
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};
 use mgp_types::mcp::Era;
+use mgp_types::service::{Call, Stack, around};
 use serde_json::{Value, json};
 
 use super::wire::{ERAS, Wire, code};
@@ -240,4 +241,25 @@ async fn a_form_that_is_not_flat_is_the_servers_fault() {
     let answer = call(&mut wire, "nested", &[]).await;
     assert_eq!(code(&answer), -32603);
     assert!(answer.unwrap_err()["message"].as_str().unwrap().contains("`inner`"));
+}
+
+#[tokio::test]
+async fn gates_and_tools_ask_in_one_order() {
+    let confirmed = |call: Call, next: Stack| async move {
+        if call.tool().is_some() {
+            let cx = call.cx().clone();
+            if cx.elicit::<Guest>("Really?").await?.accepted().is_none() {
+                return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not confirmed"));
+            }
+        }
+        next.send(call).await
+    };
+    for era in ERAS {
+        let gated = server().layer(around(confirmed));
+        let mut wire = Wire::offering(gated, era, everything()).await;
+        let result = call(&mut wire, "guest", &[accept("Gate"), accept("Tool")]).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "Tool None");
+        let refused = call(&mut wire, "guest", &[json!({ "action": "decline" })]).await.unwrap();
+        assert_eq!(refused["structuredContent"]["reason"], "not confirmed");
+    }
 }
