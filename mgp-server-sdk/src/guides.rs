@@ -1,4 +1,7 @@
 //! The guides, compiled with the other examples.
 
+#[doc = include_str!("../../docs/first-server.md")]
+mod first_server {}
+
 #[doc = include_str!("../../docs/picking-layers.md")]
 mod picking_layers {}

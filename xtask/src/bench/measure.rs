@@ -1,6 +1,6 @@
 //! One measurement: the load generator drives one server, with or without valgrind around it.
 
-use super::programs::{Programs, Server};
+use super::programs::{Generator, Server};
 use crate::run::{Context, Failure, Outcome, Program};
 use serde_json::Value;
 use std::fs;
@@ -51,23 +51,28 @@ impl Run {
 }
 
 /// Runs a load of `calls` after a warm-up that is not measured.
-pub(super) fn run(programs: &Programs, server: &Server, load: Load, calls: usize) -> Outcome<Run> {
+pub(super) fn run(
+    generator: &Generator,
+    server: &Server,
+    load: Load,
+    calls: usize,
+) -> Outcome<Run> {
     let warm = (calls / 10).min(2000);
-    drive(programs, &server.command, load, calls, warm)
+    drive(generator, &server.command, load, calls, warm)
 }
 
 /// Instructions for one call, by callgrind.
 pub(super) fn instructions(
-    programs: &Programs,
+    generator: &Generator,
     server: &Server,
     load: Load,
     lengths: Lengths,
 ) -> Outcome<f64> {
-    let file = programs.scratch.join("callgrind.out");
+    let file = generator.scratch.join("callgrind.out");
     let flag = format!("--callgrind-out-file={}", file.display());
     let [few, many] = [lengths.0, lengths.1].map(|calls| {
         let tool = ["valgrind", "--quiet", "--tool=callgrind", &flag];
-        under(programs, &tool, server, load, calls)?;
+        under(generator, &tool, server, load, calls)?;
         let text = fs::read_to_string(&file).context(file.display())?;
         total_instructions(&text).context(format!("{}: callgrind totals", server.name))
     });
@@ -76,19 +81,19 @@ pub(super) fn instructions(
 
 /// Allocations and bytes allocated for one call, by dhat.
 pub(super) fn allocations(
-    programs: &Programs,
+    generator: &Generator,
     server: &Server,
     load: Load,
     lengths: Lengths,
 ) -> Outcome<(f64, f64)> {
-    let log = programs.scratch.join("dhat.log");
+    let log = generator.scratch.join("dhat.log");
     let flags = [
         format!("--log-file={}", log.display()),
-        format!("--dhat-out-file={}", programs.scratch.join("dhat.out").display()),
+        format!("--dhat-out-file={}", generator.scratch.join("dhat.out").display()),
     ];
     let [few, many] = [lengths.0, lengths.1].map(|calls| {
         let tool = ["valgrind", "--tool=dhat", &flags[0], &flags[1]];
-        under(programs, &tool, server, load, calls)?;
+        under(generator, &tool, server, load, calls)?;
         let text = fs::read_to_string(&log).context(log.display())?;
         total_allocations(&text).context(format!("{}: dhat totals", server.name))
     });
@@ -97,7 +102,7 @@ pub(super) fn allocations(
 }
 
 fn under(
-    programs: &Programs,
+    generator: &Generator,
     tool: &[&str],
     server: &Server,
     load: Load,
@@ -105,11 +110,11 @@ fn under(
 ) -> Outcome<Run> {
     let tool = tool.iter().map(ToString::to_string);
     let command: Vec<String> = tool.chain(server.command.iter().cloned()).collect();
-    drive(programs, &command, load, calls, 0)
+    drive(generator, &command, load, calls, 0)
 }
 
 fn drive(
-    programs: &Programs,
+    generator: &Generator,
     command: &[String],
     load: Load,
     calls: usize,
@@ -123,11 +128,11 @@ fn drive(
         ("--startup-timeout", 200),
         ("--exit-grace", 120),
     ];
-    let mut program = match &programs.processor {
+    let mut program = match &generator.processor {
         Some(processor) => {
-            Program::new("taskset").args(&["--cpu-list", processor]).args(&[&programs.load])
+            Program::new("taskset").args(&["--cpu-list", processor]).args(&[&generator.program])
         }
-        None => Program::new(&programs.load),
+        None => Program::new(&generator.program),
     };
     program = program.args(&["stdio", "--method", load.method]);
     for (flag, number) in numbers {

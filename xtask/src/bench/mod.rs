@@ -13,7 +13,7 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, Rigour, has},
 };
-use programs::{Programs, Server};
+use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;
 
@@ -46,7 +46,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         print!("{}", table::text(&rows));
     }
     if let Some(file) = flags.value("--markdown") {
-        fs::write(file, table::markdown(&rows, effort, programs.processor.is_some()))
+        fs::write(file, table::markdown(&rows, effort, programs.generator.processor.is_some()))
             .context(file)?;
         println!("wrote {file}");
     }
@@ -73,9 +73,9 @@ pub(crate) fn instructions_of(server: &Path, rigour: Rigour) -> Outcome<Option<f
         return Ok(None);
     }
     let server = Server { name: "theirs", command: vec![server.to_string_lossy().into_owned()] };
-    let programs = Programs::build(&server.command)?;
+    let generator = Generator::build()?;
     let lengths = measure::Lengths(500, 4500);
-    measure::instructions(&programs, &server, measure::echo(64, 16), lengths).map(Some)
+    measure::instructions(&generator, &server, measure::echo(64, 16), lengths).map(Some)
 }
 
 fn rows(programs: &Programs, effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {

@@ -13,11 +13,10 @@ pub(super) struct Server {
     pub(super) command: Vec<String>,
 }
 
-/// Everything a benchmark runs.
+/// The load generator.
 #[derive(Debug)]
-pub(super) struct Programs {
-    /// The load generator.
-    pub(super) load: PathBuf,
+pub(super) struct Generator {
+    pub(super) program: PathBuf,
     /// The processor that generator and server share; they run where they like if there is none.
     ///
     /// With one call in flight, waking the other process costs several times more on another processor
@@ -25,6 +24,32 @@ pub(super) struct Programs {
     pub(super) processor: Option<String>,
     /// Where measurements leave their files.
     pub(super) scratch: PathBuf,
+}
+
+impl Generator {
+    /// Builds it.
+    pub(super) fn build() -> Outcome<Self> {
+        let built = workspace("loadgen")?;
+        let scratch = built.with_file_name("scratch");
+        std::fs::create_dir_all(&scratch)?;
+        Ok(Self { program: built.join("loadgen"), processor: None, scratch })
+    }
+}
+
+/// Builds one of the workspaces that are none of ours; returns where its programs are.
+fn workspace(name: &str) -> Outcome<PathBuf> {
+    let folder = target()?.join("bench");
+    let manifest = format!("xtask/{name}/Cargo.toml");
+    let build = ["build", "--quiet", "--release", "--locked", "--manifest-path"];
+    Program::cargo(&build).args(&[&manifest]).env("CARGO_TARGET_DIR", &folder).run()?;
+    Ok(folder.join("release"))
+}
+
+/// Everything a benchmark runs.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// What drives them.
+    pub(super) generator: Generator,
     /// Ours on a current-thread runtime: the one that is judged.
     pub(super) ours: Server,
     /// Ours on a multi-thread runtime: shown.
@@ -40,15 +65,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Builds all; `command`, if given, stands in for our own server.
     pub(super) fn build(command: &[String]) -> Outcome<Self> {
-        let folder = target()?.join("bench");
-        for workspace in ["loadgen", "peers"] {
-            let manifest = format!("xtask/{workspace}/Cargo.toml");
-            let build = ["build", "--quiet", "--release", "--locked", "--manifest-path"];
-            Program::cargo(&build).args(&[&manifest]).env("CARGO_TARGET_DIR", &folder).run()?;
-        }
-        let built = folder.join("release");
-        let scratch = folder.join("scratch");
-        std::fs::create_dir_all(&scratch)?;
+        let (generator, built) = (Generator::build()?, workspace("peers")?);
         let server = |name, program: &str, arguments: &[&str]| {
             let mut command = vec![built.join(program).to_string_lossy().into_owned()];
             command.extend(arguments.iter().map(ToString::to_string));
@@ -61,14 +78,12 @@ impl Programs {
             Server { name, command }
         };
         Ok(Self {
-            load: built.join("loadgen"),
-            processor: None,
+            generator,
             ours: with("ours", "current"),
             ours_multi: with("ours, multi-thread", "multi"),
             rmcp_stdio: server("rmcp stdio()", "rmcp-echo", &["stdio"]),
             rmcp_pipes: server("rmcp stdio_pipes()", "rmcp-echo", &["pipes", "--rt", "current"]),
             bare: server("bare loop", "bare-stdio", &["pipes"]),
-            scratch,
         })
     }
 }
@@ -80,7 +95,7 @@ impl Programs {
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let last =
             allowed.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
-        self.processor = Some(last.trim().to_owned());
+        self.generator.processor = Some(last.trim().to_owned());
         Ok(self)
     }
 }

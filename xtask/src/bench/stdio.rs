@@ -18,7 +18,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
         Effort::Full => (Lengths(500, 4500), Lengths(5, 45)),
     };
     let small = echo(64, 16);
-    let count = |server: &Server| instructions(programs, server, small, calls);
+    let count = |server: &Server| instructions(&programs.generator, server, small, calls);
     let echo_row = Row {
         name: "echo 64 B, depth 16",
         unit: "instructions",
@@ -29,7 +29,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
         bare: Some(count(&programs.bare)?),
         bound: Bound::Figure(20_000.0),
     };
-    let heap = |server: &Server| allocations(programs, server, small, calls);
+    let heap = |server: &Server| allocations(&programs.generator, server, small, calls);
     let (ours, multi) = (heap(&programs.ours)?, heap(&programs.ours_multi)?);
     let (peer, bare) = (heap(&programs.rmcp_pipes)?, heap(&programs.bare)?);
     let blocks = Row {
@@ -51,7 +51,8 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
         ..echo_row.clone()
     };
     let list = Load { method: "tools/list", payload: 0, depth: 1 };
-    let count = |server: &Server| instructions(programs, &server.with_tools(TOOLS), list, lists);
+    let count =
+        |server: &Server| instructions(&programs.generator, &server.with_tools(TOOLS), list, lists);
     let list_row = Row {
         name: "tools/list of 1000",
         unit: "instructions",
@@ -90,7 +91,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
         let mut times = [const { Vec::new() }; 5];
         for _ in 0..rounds {
             for (place, server) in servers.iter().enumerate() {
-                let figures = run(programs, server, load, calls / share)?;
+                let figures = run(&programs.generator, server, load, calls / share)?;
                 times[place].push(figures.cpu_us());
                 if load.payload == 64 {
                     memory[place] = memory[place].max(figures.memory_mib());
@@ -102,7 +103,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let mut starts = [const { Vec::new() }; 5];
     for _ in 0..rounds * 4 {
         for (place, server) in servers.iter().enumerate() {
-            starts[place].push(run(programs, server, echo(64, 1), 1)?.start_ms());
+            starts[place].push(run(&programs.generator, server, echo(64, 1), 1)?.start_ms());
         }
     }
     rows.push(row("start to initialise", "ms", &starts, Bound::Ratio(1.0)));
