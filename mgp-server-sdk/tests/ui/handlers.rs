@@ -1,4 +1,6 @@
 //! Functions that the builder refuses, and what it says.
+//!
+//! They have names: how a closure is shown depends on the folder it is compiled in.
 
 use mgp_server_sdk::prelude::*;
 
@@ -9,10 +11,26 @@ struct NoSchema {
 
 struct NoTool;
 
+fn not_async() -> &'static str {
+    "text"
+}
+
+async fn a_plain_value(name: String) -> String {
+    name
+}
+
+async fn no_schema(Args(a): Args<NoSchema>) -> String {
+    a.name
+}
+
+async fn a_number() -> i32 {
+    5
+}
+
 fn main() {
-    let _ = Tool::new("sync", "Is not async", || "text");
-    let _ = Tool::new("raw", "Takes a plain value", |name: String| async move { name });
-    let _ = Tool::new("schema", "Has no schema", |Args(a): Args<NoSchema>| async move { a.name });
-    let _ = Tool::new("result", "Returns a plain value", || async { 5 });
+    let _ = Tool::new("sync", "Is not async", not_async);
+    let _ = Tool::new("raw", "Takes a plain value", a_plain_value);
+    let _ = Tool::new("schema", "Has no schema", no_schema);
+    let _ = Tool::new("result", "Returns a plain value", a_number);
     let _ = Server::new("t", "1").tool(NoTool);
 }
