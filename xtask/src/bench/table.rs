@@ -120,7 +120,7 @@ pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
     let pin = if pinned { " --pin" } else { "" };
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     let mut text = format!(
-        "Made by `cargo xtask bench stdio{quick}{pin} --markdown FILE` on {}.\n\
+        "# Benchmarks\n\nMade by `cargo xtask bench stdio{quick}{pin} --markdown FILE` on {}.\n\
          `ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
          `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
          CPU times are minima of alternating rounds.\n\n",
