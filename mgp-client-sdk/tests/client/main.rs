@@ -13,3 +13,4 @@ mod questions;
 mod script;
 mod send;
 mod streams;
+mod workbench;
