@@ -60,9 +60,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio [--json] [--quick] [--pin] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        usage: "stdio [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
         help: "measure against rmcp and the bare loop",
-        switches: &["--json", "--quick", "--pin", "--strict"],
+        switches: &["--json", "--quick", "--free", "--strict"],
         options: &["--markdown"],
         run: bench::bench,
     },

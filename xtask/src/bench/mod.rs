@@ -34,7 +34,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
     }
     let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
     let mut programs = Programs::build(flags.rest())?;
-    if flags.has("--pin") {
+    if !flags.has("--free") {
         programs = programs.pinned()?;
     }
     let rows = rows(&programs, effort, Rigour::from_strict(flags.has("--strict")))?;
@@ -56,7 +56,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
 
 /// `accept core.bench`.
 pub(crate) fn core_bench(rigour: Rigour) -> Outcome<Verdict> {
-    let rows = rows(&Programs::build(&[])?, Effort::Full, rigour)?;
+    let rows = rows(&Programs::build(&[])?.pinned()?, Effort::Full, rigour)?;
     print!("{}", table::text(&rows));
     let missed = rows.iter().filter(|row| row.missed()).count();
     Ok(Verdict {

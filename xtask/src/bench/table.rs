@@ -117,13 +117,19 @@ pub(super) fn text(rows: &[Row]) -> String {
 
 /// The rows as a Markdown table, with the command and the machine that made them.
 pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
-    let pin = if pinned { " --pin" } else { "" };
+    let free = if pinned { "" } else { " --free" };
+    let shared = if pinned {
+        "Generator and server share one processor, so that no call pays for waking a sleeping one."
+    } else {
+        "Generator and server run on processors of their own: each call may pay for waking a sleeping one."
+    };
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     let mut text = format!(
-        "# Benchmarks\n\nMade by `cargo xtask bench stdio{quick}{pin} --markdown FILE` on {}.\n\
+        "# Benchmarks\n\nMade by `cargo xtask bench stdio{quick}{free} --markdown FILE` on {}.\n\
          `ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
          `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
-         CPU times are minima of alternating rounds.\n\n",
+         CPU times are minima of alternating rounds.\n\
+         {shared}\n\n",
         machine()
     );
     // Writing to a string cannot fail.
