@@ -10,6 +10,8 @@ pub(in crate::accept) type Binary = (&'static str, &'static str);
 pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {
     let (mut all_succeeded, mut passed, mut failed) = (true, 0, 0);
     for (package, name) in binaries {
+        // Tests start examples of their package.
+        Program::cargo(&["build", "--package", package, "--examples"]).run()?;
         let (success, text) =
             Program::cargo(&["test", "--package", package, "--test", name]).tee()?;
         let (ok, bad) = counts(&text).unwrap_or_default();
