@@ -129,7 +129,6 @@ async fn serve<S, R>(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
-        .pipeline_flush(true)
         .serve_connection(io, Served(service));
     let mut connection = pin!(connection);
     let told = pin!(async {
