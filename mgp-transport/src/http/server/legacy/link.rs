@@ -13,6 +13,7 @@ use mgp_types::{Id, Payload, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
+use crate::connection::Pending;
 
 impl Session {
     async fn tell(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
@@ -90,7 +91,7 @@ impl Link for Session {
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.asked().map(|pending| pending.all()).unwrap_or_default()
+        self.asked().map(Pending::all).unwrap_or_default()
     }
 
     fn is_closed(&self) -> bool {
