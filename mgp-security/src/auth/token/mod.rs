@@ -7,6 +7,7 @@ mod claims;
 mod jwks;
 mod jws;
 mod members;
+mod seen;
 mod server;
 mod source;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::algorithm::SignatureAlgorithm;
 use super::claims::Claims;
 use super::jwks::{Found, JwkSet};
 use super::jws::Jws;
+use super::seen::{self, Seen};
 use super::source::KeySource;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
@@ -33,6 +34,7 @@ pub struct ResourceServer {
     audiences: Vec<String>,
     algorithms: Vec<SignatureAlgorithm>,
     keys: KeySource,
+    seen: Seen,
     tenant: Tenant,
     operator_scope: Option<String>,
 }
@@ -59,6 +61,7 @@ impl ResourceServer {
             issuer: Some(issuer.to_owned()),
             algorithms: SignatureAlgorithm::DEFAULT.to_vec(),
             keys: KeySource::Given(Arc::default()),
+            seen: Seen::default(),
             tenant: Tenant::Issuer,
             operator_scope: None,
         })
@@ -147,23 +150,26 @@ impl ResourceServer {
         token: &str,
         now: SystemTime,
     ) -> Result<Authenticated, AuthRefused> {
-        let token = Jws::parse(token).ok_or(AuthRefused::NOT_VALID)?;
-        if !self.algorithms.contains(&token.algorithm) {
+        let jws = Jws::parse(token).ok_or(AuthRefused::NOT_VALID)?;
+        if !self.algorithms.contains(&jws.algorithm) {
             return Err(AuthRefused::NOT_VALID);
         }
-        let keys = self.keys.current().await?;
-        let mut found = keys.verify(&token);
-        if matches!(found, Found::Unknown)
-            && let Some(newer) = self.keys.newer(&keys).await
-        {
-            found = newer.verify(&token);
-        }
-        match found {
-            Found::Verified(true) => self.read(&Claims::parse(token.payload)?, now),
-            Found::Verified(false) | Found::Unknown | Found::Ambiguous => {
-                Err(AuthRefused::NOT_VALID)
+        let mut keys = self.keys.current().await?;
+        let hash = seen::hash(token);
+        if !self.seen.knows(&hash, &keys) {
+            let mut found = keys.verify(&jws);
+            if matches!(found, Found::Unknown)
+                && let Some(newer) = self.keys.newer(&keys).await
+            {
+                found = newer.verify(&jws);
+                keys = newer;
             }
+            if !matches!(found, Found::Verified(true)) {
+                return Err(AuthRefused::NOT_VALID);
+            }
+            self.seen.remember(hash, &keys);
         }
+        self.read(&Claims::parse(jws.payload)?, now)
     }
 
     /// Reads the claims of a token the issuer signed; what is wrong with them may be told.

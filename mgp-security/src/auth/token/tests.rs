@@ -400,6 +400,24 @@ async fn a_name_that_stands_twice_is_refused() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_good_is_looked_at_again() {
+    let server = server();
+    let token = ed25519().sign(&ed25519().header(), &good());
+    assert!(verify(&server, &token).await.is_ok());
+    assert!(verify(&server, &token).await.is_ok());
+    let later = now() + Duration::from_hours(1);
+    assert_eq!(server.check(&token, later).await, Err(AuthRefused::Expired));
+    let stricter = server.clone().require_scope("admin");
+    let outcome = verify(&stricter, &token).await;
+    assert!(matches!(outcome, Err(AuthRefused::InsufficientScope { .. })));
+    refused(&verify(&server.clone().algorithms([SignatureAlgorithm::Es256]), &token).await);
+    refused(&verify(&server.clone().keys(jwks(&[p256().public()])), &token).await);
+    // Another signature under the same words is another token.
+    let forged = ed25519_other().sign(&ed25519().header(), &good());
+    refused(&verify(&server, &forged).await);
+}
+
+#[tokio::test]
 async fn a_token_that_is_not_whole_is_refused() {
     let token = ed25519().sign(&ed25519().header(), &good());
     for end in 0..token.len() {
