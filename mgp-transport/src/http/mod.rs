@@ -2,6 +2,10 @@
 //!
 //! Applies to: both.
 
+mod client;
 mod credentials;
+mod guard;
 
+pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
 pub use credentials::{Credentials, Refused};
+pub use guard::{Forbidden, GuardedFetch, check_address};
