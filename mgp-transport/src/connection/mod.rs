@@ -29,7 +29,7 @@ pub(crate) use self::link::read_reply;
 use self::outbox::Outbox;
 #[cfg(feature = "http")]
 pub(crate) use self::pending::Next;
-use self::pending::Pending;
+pub(crate) use self::pending::Pending;
 
 /// The bounds of a connection and what happens at each.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mgp_types::mcp::key;
-use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
+use mgp_types::method::{Request, TasksCancel, TasksGet, TasksUpdate};
 use mgp_types::service::{Call, HeaderParams};
 use serde::Deserialize;
 
@@ -68,7 +68,7 @@ fn name_of(call: &Call) -> Option<String> {
         return Some(target.as_str().to_owned());
     }
     match call.method().as_str() {
-        TasksGet::METHOD | TasksResult::METHOD | TasksCancel::METHOD | TasksUpdate::METHOD => {
+        TasksGet::METHOD | TasksCancel::METHOD | TasksUpdate::METHOD => {
             call.params().get::<Task>().ok().map(|task| task.id)
         }
         _ => None,
