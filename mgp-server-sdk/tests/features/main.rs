@@ -11,4 +11,5 @@ mod logging;
 mod offer;
 mod prompts;
 mod resources;
+mod visiting;
 mod wire;
