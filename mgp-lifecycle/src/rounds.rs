@@ -303,7 +303,11 @@ mod tests {
         let result = client.request("tools/call", &with(r#"{"a":1}"#, &state)).await;
         assert!(result.is_err(), "`c` is still open");
         let result = client.request("tools/call", &early(r#"{"a":1,"b":2,"c":3,"d":4}"#)).await;
-        assert_eq!(result.unwrap().as_str(), "[7,1,2,3]", "what is kept is not the caller's to say");
+        assert_eq!(
+            result.unwrap().as_str(),
+            "[7,1,2,3]",
+            "what is kept is not the caller's to say"
+        );
         for wrong in ["null", "7", "[]"] {
             let refused = client.call("tools/call", &early(wrong)).await.unwrap_err();
             assert_eq!(refused.code().0, -32602, "{wrong}");

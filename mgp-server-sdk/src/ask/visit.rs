@@ -49,7 +49,13 @@ enum Wait {
 
 impl UrlElicitation {
     pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
-        Self { question: Question::new(cx, "elicitation"), message, url, id: None, wait: Wait::Here }
+        Self {
+            question: Question::new(cx, "elicitation"),
+            message,
+            url,
+            id: None,
+            wait: Wait::Here,
+        }
     }
 
     /// Names the question within the call.

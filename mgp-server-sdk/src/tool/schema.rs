@@ -131,7 +131,8 @@ mod tests {
         assert_eq!(results(result_of::<Shape>(SchemaStyle::Inlined)), Some(false));
         assert_eq!(results(result_of::<serde_json::Value>(SchemaStyle::Inlined)), None);
         assert_eq!(results(result_of::<Place>(SchemaStyle::Inlined)), Some(true));
-        let nullable = Some(RawObject::of(&serde_json::json!({ "type": ["object", "null"] })).unwrap());
+        let nullable =
+            Some(RawObject::of(&serde_json::json!({ "type": ["object", "null"] })).unwrap());
         assert_eq!(results(nullable), Some(false));
     }
 }
