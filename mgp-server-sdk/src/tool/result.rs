@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use mgp_types::mcp::{CallToolResult, Era};
+use mgp_types::mcp::{CallToolResult, ContentBlock, Era};
 use mgp_types::service::Reply;
 use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
@@ -101,6 +101,19 @@ impl IntoToolResult for () {
 impl IntoToolResult for CallToolResult {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         Reply::of(&self)
+    }
+}
+
+/// One block: a picture, a sound, a link, an embedded resource.
+impl IntoToolResult for ContentBlock {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        vec![self].into_tool_result()
+    }
+}
+
+impl IntoToolResult for Vec<ContentBlock> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        CallToolResult::new(self).into_tool_result()
     }
 }
 
