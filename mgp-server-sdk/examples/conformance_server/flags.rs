@@ -18,7 +18,6 @@ impl Flags {
                     let text = value()?;
                     let port = text.parse().map_err(|_| format!("`{text}` is no port"))?;
                     flags.port = Some(port);
-                    return Err("`--port` comes with MCP over HTTP".to_owned());
                 }
                 unknown => return Err(format!("unknown flag `{unknown}`; known: --port N")),
             }

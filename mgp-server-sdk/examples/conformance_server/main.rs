@@ -36,7 +36,10 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn serve(_: &Flags) -> Result<(), ServeError> {
+async fn serve(flags: &Flags) -> Result<(), ServeError> {
     let server = fixture::server();
-    server.serve_stdio().await
+    match flags.port {
+        Some(port) => server.http(format!("127.0.0.1:{port}")).no_auth().serve().await,
+        None => server.serve_stdio().await,
+    }
 }
