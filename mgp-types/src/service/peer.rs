@@ -156,6 +156,7 @@ impl Peer {
     /// Ends the stream a call of the peer's is answered on, where the peer comes back for the rest (2025-11-25 over HTTP).
     ///
     /// `true` when it did; elsewhere nothing happens.
+    #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
     pub fn hang_up(&self, call: CallKey) -> bool {
         self.0.hang_up(call)
     }
