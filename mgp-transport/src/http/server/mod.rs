@@ -82,7 +82,8 @@ impl HttpService {
     /// A service over a stack.
     #[must_use]
     pub fn new(stack: Stack, config: HttpConfig) -> Self {
-        let store = Arc::new(Store::new(config.store_bytes, config.replay_bytes, config.stall));
+        let store = Store::new(config.store_bytes, config.replay_bytes, config.stall, config.retry);
+        let store = Arc::new(store);
         let sessions = Sessions::new(config.sessions, config.idle, Arc::clone(&store));
         Self(Arc::new(Shared {
             stack,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Notification as _};
 use mgp_types::service::{
-    BoxFuture, Call, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+    BoxFuture, Call, CallKey, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
+    write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
@@ -92,6 +93,10 @@ impl Link for Session {
 
     fn all_in_flight(&self) -> Vec<InFlight> {
         self.asked().map(Pending::all).unwrap_or_default()
+    }
+
+    fn hang_up(&self, call: CallKey) -> bool {
+        self.may_prime() && self.stream(call).is_some_and(|stream| stream.hang_up())
     }
 
     fn is_closed(&self) -> bool {
