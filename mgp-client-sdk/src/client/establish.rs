@@ -22,7 +22,9 @@ use crate::cache::Lists;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
-use crate::wire::{Allowance, Inbound, Lively, PatienceLayer, Watched, drive, inbound, outbound};
+use crate::wire::{
+    Allowance, Inbound, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound, outbound,
+};
 
 /// How long a child that was killed may take to be gone.
 const KILLED: Duration = Duration::from_secs(5);
@@ -74,7 +76,13 @@ where
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
     let (life, driver) = drive(connection, eof, own);
-    let stack = outbound(Lively::new(peer.clone(), life.clone()), stamp, patience, gates);
+    let stack = outbound(
+        Lively::new(peer.clone(), life.clone()),
+        stamp,
+        MirrorLayer::none(),
+        patience,
+        gates,
+    );
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
