@@ -45,7 +45,7 @@ const CALL: &str = r#"{"name":"valid","arguments":{"region":" padded "}}"#;
 #[tokio::test]
 async fn a_call_carries_headers_and_fetches_the_list_once() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
@@ -58,7 +58,7 @@ async fn a_call_carries_headers_and_fetches_the_list_once() {
 #[tokio::test]
 async fn what_cannot_be_called_is_not_listed() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     let list: ListToolsResult =
         modern.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
     assert_eq!(
@@ -78,7 +78,7 @@ async fn without_headers_or_before_the_modern_era_nothing_is_done() {
         [(MirrorLayer::none(), Revision::MODERN), (MirrorLayer::new(9), Revision::LATEST_LEGACY)]
     {
         let (lists, calls) = (Arc::default(), Arc::default());
-        let client = client(&layer, server(&lists, &calls), revision);
+        let mut client = client(&layer, server(&lists, &calls), revision);
         client.request(ToolsCall::METHOD, CALL).await.unwrap();
         assert_eq!(*calls.lock().unwrap(), ["none"]);
         let list: ListToolsResult =
@@ -119,7 +119,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
             };
             async move { answer.map(|text| Reply::raw(Payload::from_trusted(text))) }
         });
-        let modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+        let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
         let outcome = modern.request(ToolsCall::METHOD, CALL).await;
         assert_eq!(outcome.is_ok(), changes);
         assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
@@ -135,7 +135,7 @@ async fn a_list_that_fails_costs_the_headers_and_no_call() {
         listed.fetch_add(usize::from(!ok), Ordering::Relaxed);
         async move { if ok { Ok(Reply::empty()) } else { Err(RpcError::internal("no list")) } }
     });
-    let modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
