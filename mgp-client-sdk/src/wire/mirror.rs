@@ -51,7 +51,7 @@ impl MirrorLayer {
     }
 
     /// For a carrier with headers; a list is read to this many pages.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP has headers"))]
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn new(max_pages: usize) -> Self {
         let fetching = tokio::sync::Mutex::new(());
         Self(Some(Arc::new(Mirrors { known: Mutex::default(), fetching, max_pages })))

@@ -195,6 +195,10 @@ async fn probe<S: MgpService>(
             let spoken = supported.into_iter().find(|revision| *revision == Revision::MODERN);
             Ok(spoken.map_or(Probed::Legacy, Probed::Retry))
         }
+        (Next::Unsaid, _) => {
+            Ok(Probed::Modern(keep(cx, Phase::Ready, Facts::new(revision.clone()))))
+        }
+        (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         _ => Ok(Probed::Legacy),
     }
 }
