@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "corpus",
-        usage: "stdio FILE [-- SERVER CMD]",
+        usage: "stdio|http FILE [-- SERVER CMD]",
         help: "send labelled broken input, judge the reaction",
         switches: &[],
         options: &[],

@@ -4,6 +4,7 @@
 
 mod binary;
 mod fresh;
+mod mcp;
 mod members;
 mod sdk;
 mod spec;
@@ -120,6 +121,11 @@ const CHECKS: &[Check] = &[
         name: "sdk.bench",
         about: "the budgets of the core hold with checked arguments and typed results",
         run: sdk::sdk_bench,
+    },
+    Check {
+        name: "mcp.http-wire",
+        about: "broken requests over HTTP: the labelled corpus",
+        run: |_| mcp::http_wire(),
     },
 ];
 
