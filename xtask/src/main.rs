@@ -60,8 +60,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
-        help: "measure against rmcp and the bare loop",
+        usage: "stdio|http [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and a bare server",
         switches: &["--json", "--quick", "--free", "--strict"],
         options: &["--markdown"],
         run: bench::bench,

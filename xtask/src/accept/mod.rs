@@ -127,6 +127,11 @@ const CHECKS: &[Check] = &[
         about: "broken requests over HTTP: the labelled corpus",
         run: |_| mcp::http_wire(),
     },
+    Check {
+        name: "mcp.bench",
+        about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
+        run: bench::mcp_bench,
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.
