@@ -227,9 +227,7 @@ async fn initialize<S: MgpService>(
     if !Revision::LEGACY.contains(&revision) {
         return Err(ConnectError::Unsupported(revision));
     }
-    if revision == Revision::V2025_03_26 {
-        cx.scope.state::<WireRules>().allow_batches();
-    }
+    cx.scope.state::<WireRules>().settle(&revision);
     let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
     facts.instructions = result.instructions;
     Ok(keep(cx, Phase::Initialized, facts))

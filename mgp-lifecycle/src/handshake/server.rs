@@ -182,9 +182,7 @@ impl<S> Handshake<S> {
         facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
         tracing::debug!(client = %params.client_info.name, %revision, mgp = ?facts.mgp, "initialized");
         let rules = call.cx().scope.state::<WireRules>();
-        if revision == Revision::V2025_03_26 {
-            rules.allow_batches();
-        }
+        rules.settle(&revision);
         if facts.speaks_mgp() {
             rules.allow_recovery();
         }

@@ -20,9 +20,11 @@ use std::time::Duration;
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+#[cfg(feature = "http")]
+pub(crate) use self::link::read_reply;
 use self::link::{Shared, WireLink};
 use self::outbox::Outbox;
-use self::pending::Pending;
+pub(crate) use self::pending::Pending;
 
 /// The bounds of a connection and what happens at each.
 #[derive(Clone, Debug)]

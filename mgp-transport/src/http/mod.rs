@@ -3,5 +3,7 @@
 //! Applies to: both.
 
 mod credentials;
+mod server;
 
 pub use credentials::{Credentials, Refused};
+pub use server::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService, listen};
