@@ -92,8 +92,12 @@ impl RoundsLayer {
     /// Opens the state a call brings and joins the answers to it.
     fn open(&self, call: &Call, bound: &Binding) -> Result<RoundState, RpcError> {
         let params = call.params();
+        let responses: InputResponses = match params.input_responses() {
+            Some(responses) => responses.get()?,
+            None => InputResponses::default(),
+        };
         let Some(sealed) = params.request_state() else {
-            return Ok(RoundState { logical: unguessable()?, ..RoundState::default() });
+            return self.begin(&responses);
         };
         let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
         let mut state: RoundState =
@@ -101,14 +105,26 @@ impl RoundsLayer {
         if state.round >= self.config.rounds {
             return Err(Refusal::TooManyRounds(self.config.rounds).into());
         }
-        let responses: InputResponses = match params.input_responses() {
-            Some(responses) => responses.get()?,
-            None => InputResponses::default(),
-        };
         for key in std::mem::take(&mut state.asked) {
             if let Some(answer) = responses.get(&key) {
                 state.answers.insert(key, answer.clone());
             }
+        }
+        Ok(state)
+    }
+
+    /// The first round, with what its caller answers in advance.
+    ///
+    /// A caller may say anything of its person, asked or not, so this gives it nothing;
+    /// values a call keeps are never taken from it.
+    fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
+        let mut state = RoundState { logical: unguessable()?, ..RoundState::default() };
+        let mut left = self.config.state_bytes;
+        for (key, answer) in responses.iter() {
+            left = left
+                .checked_sub(key.len() + answer.as_str().len())
+                .ok_or(Refusal::StateTooLarge(self.config.state_bytes))?;
+            state.answers.insert(key.to_owned(), answer.clone());
         }
         Ok(state)
     }
@@ -272,6 +288,32 @@ mod tests {
         assert_eq!(keys, ["c"]);
         let result = client.request("tools/call", &with(r#"{"c":3}"#, &state)).await.unwrap();
         assert_eq!(result.as_str(), "[7,1,2,3]");
+    }
+
+    #[tokio::test]
+    async fn answers_may_come_before_the_question() {
+        let mut client = client(&Sealer::random().unwrap());
+        let early = |responses: &str| {
+            format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses}}}"#)
+        };
+        let (keys, _) = asked(&mut client, &early(r#"{"seed":9,"wrong":1}"#)).await;
+        assert_eq!(keys, ["a", "b"], "what is not asked answers nothing");
+        let (keys, state) = asked(&mut client, &early(r#"{"b":2,"z":0}"#)).await;
+        assert_eq!(keys, ["a"]);
+        let result = client.request("tools/call", &with(r#"{"a":1}"#, &state)).await;
+        assert!(result.is_err(), "`c` is still open");
+        let result = client.request("tools/call", &early(r#"{"a":1,"b":2,"c":3,"d":4}"#)).await;
+        assert_eq!(
+            result.unwrap().as_str(),
+            "[7,1,2,3]",
+            "what is kept is not the caller's to say"
+        );
+        for wrong in ["null", "7", "[]"] {
+            let refused = client.call("tools/call", &early(wrong)).await.unwrap_err();
+            assert_eq!(refused.code().0, -32602, "{wrong}");
+        }
+        let large = early(&format!(r#"{{"a":"{}"}}"#, "x".repeat(70_000)));
+        assert_eq!(client.call("tools/call", &large).await.unwrap_err().code().0, 3001);
     }
 
     #[tokio::test]

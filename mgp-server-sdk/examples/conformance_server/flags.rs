@@ -1,0 +1,27 @@
+//! The flags.
+
+/// What the flags say.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    /// `--port`.
+    pub(crate) port: Option<u16>,
+}
+
+impl Flags {
+    /// Reads the flags, or says what is wrong with them.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut flags = Self::default();
+        while let Some(flag) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("`{flag}` needs a value"));
+            match flag.as_str() {
+                "--port" => {
+                    let text = value()?;
+                    let port = text.parse().map_err(|_| format!("`{text}` is no port"))?;
+                    flags.port = Some(port);
+                }
+                unknown => return Err(format!("unknown flag `{unknown}`; known: --port N")),
+            }
+        }
+        Ok(flags)
+    }
+}
