@@ -12,6 +12,7 @@ mod interop;
 mod packages;
 mod run;
 mod schema;
+mod serving;
 mod spec;
 mod tidy;
 
@@ -71,7 +72,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "interop",
         usage: "[--strict] [--json] [CELL…]",
-        help: "talk to the real peers, on stdio, in both directions",
+        help: "talk to the real peers, on stdio and over HTTP, in both directions",
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,

@@ -138,6 +138,11 @@ const CHECKS: &[Check] = &[
         run: |_| mcp::http_wire(),
     },
     Check {
+        name: "mcp.interop",
+        about: "foreign clients and servers over HTTP in every mode, and the Inspector",
+        run: interop::over_http,
+    },
+    Check {
         name: "mcp.bench",
         about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
         run: bench::mcp_bench,

@@ -4,18 +4,13 @@ use super::{
     exchange::{Answer, Status, exchange},
     fixture,
 };
-use crate::run::{Context, Failure, Outcome, Program, now, root, target};
-use serde_json::{Value, json};
-use std::{
-    fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
+use crate::{
+    run::{Context, Failure, Outcome, Program, root, target},
+    serving::Served,
 };
+use serde_json::{Value, json};
+use std::{fs, time::Duration};
 
-/// How long the server may take to listen.
-const START: Duration = Duration::from_secs(20);
 /// How long a sign of life may take.
 const REACT: Duration = Duration::from_secs(5);
 /// The revision with sessions.
@@ -27,8 +22,7 @@ const MODERN: &str = "2026-07-28";
 #[derive(Debug)]
 pub(super) struct Host {
     command: Vec<String>,
-    child: Child,
-    pub(super) port: u16,
+    served: Served,
 }
 
 impl Host {
@@ -36,44 +30,35 @@ impl Host {
     ///
     /// `PORT` and `FIXTURE` in a command are filled in; a command without them gets the flags of ours.
     pub(super) fn start(command: &[String]) -> Outcome<Self> {
-        let mut command =
-            if command.is_empty() { vec![conformance_server()?] } else { command.to_vec() };
+        let mut command = match command {
+            [] => vec![conformance_server()?],
+            given => given.to_vec(),
+        };
         if !command.iter().any(|word| word.contains("PORT")) {
             command.extend(["--port", "PORT", "--auth-fixture", "FIXTURE"].map(str::to_owned));
         }
-        let (child, port) = launch(&command)?;
-        Ok(Self { command, child, port })
+        let served = launch(&command)?;
+        Ok(Self { command, served })
     }
 
     /// Starts it again if it has gone; true if it had to.
     pub(super) fn revive(&mut self) -> Outcome<bool> {
-        if self.child.try_wait()?.is_none() {
-            return Ok(false);
+        let ended = self.served.ended()?;
+        if ended {
+            self.served = launch(&self.command)?;
         }
-        (self.child, self.port) = launch(&self.command)?;
-        Ok(true)
+        Ok(ended)
+    }
+
+    /// Where it listens.
+    pub(super) fn port(&self) -> u16 {
+        self.served.port()
     }
 
     /// The process.
     pub(super) fn process(&self) -> u32 {
-        self.child.id()
+        self.served.process()
     }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // It may have left already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The most memory a process ever had, in bytes.
-pub(super) fn peak_memory(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 /// Builds the conformance server and returns its path.
@@ -89,38 +74,13 @@ pub(crate) fn conformance_server() -> Outcome<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn launch(command: &[String]) -> Outcome<(Child, u16)> {
-    // Closed again before the server asks for it; nobody else is told of it.
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+fn launch(command: &[String]) -> Outcome<Served> {
     let folder = target()?.join("scratch");
     fs::create_dir_all(&folder).context(folder.display())?;
-    let file = folder.join(format!("auth-fixture-{port}.json"));
+    let file = folder.join("auth-fixture.json");
     fs::write(&file, fixture::file(&fixture::names()).to_string()).context(file.display())?;
-    let fill = |word: &String| {
-        word.replace("PORT", &port.to_string()).replace("FIXTURE", &file.to_string_lossy())
-    };
-    let words: Vec<String> = command.iter().map(fill).collect();
-    let (program, arguments) = words.split_first().context("a server command")?;
-    let log = folder.join("corpus-http.log");
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(&log).context(log.display())?)
-        .spawn()
-        .context(program)?;
-    let end = now() + START;
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        if let Some(status) = child.try_wait()? {
-            return Err(Failure::new(format!("{program} left: {status}; see {}", log.display())));
-        }
-        if now() > end {
-            let _ = child.kill();
-            return Err(Failure::new(format!("{program} does not listen on 127.0.0.1:{port}")));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok((child, port))
+    let words = command.iter().map(|word| word.replace("FIXTURE", &file.to_string_lossy()).into());
+    Served::words(&words.collect::<Vec<_>>(), &folder.join("corpus-http.log"))
 }
 
 /// Posts a message of ours; `more` are further header lines.

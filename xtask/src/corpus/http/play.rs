@@ -5,12 +5,13 @@ use super::{
     Report,
     exchange::{Answer, Status, connect, exchange},
     fixture::{self, filled, secret},
-    host::{Host, alive, close_session, open_session, peak_memory},
+    host::{Host, alive, close_session, open_session},
     plan::{Act, Beside, Plan, plan},
     reset::rapid_reset,
     row::{Request, Row},
     wire::Wire,
 };
+use crate::serving::memory;
 use serde_json::Value;
 use std::{
     io::Write,
@@ -22,6 +23,9 @@ use std::{
 
 /// How often a row is tried whose answer was lost because the server closed with bytes unread.
 const TRIES: usize = 3;
+
+/// The most memory a process ever had.
+const PEAK: &str = "VmHWM";
 
 /// Runs a row and judges it.
 pub(super) fn run(row: &Row, host: &Mutex<Host>) -> Report {
@@ -39,9 +43,9 @@ pub(super) fn run(row: &Row, host: &Mutex<Host>) -> Report {
 fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), String> {
     let (port, process) = {
         let host = host.lock().map_err(|_| "the server is lost")?;
-        (host.port, host.process())
+        (host.port(), host.process())
     };
-    let memory = peak_memory(process);
+    let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
         // A reset may overtake the answer; a connection that is closed again and again is the answer.
@@ -62,7 +66,7 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
         return Err("a following request was not answered".to_owned());
     }
     if let Some((bound, (before, after))) =
-        row.expect.growth().zip(memory.zip(peak_memory(process)))
+        row.expect.growth().zip(before.zip(memory(process, PEAK)))
         && after.saturating_sub(before) > bound
     {
         let growth = after.saturating_sub(before);
