@@ -177,6 +177,8 @@ async fn probe<S: MgpService>(
             facts.instructions = result.instructions;
             Ok(Some(keep(cx, Phase::Ready, facts)))
         }
+        (Next::Unsaid, _) => Ok(Some(keep(cx, Phase::Ready, Facts::new(revision.clone())))),
+        (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         // The only modern revision we speak was the one just tried.
         _ => Ok(None),
     }

@@ -1,11 +1,17 @@
 //! The flags.
 
+use std::path::PathBuf;
+
 /// What the flags say.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     /// `--port`.
     pub(crate) port: Option<u16>,
+    /// `--auth-fixture`.
+    pub(crate) auth_fixture: Option<PathBuf>,
 }
+
+const KNOWN: &str = "--port N, --auth-fixture FILE";
 
 impl Flags {
     /// Reads the flags, or says what is wrong with them.
@@ -19,8 +25,12 @@ impl Flags {
                     let port = text.parse().map_err(|_| format!("`{text}` is no port"))?;
                     flags.port = Some(port);
                 }
-                unknown => return Err(format!("unknown flag `{unknown}`; known: --port N")),
+                "--auth-fixture" => flags.auth_fixture = Some(value()?.into()),
+                unknown => return Err(format!("unknown flag `{unknown}`; known: {KNOWN}")),
             }
+        }
+        if flags.auth_fixture.is_some() && flags.port.is_none() {
+            return Err("`--auth-fixture` needs `--port`: nobody shows keys on stdin".to_owned());
         }
         Ok(flags)
     }

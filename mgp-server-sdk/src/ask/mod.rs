@@ -82,6 +82,12 @@ pub trait ContextExt {
     #[must_use = "a task begins when it is awaited"]
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
 
+    /// Ends the stream the call is answered on; the caller comes back for the rest, and the call goes on.
+    ///
+    /// For calls that take long, so that no connection is held for them.
+    /// Callers of 2025-11-25 over HTTP come back; for others nothing happens, and this is `false`.
+    fn hang_up(&self) -> bool;
+
     /// Sends a log message to the caller: text, or anything that can be written as JSON.
     #[must_use = "a message is sent when it is awaited"]
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()>;
@@ -119,6 +125,10 @@ impl ContextExt for Context {
                 None => Ok(()),
             }
         })
+    }
+
+    fn hang_up(&self) -> bool {
+        self.peer.hang_up(self.key)
     }
 
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()> {

@@ -62,12 +62,12 @@ async fn a_modern_caller_gets_any_kind_of_value_and_its_schema() {
 #[tokio::test]
 async fn schemas_are_listed_as_they_were_written() {
     // Line breaks between tokens mean nothing, and the wire has one message a line.
-    let schema = r##"{"type": "object",
+    let schema = r#"{"type": "object",
         "$schema": "https://json-schema.org/draft/2020-12/schema",  "z": 1.0, "a": 1e2,
         "$defs": {"n": {"$anchor": "n", "type": "number"}},
         "allOf": [{"anyOf": [{"required": ["x"]}, {"required": ["y"]}]}],
         "if": {"properties": {"x": {"const": "\u00e9\n"}}}, "then": {}, "else": false,
-        "additionalProperties": false}"##;
+        "additionalProperties": false}"#;
     let raw = || -> RawObject { Payload::parse(schema).unwrap().try_into().unwrap() };
     for era in ERAS {
         let tool = Tool::new("raw", "", || async { "" }).input_schema(raw()).output_schema(raw());
