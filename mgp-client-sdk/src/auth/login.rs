@@ -76,7 +76,8 @@ impl Session {
         let mut entry = self.entry_of(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        if enough && again < 2 && self.refresh(&found, &mut entry).await? {
+        // The last try is a login: a refreshed token may be refused for what only a login changes.
+        if enough && again < self.plan.limit && self.refresh(&found, &mut entry).await? {
             return Ok(());
         }
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
