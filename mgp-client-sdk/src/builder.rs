@@ -149,6 +149,28 @@ impl ClientBuilder {
         self
     }
 
+    // === Servers at a URL ===
+
+    /// Changes how servers at a URL are reached, and the bounds of what they may send.
+    #[cfg(feature = "http")]
+    pub fn http(mut self, change: impl FnOnce(&mut mgp_transport::http::HttpClientConfig)) -> Self {
+        change(&mut self.config.http);
+        self
+    }
+
+    /// Shows credentials to a server at a URL.
+    #[cfg(feature = "http")]
+    pub fn credentials(mut self, credentials: impl mgp_transport::http::Credentials) -> Self {
+        self.config.http.credentials = Some(Arc::new(credentials));
+        self
+    }
+
+    /// Shows a token to a server at a URL.
+    #[cfg(feature = "http")]
+    pub fn bearer(self, token: impl Into<String>) -> Self {
+        self.credentials(mgp_transport::http::Bearer::new(token))
+    }
+
     // === What is answered ===
 
     /// Answers questions for a person.
@@ -304,6 +326,34 @@ impl ClientBuilder {
     pub async fn spawn(self, command: ChildCommand) -> Result<Client, Error> {
         let (config, gates) = self.finish();
         client::spawn(&command, config, gates).await
+    }
+
+    /// Connects to a server at a URL, over streamable HTTP.
+    ///
+    /// Nothing is kept open in the modern era. In the legacy era there is a session, which is opened anew once when the
+    /// server has lost it; see [`HttpConnection`](mgp_transport::http::HttpConnection) for which calls may be sent twice.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), mgp_client_sdk::Error> {
+    /// use mgp_client_sdk::Client;
+    ///
+    /// let builder = Client::builder("me", "1.0").bearer("s3cret");
+    /// let client = builder.connect_url("https://mcp.example.com/mcp").await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Url`] when the URL cannot be used, else why the handshake failed: 2000 when the server was not reached,
+    /// 1002 when it wants credentials.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection.
+    #[cfg(feature = "http")]
+    pub async fn connect_url(self, url: impl AsRef<str>) -> Result<Client, Error> {
+        let (config, gates) = self.finish();
+        client::reach(url.as_ref(), config, gates).await
     }
 
     fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {

@@ -45,6 +45,10 @@ pub enum Error {
     /// The server's program did not start.
     #[error("the server did not start: {0}")]
     Spawn(#[source] ChildError),
+    /// The URL cannot be used: it is none of a server, or needs what is not built in.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Url(#[from] mgp_transport::http::HttpClientError),
 }
 
 /// A result that says `isError`, with what it says about trying again.
@@ -72,6 +76,8 @@ impl Error {
                 ErrorCode::UNSUPPORTED_VERSION
             }
             Self::Spawn(_) => ErrorCode::SERVER_NOT_READY,
+            #[cfg(feature = "http")]
+            Self::Url(_) => ErrorCode::INVALID_REQUEST,
             Self::Connect(_) => ErrorCode::INTERNAL_ERROR,
         }
     }

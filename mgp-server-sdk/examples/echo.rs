@@ -1,7 +1,8 @@
 //! A server with one tool that repeats what it is told, and what the benches measure.
 //!
-//! `cargo run -q --release -p mgp-server-sdk --example echo -- [--tools N] [--rt current|multi]`
+//! `cargo run -q --release -p mgp-server-sdk --example echo -- [--tools N] [--rt current|multi] [--http ADDR [--sse]]`
 
+use mgp_server_sdk::Answers;
 use mgp_server_sdk::prelude::*;
 use mgp_types::RawObject;
 
@@ -44,22 +45,50 @@ fn filler(number: usize) -> Result<Tool, RpcError> {
     Ok(tool.input_schema(RawObject::of(&schema)?))
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut more = 0;
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
+/// What was asked for on the command line.
+struct Options {
+    tools: usize,
+    multi: bool,
+    address: Option<String>,
+    answers: Answers,
+}
+
+const KNOWN: &str = "--tools N, --rt current|multi, --http ADDR, --sse";
+
+fn options() -> Result<Options, Box<dyn std::error::Error>> {
+    let mut options = Options { tools: 0, multi: false, address: None, answers: Answers::AsNeeded };
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
-        match (flag.as_str(), arguments.next().as_deref()) {
-            ("--tools", Some(number)) => more = number.parse()?,
-            ("--rt", Some("current")) => {}
-            ("--rt", Some("multi")) => runtime = tokio::runtime::Builder::new_multi_thread(),
-            (flag, _) => {
-                return Err(
-                    format!("unknown flag `{flag}`; known: --tools N, --rt current|multi").into()
-                );
+        if flag == "--sse" {
+            options.answers = Answers::Streams;
+            continue;
+        }
+        match (flag.as_str(), arguments.next()) {
+            ("--tools", Some(number)) => options.tools = number.parse()?,
+            ("--rt", Some(kind)) if kind == "current" || kind == "multi" => {
+                options.multi = kind == "multi";
             }
+            ("--http", Some(address)) => options.address = Some(address),
+            (flag, _) => return Err(format!("unknown flag `{flag}`; known: {KNOWN}").into()),
         }
     }
-    runtime.enable_all().build()?.block_on(server(more)?.serve_stdio())?;
-    Ok(())
+    Ok(options)
+}
+
+async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+    let server = server(options.tools)?;
+    let Some(address) = options.address else { return Ok(server.serve_stdio().await?) };
+    let answers = options.answers;
+    let bound = server.http(address).no_auth().config(|config| config.answers = answers);
+    Ok(bound.serve().await?)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = options()?;
+    let mut runtime = if options.multi {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    runtime.enable_all().build()?.block_on(serve(options))
 }

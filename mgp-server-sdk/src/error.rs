@@ -21,6 +21,27 @@ pub enum ServeError {
     /// The server was put together wrongly.
     #[error("the server cannot be built: {0}")]
     Build(#[from] RpcError),
+    /// The address cannot be listened at.
+    #[cfg(feature = "http")]
+    #[error("cannot listen at `{address}`: {source}")]
+    Listen {
+        /// The address as it was given.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nobody would be asked who they are.
+    #[cfg(feature = "http")]
+    #[error(
+        "`{0}` would serve anyone: ask callers for a key with `.auth(…)`, or say `.no_auth()` (on loopback only)"
+    )]
+    Unguarded(std::net::SocketAddr),
+    /// Anyone on the network would be served.
+    #[cfg(feature = "http")]
+    #[error(
+        "`{0}` can be reached from other machines, so `.no_auth()` is no choice there: use `.auth(…)`"
+    )]
+    Exposed(std::net::SocketAddr),
 }
 
 /// Why a server cannot be built.

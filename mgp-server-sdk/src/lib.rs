@@ -112,6 +112,8 @@ mod features;
 mod furnish;
 #[cfg(doctest)]
 mod guides;
+#[cfg(feature = "http")]
+mod http;
 mod into_stack;
 mod listen;
 mod log;
@@ -127,9 +129,13 @@ pub use ask::{
     ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
 };
 pub use error::ServeError;
+#[cfg(feature = "http")]
+pub use http::{Bound, HttpServer};
 pub use log::Logger;
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
+#[cfg(feature = "http")]
+pub use mgp_transport::http::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService};
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};

@@ -4,10 +4,12 @@
 mod accept;
 mod bench;
 mod ci;
+mod conformance;
 mod contract;
 mod corpus;
 mod flags;
 mod interop;
+mod packages;
 mod run;
 mod schema;
 mod spec;
@@ -73,6 +75,14 @@ const COMMANDS: &[Command] = &[
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,
+    },
+    Command {
+        name: "conformance",
+        usage: "[--server|--client] [--only SCENARIO] [--strict]",
+        help: "run the official suite of MCP against our server and our client",
+        switches: &["--server", "--client", "--strict"],
+        options: &["--only"],
+        run: conformance::conformance,
     },
     Command {
         name: "relay",

@@ -121,6 +121,12 @@ impl Program {
         self
     }
 
+    /// Sets an environment variable that is not worth showing.
+    pub(crate) fn quietly(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
     /// Removes an environment variable.
     pub(crate) fn without(mut self, key: &str) -> Self {
         self.command.env_remove(key);

@@ -177,6 +177,8 @@ async fn probe<S: MgpService>(
             facts.instructions = result.instructions;
             Ok(Some(keep(cx, Phase::Ready, facts)))
         }
+        (Next::Unsaid, _) => Ok(Some(keep(cx, Phase::Ready, Facts::new(revision.clone())))),
+        (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         // The only modern revision we speak was the one just tried.
         _ => Ok(None),
     }
@@ -227,9 +229,7 @@ async fn initialize<S: MgpService>(
     if !Revision::LEGACY.contains(&revision) {
         return Err(ConnectError::Unsupported(revision));
     }
-    if revision == Revision::V2025_03_26 {
-        cx.scope.state::<WireRules>().allow_batches();
-    }
+    cx.scope.state::<WireRules>().settle(&revision);
     let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
     facts.instructions = result.instructions;
     Ok(keep(cx, Phase::Initialized, facts))

@@ -13,7 +13,7 @@ use mgp_types::service::{
 use mgp_types::{Id, Payload, RpcError};
 
 use super::outbox::Outbox;
-use super::pending::{Next, Pending};
+use super::pending::Pending;
 
 /// What the connection and its peer handles share.
 #[derive(Debug)]
@@ -47,18 +47,9 @@ impl Shared {
             .map_err(|_| gone())?;
         let outlet = call.cx().outlet.clone();
         drop(call);
-        loop {
-            match slot.next().await {
-                Next::Item(item) => {
-                    // A consumer that left is no reason to lose the answer.
-                    let _ = outlet.send(item).await;
-                }
-                Next::Done(outcome) => {
-                    drop(waiting);
-                    return outcome;
-                }
-            }
-        }
+        let outcome = slot.outcome(&outlet).await;
+        drop(waiting);
+        outcome
     }
 }
 

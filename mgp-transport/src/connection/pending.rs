@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use mgp_types::service::{Context, InFlight, Inbox, Item, Mailslot, Reply, Room, closed};
+use mgp_types::service::{Context, InFlight, Inbox, Item, Mailslot, Outlet, Reply, Room, closed};
 use mgp_types::{Id, RpcError};
 
 /// How many partial results of one call may wait for their consumer.
@@ -180,6 +180,19 @@ pub(crate) enum Next {
 }
 
 impl Slot {
+    /// Hands the items on as they come, and gives the answer after the last.
+    pub(crate) async fn outcome(&self, outlet: &Outlet) -> Result<Reply, RpcError> {
+        loop {
+            match self.next().await {
+                Next::Item(item) => {
+                    // A consumer that left is no reason to lose the answer.
+                    let _ = outlet.send(item).await;
+                }
+                Next::Done(outcome) => return outcome,
+            }
+        }
+    }
+
     /// Waits for the next item, and for the answer after the last.
     ///
     /// # Cancel safety

@@ -2,12 +2,15 @@
 //!
 //! Applies to: both.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::mcp::Revision;
 
 /// Rules of the wire that depend on the negotiated revision; kept in the [`Scope`](super::Scope).
 #[derive(Debug, Default)]
 pub struct WireRules {
-    batches: AtomicBool,
+    revision: OnceLock<Revision>,
     recovery: AtomicBool,
 }
 
@@ -15,7 +18,7 @@ impl WireRules {
     /// Whether several messages may come in one array: in revision 2025-03-26 only.
     #[must_use]
     pub fn takes_batches(&self) -> bool {
-        self.batches.load(Ordering::Relaxed)
+        self.revision() == Some(&Revision::V2025_03_26)
     }
 
     /// Whether the peer negotiated MGP, so that refusals of the transport itself may carry `_mgp`.
@@ -29,8 +32,14 @@ impl WireRules {
         self.recovery.store(true, Ordering::Relaxed);
     }
 
-    /// Allows arrays of messages.
-    pub fn allow_batches(&self) {
-        self.batches.store(true, Ordering::Relaxed);
+    /// The legacy revision that was settled on; `None` before `initialize`, and in the modern era.
+    #[must_use]
+    pub fn revision(&self) -> Option<&Revision> {
+        self.revision.get()
+    }
+
+    /// Notes the revision that was settled on; the first one stays.
+    pub fn settle(&self, revision: &Revision) {
+        self.revision.get_or_init(|| revision.clone());
     }
 }

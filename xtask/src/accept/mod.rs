@@ -10,7 +10,7 @@ mod spec;
 mod wire;
 
 use crate::{
-    bench,
+    bench, conformance,
     flags::Flags,
     interop,
     run::{Failure, Outcome, Rigour, root},
@@ -120,6 +120,16 @@ const CHECKS: &[Check] = &[
         name: "sdk.bench",
         about: "the budgets of the core hold with checked arguments and typed results",
         run: sdk::sdk_bench,
+    },
+    Check {
+        name: "mcp.required",
+        about: "everything the official suite requires of both revisions, of server and client",
+        run: |_| conformance::required(),
+    },
+    Check {
+        name: "mcp.tasks",
+        about: "what the suite has beyond: tasks, headers, schemas, credentials, old servers",
+        run: |_| conformance::extensions(),
     },
 ];
 

@@ -24,7 +24,7 @@ pub(crate) fn talk(command: Command, input: &str) -> Outcome<Ended> {
 }
 
 /// Runs `command` with `input`, its standard error going to a file.
-pub(super) fn run(
+pub(crate) fn run(
     mut command: Command,
     input: &str,
     errors: &Path,

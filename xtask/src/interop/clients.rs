@@ -80,7 +80,7 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let traffic = places.log(&cell.name, "traffic");
     let mut command = match sdk.pin.registry {
         Registry::PyPi => Command::new(places.python(sdk.pin)),
-        _ => Command::new("node"),
+        _ => Command::new(Places::node()?),
     };
     command.arg(places.driver(sdk.driver)).arg(mode);
     command.args(relayed(&traffic)?).arg(stage.program(Ours::Echo)?);

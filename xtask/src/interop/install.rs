@@ -1,7 +1,8 @@
 //! Installs the peers below `target/interop`, once for each set of versions.
 
 use super::pins::{ALL, Pin, Registry};
-use crate::run::{Context, Failure, Outcome, Program, has, target};
+use crate::packages::{self, Node};
+use crate::run::{Context, Failure, Outcome, Program, target};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,6 +15,9 @@ const DRIVERS: &[(&str, &str)] = &[
     ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
     ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
 ];
+
+/// What the packages of npm need.
+const LEAST_NODE: u32 = 18;
 
 /// Where everything is.
 #[derive(Debug)]
@@ -57,6 +61,11 @@ impl Places {
         self.root.join(pin.folder).join("bin/python")
     }
 
+    /// The Node that runs what npm brought.
+    pub(super) fn node() -> Outcome<PathBuf> {
+        Ok(Node::of_at_least(LEAST_NODE)?.program())
+    }
+
     /// A program that a Python package brought.
     pub(super) fn script(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin").join(pin.package)
@@ -80,26 +89,11 @@ impl Places {
         }
         let wanted: Vec<String> =
             ALL.iter().filter(|other| other.folder == pin.folder).map(|pin| pin.wanted()).collect();
-        let stamp = folder.join("installed.txt");
-        let list = wanted.join("\n");
-        if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {
-            return Ok(());
-        }
-        let home = self.home();
         if pin.registry == Registry::PyPi {
-            need("python3")?;
-            let venv = Program::new("python3").args(&["-m", "venv"]).args(&[&folder]);
-            venv.env("HOME", &home).run()?;
-            let pip = ["install", "--quiet", "--disable-pip-version-check"];
-            let pip = Program::new(folder.join("bin/pip")).args(&pip).args(&wanted);
-            pip.env("HOME", &home).run()?;
+            packages::python(&folder, &wanted, &self.home())
         } else {
-            need("npm")?;
-            fs::write(folder.join("package.json"), "{\"private\":true}\n")?;
-            let npm = ["install", "--no-audit", "--no-fund", "--silent", "--save-exact"];
-            Program::new("npm").args(&npm).args(&wanted).dir(&folder).env("HOME", &home).run()?;
+            Node::of_at_least(LEAST_NODE)?.install(&folder, &wanted, &self.home())
         }
-        fs::write(&stamp, list).context(stamp.display())
     }
 
     /// Shared with the benchmarks, which build the same peer in the same place.
@@ -114,8 +108,4 @@ impl Places {
         let build = Program::cargo(&build).args(&["--manifest-path", "xtask/peers/Cargo.toml"]);
         build.env("CARGO_TARGET_DIR", &folder).run()
     }
-}
-
-fn need(program: &str) -> Outcome {
-    if has(program) { Ok(()) } else { Err(Failure::new(format!("{program} is not installed"))) }
 }

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use child::talk;
+pub(crate) use child::{run, talk};
 pub(crate) use relay::relay;
 
 /// Which of the four a cell belongs to; plain × plain is the peers' own affair.

@@ -61,7 +61,11 @@ const SERVERS: &[Server] = &[
         pin: SERVER_EVERYTHING,
         speaks: Speaks::Legacy,
         command: |places| {
-            Ok(vec!["node".into(), places.module(SERVER_EVERYTHING).into(), "stdio".into()])
+            Ok(vec![
+                Places::node()?.into(),
+                places.module(SERVER_EVERYTHING).into(),
+                "stdio".into(),
+            ])
         },
         tool: "echo",
         arguments: |_| json!({"message": TEXT}),
@@ -72,7 +76,11 @@ const SERVERS: &[Server] = &[
         pin: SERVER_FILESYSTEM,
         speaks: Speaks::Legacy,
         command: |places| {
-            Ok(vec!["node".into(), places.module(SERVER_FILESYSTEM).into(), folder(places)?.into()])
+            Ok(vec![
+                Places::node()?.into(),
+                places.module(SERVER_FILESYSTEM).into(),
+                folder(places)?.into(),
+            ])
         },
         tool: "read_text_file",
         arguments: |places| json!({"path": home_folder(places).join("turtle.txt")}),
@@ -88,7 +96,12 @@ const SERVERS: &[Server] = &[
             let _ = fs::remove_file(&memory);
             let mut file = OsString::from("MEMORY_FILE_PATH=");
             file.push(memory);
-            Ok(vec!["env".into(), file, "node".into(), places.module(SERVER_MEMORY).into()])
+            Ok(vec![
+                "env".into(),
+                file,
+                Places::node()?.into(),
+                places.module(SERVER_MEMORY).into(),
+            ])
         },
         tool: "create_entities",
         arguments: |_| json!({"entities": [{"name": TEXT, "entityType": "animal", "observations": ["is slow"]}]}),

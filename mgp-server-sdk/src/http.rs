@@ -1,0 +1,223 @@
+//! A server at a URL.
+//!
+//! Applies to: inbound.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future, pending};
+use std::net::{IpAddr, SocketAddr};
+
+use ::http::{Request, Response};
+use hyper::body::Incoming;
+use mgp_transport::http::{ConnectionLimits, HttpBody, HttpConfig, HttpService, listen};
+use tokio::net::{TcpListener, lookup_host};
+use tower::util::BoxCloneSyncService;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::error::ServeError;
+use crate::server::Server;
+
+type Guarded = BoxCloneSyncService<Request<Incoming>, Response<HttpBody>, Infallible>;
+
+/// A server that will listen at an address.
+///
+/// ```no_run
+/// use mgp_server_sdk::prelude::*;
+///
+/// # async fn run() -> Result<(), ServeError> {
+/// let server = Server::new("clock", "1.0")
+///     .tool(Tool::new("now", "The time", || async { "noon" }));
+/// server.http("127.0.0.1:8000").no_auth().serve().await
+/// # }
+/// ```
+#[must_use = "a server does nothing until it is served"]
+pub struct HttpServer {
+    server: Server,
+    address: String,
+    config: HttpConfig,
+    limits: ConnectionLimits,
+    door: Door,
+}
+
+/// Who is let in.
+enum Door {
+    /// Nobody: it was not said.
+    Unsaid,
+    /// Anyone.
+    Open,
+    /// Who passes this.
+    Guarded(Box<dyn FnOnce(HttpService) -> Guarded + Send>),
+}
+
+impl Server {
+    /// Serves at an address, `127.0.0.1:8000` for example; port 0 lets the system choose.
+    ///
+    /// Callers are asked for a key or token ([`HttpServer::auth`]), unless on loopback it was said that they are not
+    /// ([`HttpServer::no_auth`]).
+    pub fn http(self, address: impl Into<String>) -> HttpServer {
+        HttpServer {
+            server: self,
+            address: address.into(),
+            config: HttpConfig::default(),
+            limits: ConnectionLimits::default(),
+            door: Door::Unsaid,
+        }
+    }
+
+    /// The server as a service of HTTP requests, to be mounted in a router of one's own.
+    ///
+    /// Who calls is read from the request's extensions: put an authenticating layer around it.
+    ///
+    /// # Errors
+    /// As [`Server::into_stack`].
+    pub fn into_http_service(self, config: HttpConfig) -> Result<HttpService, ServeError> {
+        Ok(HttpService::new(self.into_stack()?, config))
+    }
+}
+
+impl HttpServer {
+    /// The path to serve; `/mcp` without it.
+    pub fn endpoint(mut self, path: impl Into<String>) -> Self {
+        self.config.endpoint = Some(path.into());
+        self
+    }
+
+    /// Lets anyone in who can reach this machine's loopback address: every program and person on it.
+    pub fn no_auth(mut self) -> Self {
+        self.door = Door::Open;
+        self
+    }
+
+    /// Lets in who passes this layer, which puts a [`Principal`](mgp_types::service::Principal) into the request's
+    /// extensions.
+    pub fn auth<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<HttpService> + Send + 'static,
+        L::Service: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+        L::Service: Clone + Send + Sync + 'static,
+        <L::Service as Service<Request<Incoming>>>::Future: Send + 'static,
+    {
+        self.door = Door::Guarded(Box::new(move |service| Guarded::new(layer.layer(service))));
+        self
+    }
+
+    /// Changes hosts and origins that are served, bounds and times.
+    pub fn config(mut self, change: impl FnOnce(&mut HttpConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Changes the bounds of connections.
+    pub fn connections(mut self, change: impl FnOnce(&mut ConnectionLimits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// When it cannot be listened at, when nobody would be asked who they are, or as [`Server::into_stack`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future lets go of the address.
+    pub async fn bind(self) -> Result<Bound, ServeError> {
+        let Self { server, address, mut config, limits, door } = self;
+        let cannot = |source| ServeError::Listen { address: address.clone(), source };
+        let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
+        for address in &addresses {
+            match &door {
+                Door::Unsaid => return Err(ServeError::Unguarded(*address)),
+                Door::Open if !address.ip().is_loopback() => {
+                    return Err(ServeError::Exposed(*address));
+                }
+                _ => {}
+            }
+        }
+        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(cannot)?;
+        let local = listener.local_addr().map_err(cannot)?;
+        // Whoever calls by the address that was listened at names it; "any" is no address of this machine.
+        match local.ip() {
+            ip if ip.is_unspecified() => {}
+            IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
+            IpAddr::V6(ip) => config.hosts.push(format!("[{ip}]")),
+        }
+        let service = HttpService::new(server.into_stack()?, config);
+        let guarded = match door {
+            Door::Guarded(guard) => guard(service.clone()),
+            Door::Unsaid | Door::Open => Guarded::new(service.clone()),
+        };
+        Ok(Bound { listener, local, service, guarded, limits })
+    }
+
+    /// Takes the address and serves until the future is dropped.
+    ///
+    /// # Errors
+    /// As [`HttpServer::bind`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all connections and their calls.
+    pub async fn serve(self) -> Result<(), ServeError> {
+        self.bind().await?.run().await;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let door = match self.door {
+            Door::Unsaid => "unsaid",
+            Door::Open => "open",
+            Door::Guarded(_) => "guarded",
+        };
+        f.debug_struct("HttpServer")
+            .field("address", &self.address)
+            .field("door", &door)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A server that has its address.
+#[must_use = "nobody is served until it runs"]
+pub struct Bound {
+    listener: TcpListener,
+    local: SocketAddr,
+    service: HttpService,
+    guarded: Guarded,
+    limits: ConnectionLimits,
+}
+
+impl Bound {
+    /// The address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The service behind the door, to look at what runs.
+    pub fn service(&self) -> HttpService {
+        self.service.clone()
+    }
+
+    /// Serves until the future is dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all connections and their calls.
+    pub async fn run(self) {
+        self.run_until(pending()).await;
+    }
+
+    /// Serves until `stop` completes, then lets running answers finish for a moment.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all connections and their calls.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) {
+        listen(self.listener, self.guarded, self.limits, stop).await;
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("local", &self.local).finish_non_exhaustive()
+    }
+}

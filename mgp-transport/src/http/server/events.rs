@@ -1,0 +1,101 @@
+//! What reads a stream for a response, and drives the call behind it where nobody else does.
+//!
+//! Applies to: inbound.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_types::service::{BoxFuture, Reply, write_answer};
+use mgp_types::{Id, RpcError};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::load::Busy;
+use super::modern::Within;
+use super::stream::Stream;
+
+/// A comment: it keeps proxies from giving up, and finds out that the client has left.
+const NOTHING: &[u8] = b": \n\n";
+
+/// The events of a response.
+pub(super) struct Events {
+    stream: Arc<Stream>,
+    reader: u64,
+    driven: Option<Driven>,
+    keep_alive: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// A call that lives as long as its response.
+pub(super) struct Driven {
+    id: Id,
+    call: BoxFuture<'static, Result<Reply, RpcError>>,
+    /// What it belongs to, and what it weighs, until it ends.
+    _held: (Within, Busy),
+}
+
+impl Driven {
+    pub(super) fn new(
+        id: Id,
+        call: BoxFuture<'static, Result<Reply, RpcError>>,
+        held: (Within, Busy),
+    ) -> Self {
+        Self { id, call, _held: held }
+    }
+
+    /// Drives the call; once it has ended its answer is in the stream.
+    fn poll(&mut self, stream: &Stream, task: &mut Task<'_>) -> Poll<()> {
+        self.call.as_mut().poll(task).map(|outcome| {
+            let mut answer = Vec::with_capacity(128);
+            write_answer(&mut answer, Some(&self.id), &outcome);
+            stream.finish(answer);
+        })
+    }
+}
+
+impl Events {
+    /// Reads a stream, from where its last reader was or from behind an event.
+    pub(super) fn new(stream: Arc<Stream>, after: Option<u64>, keep_alive: Duration) -> Self {
+        let reader = stream.attach(after);
+        Self { stream, reader, driven: None, keep_alive, timer: None }
+    }
+
+    /// Drives a call, which ends when nobody reads its response any more.
+    pub(super) fn driving(mut self, driven: Driven) -> Self {
+        self.driven = Some(driven);
+        self
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
+        if let Some(driven) = &mut self.driven
+            && driven.poll(&self.stream, task).is_ready()
+        {
+            self.driven = None;
+        }
+        if let Poll::Ready(read) = self.stream.poll_read(self.reader, task) {
+            if let Some(timer) = &mut self.timer {
+                timer.as_mut().reset(Instant::now() + self.keep_alive);
+            }
+            return Poll::Ready(read);
+        }
+        let keep_alive = self.keep_alive;
+        let timer =
+            self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + keep_alive)));
+        if timer.as_mut().poll(task).is_pending() {
+            return Poll::Pending;
+        }
+        timer.as_mut().reset(Instant::now() + keep_alive);
+        Poll::Ready(Some(Bytes::from_static(NOTHING)))
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // The call first: what it lets go of may still want to write.
+        self.driven = None;
+        self.stream.detach(self.reader);
+    }
+}

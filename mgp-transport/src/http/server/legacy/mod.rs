@@ -1,0 +1,10 @@
+//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and a way back to both.
+//!
+//! Applies to: inbound.
+
+mod link;
+mod session;
+mod table;
+
+pub(super) use session::Session;
+pub(super) use table::Sessions;

@@ -1,0 +1,232 @@
+//! One session: its scope, its streams, its calls.
+//!
+//! Applies to: inbound.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use mgp_types::RpcError;
+use mgp_types::mcp::Revision;
+use mgp_types::service::{CallKey, Peer, Principal, Scope, ScopeKind, WireRules};
+use mgp_types::unguessable;
+
+use super::super::stream::{EventId, Store, Stream};
+use crate::connection::Pending;
+
+/// The number of the stream that belongs to no call.
+const STANDALONE: u64 = 0;
+/// Streams that ended, and that a client may still come back to.
+const ENDED: usize = 16;
+/// Bytes of partial results of our own requests that may wait; a client sends hardly any.
+const INBOX: usize = 1 << 20;
+
+/// A session.
+pub(in super::super) struct Session {
+    this: Weak<Self>,
+    id: String,
+    principal: Principal,
+    scope: Scope,
+    store: Arc<Store>,
+    live: Mutex<Live>,
+    /// When it was used last, in seconds of the table's clock.
+    pub(super) used: AtomicU64,
+    /// Calls that run, and responses that are read.
+    busy: AtomicUsize,
+    /// Our requests, which most sessions never see.
+    pending: OnceLock<Pending>,
+}
+
+#[derive(Default)]
+struct Live {
+    streams: u64,
+    /// The streams of the calls that run.
+    calls: HashMap<CallKey, Arc<Stream>>,
+    standalone: Option<Arc<Stream>>,
+    /// Streams a client may come back to although their call has ended, the oldest first.
+    ended: VecDeque<Arc<Stream>>,
+    is_over: bool,
+}
+
+impl Session {
+    pub(super) fn new(principal: Principal, store: Arc<Store>) -> Result<Arc<Self>, RpcError> {
+        let id = unguessable()?;
+        Ok(Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            id,
+            principal,
+            scope: Scope::new(ScopeKind::Session),
+            store,
+            live: Mutex::default(),
+            used: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
+            pending: OnceLock::new(),
+        }))
+    }
+
+    pub(in super::super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(in super::super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    pub(in super::super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The other end.
+    pub(in super::super) fn peer(self: &Arc<Self>) -> Peer {
+        Peer::new(Arc::clone(self) as Arc<dyn mgp_types::service::Link>)
+    }
+
+    /// The revision `initialize` settled on.
+    pub(in super::super) fn rules(&self) -> Arc<WireRules> {
+        self.scope.state::<WireRules>()
+    }
+
+    /// Whether its client understands an event without a message.
+    pub(in super::super) fn may_prime(&self) -> bool {
+        self.rules().revision() >= Some(&Revision::V2025_11_25)
+    }
+
+    /// The session, to hold as long as something waits in it.
+    pub(super) fn this(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
+    // === Streams ===
+
+    /// The stream of a call, for as long as the guard lives.
+    pub(in super::super) fn open(self: &Arc<Self>, key: CallKey) -> OpenCall {
+        let mut live = self.live();
+        live.streams += 1;
+        let stream = Arc::new(Stream::new(Some(live.streams), Arc::clone(&self.store)));
+        if live.is_over {
+            stream.end();
+        } else {
+            live.calls.insert(key, Arc::clone(&stream));
+        }
+        drop(live);
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        OpenCall { session: Arc::clone(self), key, stream }
+    }
+
+    /// The stream of the session itself.
+    pub(in super::super) fn standalone(&self) -> Arc<Stream> {
+        let mut live = self.live();
+        if let Some(stream) = &live.standalone {
+            return Arc::clone(stream);
+        }
+        let stream = Arc::new(Stream::new(Some(STANDALONE), Arc::clone(&self.store)));
+        if live.is_over {
+            stream.end();
+        }
+        live.standalone = Some(Arc::clone(&stream));
+        stream
+    }
+
+    /// The stream an event belongs to.
+    pub(in super::super) fn stream_of(&self, event: EventId) -> Option<Arc<Stream>> {
+        if event.stream == STANDALONE {
+            return Some(self.standalone());
+        }
+        let live = self.live();
+        let mut known = live.calls.values().chain(&live.ended);
+        known.find(|stream| stream.number() == Some(event.stream)).cloned()
+    }
+
+    /// The stream that carries what belongs to a call; that of the session once the call has ended.
+    pub(super) fn route(&self, related: Option<CallKey>) -> Arc<Stream> {
+        related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
+    }
+
+    /// The stream of a call that runs.
+    pub(super) fn stream(&self, key: CallKey) -> Option<Arc<Stream>> {
+        self.live().calls.get(&key).cloned()
+    }
+
+    // === Our requests ===
+
+    pub(super) fn pending(&self) -> &Pending {
+        self.pending.get_or_init(|| Pending::new(INBOX))
+    }
+
+    /// Our requests, where there have been any.
+    pub(in super::super) fn asked(&self) -> Option<&Pending> {
+        self.pending.get()
+    }
+
+    // === Life ===
+
+    /// Whether nothing runs and nobody reads.
+    pub(super) fn is_idle(&self) -> bool {
+        let live = self.live();
+        let is_read = live.standalone.as_ref().is_some_and(|stream| stream.is_read());
+        self.busy.load(Ordering::Relaxed) == 0 && !is_read
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.live().is_over
+    }
+
+    /// Ends it: its calls, its streams, what hangs on its scope.
+    pub(in super::super) fn end(&self) {
+        let (calls, standalone, ended) = {
+            let mut live = self.live();
+            live.is_over = true;
+            (
+                std::mem::take(&mut live.calls),
+                live.standalone.take(),
+                std::mem::take(&mut live.ended),
+            )
+        };
+        self.scope.end();
+        for stream in calls.into_values().chain(standalone) {
+            stream.end();
+        }
+        drop(ended);
+        if let Some(pending) = self.pending.get() {
+            pending.close("the session ended");
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+/// Keeps the stream of a call where what belongs to the call finds it.
+pub(in super::super) struct OpenCall {
+    session: Arc<Session>,
+    key: CallKey,
+    pub(in super::super) stream: Arc<Stream>,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.stream.end();
+        let mut live = self.session.live();
+        let known = live.calls.remove(&self.key);
+        // Who never saw an event of it has no id to come back with.
+        if let Some(stream) = known
+            && stream.was_read()
+            && !live.is_over
+        {
+            if live.ended.len() == ENDED {
+                live.ended.pop_front();
+            }
+            live.ended.push_back(stream);
+        }
+        drop(live);
+        self.session.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}

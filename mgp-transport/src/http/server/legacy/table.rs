@@ -1,0 +1,168 @@
+//! The sessions of a server: bounded in number and in idle time.
+//!
+//! Applies to: inbound.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_types::service::Principal;
+use tokio::time::{Instant, sleep};
+
+use super::super::refusal::Refusal;
+use super::super::stream::Store;
+use super::session::Session;
+
+/// A session used more recently does not make room for another.
+const FRESH: Duration = Duration::from_mins(1);
+
+/// The table.
+pub(in super::super) struct Sessions {
+    known: Mutex<HashMap<String, Arc<Session>>>,
+    store: Arc<Store>,
+    bound: usize,
+    idle: Duration,
+    start: Instant,
+    is_swept: AtomicBool,
+}
+
+impl Sessions {
+    pub(in super::super) fn new(bound: usize, idle: Duration, store: Arc<Store>) -> Self {
+        Self {
+            known: Mutex::default(),
+            store,
+            bound,
+            idle,
+            start: Instant::now(),
+            is_swept: AtomicBool::new(false),
+        }
+    }
+
+    /// Opens a session for a principal.
+    pub(in super::super) fn open(
+        self: &Arc<Self>,
+        principal: Principal,
+    ) -> Result<Arc<Session>, Refusal> {
+        let session = Session::new(principal, Arc::clone(&self.store))
+            .map_err(|error| Refusal::Message(error, None))?;
+        self.touch(&session);
+        let made_room = {
+            let mut known = self.known();
+            let made_room =
+                if known.len() >= self.bound { Some(self.make_room(&mut known)?) } else { None };
+            known.insert(session.id().to_owned(), Arc::clone(&session));
+            made_room
+        };
+        if let Some(left) = made_room {
+            left.end();
+        }
+        self.sweep_from_now_on();
+        Ok(session)
+    }
+
+    /// Finds a session of a principal; one of somebody else's is as unknown as any other.
+    pub(in super::super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
+        let session = self.known().get(id).cloned()?;
+        if session.principal() != principal {
+            return None;
+        }
+        self.touch(&session);
+        Some(session)
+    }
+
+    /// Ends a session.
+    pub(in super::super) fn close(&self, session: &Session) {
+        let known = self.known().remove(session.id());
+        session.end();
+        drop(known);
+    }
+
+    pub(in super::super) fn len(&self) -> usize {
+        self.known().len()
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_secs()
+    }
+
+    fn touch(&self, session: &Session) {
+        session.used.store(self.now(), Ordering::Relaxed);
+    }
+
+    fn idle_for(&self, session: &Session) -> Duration {
+        Duration::from_secs(self.now().saturating_sub(session.used.load(Ordering::Relaxed)))
+    }
+
+    fn make_room(
+        &self,
+        known: &mut HashMap<String, Arc<Session>>,
+    ) -> Result<Arc<Session>, Refusal> {
+        let longest = known
+            .values()
+            .filter(|session| session.is_idle())
+            .max_by_key(|session| self.idle_for(session))
+            .filter(|session| self.idle_for(session) >= FRESH)
+            .map(|session| session.id().to_owned());
+        let longest = longest.and_then(|id| known.remove(&id));
+        longest.ok_or(Refusal::TooManySessions)
+    }
+
+    // === Idle sessions ===
+
+    /// Sees that idle sessions end, as long as the table lives.
+    fn sweep_from_now_on(self: &Arc<Self>) {
+        if self.is_swept.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let table = Arc::downgrade(self);
+        let pause = (self.idle / 4).clamp(Duration::from_millis(100), Duration::from_mins(1));
+        tokio::spawn(async move {
+            loop {
+                sleep(pause).await;
+                let Some(table) = table.upgrade() else { return };
+                table.sweep();
+            }
+        });
+    }
+
+    fn sweep(&self) {
+        let over: Vec<_> = {
+            let mut known = self.known();
+            let is_over = |session: &Session| {
+                let idle = session.is_idle();
+                if !idle {
+                    self.touch(session);
+                }
+                idle && self.idle_for(session) >= self.idle
+            };
+            known.extract_if(|_, session| is_over(session)).map(|(_, session)| session).collect()
+        };
+        if !over.is_empty() {
+            tracing::debug!(sessions = over.len(), "idle sessions ended");
+        }
+        for session in over {
+            session.end();
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sessions end with the server they belong to.
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        for session in std::mem::take(&mut *self.known()).into_values() {
+            session.end();
+        }
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sessions({})", self.len())
+    }
+}

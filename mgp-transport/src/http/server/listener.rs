@@ -1,0 +1,229 @@
+//! Accepts connections and gives their requests to a service.
+//!
+//! Applies to: inbound.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tower_service::Service;
+
+/// The bounds of the connections of a listener.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectionLimits {
+    /// Connections at once; further ones wait to be accepted. 32,768.
+    pub connections: usize,
+    /// How long a client may take to send the head of a request, from the connection or the last answer on. 30 s.
+    pub head_time: Duration,
+    /// Bytes of a head; a longer one is 431. 64 KiB.
+    pub head_bytes: usize,
+    /// How long a client may read nothing of what it is sent. 30 s.
+    pub stall: Duration,
+    /// How long answers may take once the listener was told to stop. 5 s.
+    pub grace: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            connections: 32_768,
+            head_time: Duration::from_secs(30),
+            head_bytes: 64 * 1024,
+            stall: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How long accepting pauses when the system has no descriptor left.
+const EXHAUSTED: Duration = Duration::from_millis(50);
+
+/// Serves connections until `stop` completes, then lets the running answers finish.
+///
+/// # Cancel safety
+/// Dropping the future ends all connections at once.
+pub async fn listen<S, R>(
+    listener: TcpListener,
+    service: S,
+    limits: ConnectionLimits,
+    stop: impl Future<Output = ()>,
+) where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let room = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let (stopping, stopped) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        // Those that ended are forgotten.
+        while connections.try_join_next().is_some() {}
+        let accepted = pin!(async {
+            // The semaphore is never closed.
+            let permit = Arc::clone(&room).acquire_owned().await.ok();
+            (listener.accept().await, permit)
+        });
+        let (accepted, permit) = match select(accepted, stop.as_mut()).await {
+            Either::Left((accepted, _)) => accepted,
+            Either::Right(_) => break,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                let serving = serve(socket, service.clone(), limits.clone(), stopped.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                sleep(EXHAUSTED).await;
+            }
+        }
+    }
+    drop(listener);
+    stopping.send_replace(true);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(limits.grace, all).await.is_err() {
+        tracing::debug!("connections were cut: they did not end in time");
+    }
+}
+
+async fn serve<S, R>(
+    socket: TcpStream,
+    service: S,
+    limits: ConnectionLimits,
+    mut stopped: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Small answers leave at once.
+    let _ = socket.set_nodelay(true);
+    let io = TokioIo::new(Impatient { socket, stall: limits.stall, timer: None });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(limits.head_bytes.max(8 * 1024))
+        .serve_connection(io, Served(service));
+    let mut connection = pin!(connection);
+    let told = pin!(async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    });
+    let ended = match select(connection.as_mut(), told).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right(((), _)) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection failed");
+    }
+}
+
+/// A service that is always ready, as hyper wants it.
+struct Served<S>(S);
+
+impl<S, R> hyper::service::Service<Request<Incoming>> for Served<S>
+where
+    S: Service<Request<Incoming>, Response = R, Error = Infallible> + Clone,
+{
+    type Response = R;
+    type Error = Infallible;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<Incoming>) -> S::Future {
+        self.0.clone().call(request)
+    }
+}
+
+/// A socket that gives up a peer which reads nothing.
+struct Impatient {
+    socket: TcpStream,
+    stall: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn watch<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        task: &mut Task<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let stall = self.stall;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + stall)));
+        ready!(timer.as_mut().poll(task));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(task, buf)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(task, bytes);
+        self.watch(written, task)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(task, pieces);
+        self.watch(written, task)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(task)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(task)
+    }
+}

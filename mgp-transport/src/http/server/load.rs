@@ -1,0 +1,58 @@
+//! What a server holds at once, of all its callers.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::refusal::Refusal;
+
+/// The gauges.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    running: AtomicUsize,
+    held: AtomicUsize,
+}
+
+impl Load {
+    /// Requests that run.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of their bodies.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request until the guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>, bound: usize) -> Result<Busy, Refusal> {
+        let before = self.running.fetch_add(1, Ordering::Relaxed);
+        let busy = Busy { load: Arc::clone(self), bytes: 0 };
+        if before >= bound { Err(Refusal::Busy) } else { Ok(busy) }
+    }
+}
+
+/// One request that runs, and the bytes of its body.
+#[derive(Debug)]
+pub(super) struct Busy {
+    load: Arc<Load>,
+    bytes: usize,
+}
+
+impl Busy {
+    /// Holds so many bytes more.
+    pub(super) fn hold(&mut self, bytes: usize, bound: usize) -> Result<(), Refusal> {
+        self.bytes += bytes;
+        let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // A single body within its own bound always fits an idle server.
+        if held > bound && held > self.bytes { Err(Refusal::Busy) } else { Ok(()) }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.load.running.fetch_sub(1, Ordering::Relaxed);
+        self.load.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

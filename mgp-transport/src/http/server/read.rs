@@ -1,0 +1,89 @@
+//! Reads the body of a request: bounded in size, in time, and with all others together.
+//!
+//! Applies to: inbound.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use http::request::Parts;
+use http_body::Body;
+use http_body_util::BodyExt;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::{Instant, timeout_at};
+
+use super::config::HttpConfig;
+use super::load::Busy;
+use super::refusal::Refusal;
+
+/// How long any body may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a longer one must bring a second, so that it is a slow line and not a slow attack.
+const RATE: usize = 8 * 1024;
+/// A shorter body is copied out of the connection's buffer, which can then be used again.
+const SHORT: usize = 16 * 1024;
+
+/// Reads a body as text.
+pub(super) async fn text<B>(
+    parts: &Parts,
+    body: B,
+    config: &HttpConfig,
+    busy: &mut Busy,
+) -> Result<ByteString, Refusal>
+where
+    B: Body<Data = Bytes>,
+{
+    let bound = config.body_bytes;
+    let announced = body.size_hint().lower();
+    if announced > bound as u64 {
+        return Err(Refusal::TooLong(bound));
+    }
+    let is_plain =
+        |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !parts.headers.get_all(http::header::CONTENT_ENCODING).iter().all(is_plain) {
+        return Err(Refusal::Encoding);
+    }
+    let start = Instant::now();
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut all: Vec<u8> = Vec::new();
+    let mut length = 0_usize;
+    loop {
+        let earned = Duration::from_secs((length / RATE) as u64);
+        let frame = match timeout_at(start + PATIENCE + earned, body.frame()).await {
+            Err(_) => return Err(Refusal::TooSlow),
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(Refusal::Broken),
+            Ok(Some(Ok(frame))) => frame,
+        };
+        // Trailers say nothing to us.
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > bound {
+            return Err(Refusal::TooLong(bound));
+        }
+        busy.hold(data.len(), config.held_bytes)?;
+        if all.is_empty() && first.is_empty() {
+            first = data;
+        } else {
+            if all.is_empty() {
+                all.reserve(usize::try_from(announced).unwrap_or(0).min(bound));
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    let whole = if !all.is_empty() {
+        Bytes::from(all)
+    } else if first.len() < SHORT {
+        Bytes::copy_from_slice(&first)
+    } else {
+        first
+    };
+    let not_text = |_| {
+        let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
+        Refusal::Message(error.without_recovery(), None)
+    };
+    ByteString::try_from(whole).map_err(not_text)
+}

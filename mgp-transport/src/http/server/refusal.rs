@@ -1,0 +1,154 @@
+//! Why a request is refused before it becomes a call, and the one place that turns reasons into statuses and codes.
+//!
+//! Applies to: inbound.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use mgp_types::service::write_answer;
+use mgp_types::{ErrorCode, Id, RpcError};
+
+use super::body::HttpBody;
+
+/// A reason.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(
+        "the host `{0}` is not served here: add it to the hosts of the configuration if it should be"
+    )]
+    Host(String),
+    #[error(
+        "the origin `{0}` may not call: add it to the origins of the configuration if it should"
+    )]
+    Origin(String),
+    #[error("nothing is served at `{0}`")]
+    Path(String),
+    #[error("the method {0} is not part of this protocol; messages are sent with POST")]
+    Method(String),
+    #[error(
+        "there is no stream to GET and no session to DELETE in this revision; messages are sent with POST"
+    )]
+    Stateless,
+    #[error("`Accept` must take application/json and text/event-stream")]
+    Accept,
+    #[error("`Content-Type` must be application/json")]
+    ContentType,
+    #[error("a body of this encoding is not read; send it plain")]
+    Encoding,
+    #[error("the body is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("the body came too slowly")]
+    TooSlow,
+    #[error("the body did not arrive whole")]
+    Broken,
+    #[error("too many requests run; try again in a moment")]
+    Busy,
+    #[error("too many sessions are open; try again in a moment")]
+    TooManySessions,
+    #[error("the header `{0}` stands twice")]
+    Twice(&'static str),
+    #[error("the header `{header}` is {came}, the body says {body}")]
+    Mismatch { header: &'static str, came: String, body: String },
+    #[error("`MCP-Protocol-Version: {0}` is not spoken here")]
+    Version(String),
+    #[error("`_meta` lacks `io.modelcontextprotocol/protocolVersion`")]
+    NoMeta,
+    #[error("a request without `Mcp-Session-Id` must be `initialize`")]
+    NoSession,
+    #[error("the session is unknown or has ended: initialize again")]
+    UnknownSession,
+    #[error("no event stream of this session has the id `{0}`")]
+    UnknownEvent(String),
+    #[error("a client answers no questions over this connection in this revision")]
+    NoQuestions,
+    #[error("several messages in one array are not part of this revision")]
+    Batch,
+    #[error("{0}")]
+    Message(RpcError, Option<Id>),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
+            Self::Path(_) | Self::UnknownSession | Self::UnknownEvent(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) | Self::Stateless => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Accept => StatusCode::NOT_ACCEPTABLE,
+            Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy | Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn error(self) -> (RpcError, Option<Id>) {
+        let code = match &self {
+            Self::Mismatch { .. } => ErrorCode::HEADER_MISMATCH,
+            Self::Version(_) => ErrorCode::UNSUPPORTED_VERSION,
+            Self::NoMeta => ErrorCode::INVALID_PARAMS,
+            Self::Busy | Self::TooManySessions => ErrorCode::RESOURCE_EXHAUSTED,
+            _ => ErrorCode::INVALID_REQUEST,
+        };
+        match self {
+            Self::Message(error, id) => (error, id),
+            // Nothing was negotiated where this is said.
+            why => (RpcError::new(code, why.to_string()).without_recovery(), None),
+        }
+    }
+
+    /// As a message.
+    pub(super) fn written(self, id: Option<Id>) -> Vec<u8> {
+        let (error, own) = self.error();
+        let mut text = Vec::new();
+        write_answer(&mut text, own.or(id).as_ref(), &Err(error));
+        text
+    }
+
+    /// Under the id of the request, where it could be read.
+    pub(super) fn of(self, id: Option<Id>) -> Response<HttpBody> {
+        let status = self.status();
+        tracing::debug!(%status, why = %self, "refused a request");
+        let mut response = json(status, self.written(id));
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::METHOD_NOT_ALLOWED => {
+                headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            // What is left of the body is not read.
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// A response of JSON.
+pub(super) fn json(status: StatusCode, text: Vec<u8>) -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::from(text));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// A response without a body.
+pub(super) fn empty(status: StatusCode) -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// A response of events.
+pub(super) fn events(body: HttpBody) -> Response<HttpBody> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Reverse proxies would gather events until they are worth a packet.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
