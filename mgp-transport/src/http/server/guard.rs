@@ -8,7 +8,7 @@ use http::request::Parts;
 use super::config::HttpConfig;
 use super::refusal::Refusal;
 
-/// Checks `Host` and `Origin`.
+/// Checks `Host` and `Origin`, and that nobody is named twice.
 pub(super) fn check(parts: &Parts, config: &HttpConfig) -> Result<(), Refusal> {
     let host = match only(&parts.headers, &header::HOST).map_err(|()| Refusal::Twice("Host"))? {
         Some(host) => host,
