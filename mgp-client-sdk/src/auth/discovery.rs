@@ -1,4 +1,4 @@
-//! Who authorises for a server (MCP authorization server discovery; RFC 9728, RFC 8414, OpenID Connect Discovery).
+//! Who authorises for a server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID` Connect Discovery).
 //!
 //! A server of 2025-03-26 publishes no metadata of its own: its origin is its authorization server.
 //!

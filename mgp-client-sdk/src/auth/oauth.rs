@@ -22,7 +22,7 @@ use super::store::{MemoryTokens, TokenStore};
 /// How often a server may ask for the same scopes within an hour, and refuse tokens that are new.
 const LIMIT: u32 = 3;
 /// How long a login may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Gets tokens for one server, shows them, and renews them.
 ///

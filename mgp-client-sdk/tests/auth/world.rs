@@ -25,6 +25,7 @@ pub(crate) const SECRET: &str = "s3cret:of+the client";
 
 /// What the script plays; each test turns some of it.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Switches {
     /// Where the server's metadata is; `None` for a server of 2025-03-26.
     pub(crate) metadata_at: Option<&'static str>,
@@ -203,10 +204,14 @@ impl World {
         let switches = self.switches();
         let mut challenge = "Bearer realm=\"x\"".to_owned();
         if let Some(path) = switches.metadata_at.filter(|_| switches.challenge_names_metadata) {
-            challenge += &format!(", resource_metadata=\"https://mcp.example{path}\"");
+            challenge += ", resource_metadata=\"https://mcp.example";
+            challenge += path;
+            challenge.push('"');
         }
         if let Some(scope) = scope {
-            challenge += &format!(", scope=\"{scope}\"");
+            challenge += ", scope=\"";
+            challenge += scope;
+            challenge.push('"');
         }
         challenge
     }
