@@ -184,7 +184,7 @@ fn document<T: DeserializeOwned>(
     if answer.status != 200 {
         return Err(refuse(format!("the status is {}", answer.status)));
     }
-    serde_json::from_slice(&answer.body).map_err(|error| refuse(error.to_string()))
+    serde_json::from_slice(&answer.body).map_err(|error| refuse(shorten(&error.to_string())))
 }
 
 #[cfg(test)]
