@@ -54,8 +54,9 @@ pub(crate) struct Switches {
     pub(crate) token_fault: Option<(u16, &'static str)>,
     /// Scopes that are asked for but never granted.
     pub(crate) withheld: &'static str,
-    /// A URL that cannot be reached.
+    /// A URL that cannot be reached, and one whose server is out of order.
     pub(crate) unreachable: Option<&'static str>,
+    pub(crate) broken: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,7 @@ impl Default for Switches {
             token_fault: None,
             withheld: "",
             unreachable: None,
+            broken: None,
         }
     }
 }
@@ -239,6 +241,9 @@ impl World {
     fn answer(&self, request: &FetchRequest) -> Fetched {
         self.memory().log.push(format!("{} {}", request.method, request.url));
         let switches = self.switches();
+        if switches.broken == Some(&*request.url) {
+            return Fetched::new(503, "{}");
+        }
         let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
         if at.as_ref() == Some(&request.url) {
             let mut metadata = json!({
