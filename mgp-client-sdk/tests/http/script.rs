@@ -36,13 +36,13 @@ impl Seen {
     }
 
     /// The answer to this request.
-    pub(crate) fn result(&self, result: Value) -> Value {
+    pub(crate) fn result(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 
     /// The answer to this tool call.
     pub(crate) fn text(&self, text: &str) -> Value {
-        self.result(json!({ "content": [{ "type": "text", "text": text }] }))
+        self.result(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
 }
 
@@ -164,7 +164,7 @@ impl Server {
                 return said;
             }
             match seen.method() {
-                "server/discover" => json_of(&seen.result(json!({
+                "server/discover" => json_of(&seen.result(&json!({
                     "resultType": "complete", "supportedVersions": ["2026-07-28"],
                     "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
                 }))),
@@ -213,10 +213,8 @@ impl Server {
                 news.await;
             }
         };
-        match timeout(Duration::from_secs(10), waiting).await {
-            Ok(found) => found,
-            Err(_) => panic!("it did not come; what came: {:?}", self.words()),
-        }
+        let found = timeout(Duration::from_secs(10), waiting).await;
+        found.unwrap_or_else(|_| panic!("it did not come; what came: {:?}", self.words()))
     }
 }
 
@@ -227,7 +225,7 @@ pub(crate) fn initialized(seen: &Seen, session: &str) -> Said {
         "serverInfo": { "name": "script", "version": "1" },
     });
     let headers = vec![("Mcp-Session-Id", session.to_owned())];
-    Said::Whole(200, headers, "application/json", seen.result(result).to_string())
+    Said::Whole(200, headers, "application/json", seen.result(&result).to_string())
 }
 
 /// A client that has met no server before.
