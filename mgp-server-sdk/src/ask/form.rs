@@ -74,6 +74,12 @@ fn field(schema: Value) -> Option<Value> {
             Words::Plain(words) => ("enum", words),
             Words::Titled(words) => ("oneOf", words),
         };
+        // Titles as clients before 2025-11-25 know them.
+        if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
+            && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
+        {
+            field.insert("enumNames".to_owned(), names.clone());
+        }
         field.insert(member.to_owned(), words);
         return described(field);
     }
@@ -256,6 +262,71 @@ mod tests {
                 "required": ["plain", "titled", "many", "many_titled"],
             })
         );
+    }
+
+    #[test]
+    fn words_may_have_titles_of_the_old_kind() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            #[schemars(extend("enumNames" = ["Rot", "Grün"]))]
+            old: Plain,
+            #[schemars(extend("enumNames" = ["one too few"]))]
+            wrong: Plain,
+        }
+        let words = json!(["red", "green"]);
+        check::<Form>(&json!({
+            "type": "object",
+            "properties": {
+                "old": { "type": "string", "enum": words, "enumNames": ["Rot", "Grün"] },
+                "wrong": { "type": "string", "enum": words },
+            },
+            "required": ["old", "wrong"],
+        }));
+    }
+
+    #[test]
+    fn defaults_of_each_kind_are_kept() {
+        #[derive(Deserialize, JsonSchema, serde::Serialize)]
+        #[serde(default)]
+        struct Form {
+            name: String,
+            age: i64,
+            score: f64,
+            colour: Colour,
+            verified: bool,
+            many: Vec<Colour>,
+        }
+        #[derive(Clone, Copy, Deserialize, JsonSchema, serde::Serialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Colour {
+            Red,
+            Green,
+        }
+        impl Default for Form {
+            fn default() -> Self {
+                Self {
+                    name: "Ann".to_owned(),
+                    age: 30,
+                    score: 95.5,
+                    colour: Colour::Red,
+                    verified: true,
+                    many: vec![Colour::Green],
+                }
+            }
+        }
+        let words = json!({ "type": "string", "enum": ["red", "green"] });
+        check::<Form>(&json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "default": "Ann" },
+                "age": { "type": "integer", "default": 30 },
+                "score": { "type": "number", "default": 95.5 },
+                "colour": { "type": "string", "enum": ["red", "green"], "default": "red" },
+                "verified": { "type": "boolean", "default": true },
+                "many": { "type": "array", "items": words, "default": ["green"] },
+            },
+        }));
     }
 
     #[test]

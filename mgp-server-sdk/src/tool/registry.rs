@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
-use mgp_types::service::{Call, Context, Extensions, Reply, Stack};
+use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::extract::{Grants, ToolRequest};
 use super::layers::Carried;
 use super::run::Running;
 use super::security::derive_hints;
-use super::{SchemaStyle, Tool, check};
+use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
 
@@ -67,6 +67,8 @@ struct Entry {
     definition: Arc<mcp::Tool>,
     /// What a call needs, by standard names.
     permissions: Vec<Permission>,
+    /// The arguments that stand in headers too, where a call has headers.
+    headers: HeaderPlan,
     /// The tool with its own layers around it.
     wrapped: Option<Stack>,
     state: Switch,
@@ -80,9 +82,25 @@ impl Entry {
         let mut definition = tool.definition.clone();
         derive_hints(&mut definition);
         let permissions = check::permissions(&definition);
+        // What cannot be read was refused before.
+        let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, wrapped, state })
+        Arc::new(Self { tool, definition, permissions, headers, wrapped, state })
+    }
+
+    /// Compares headers with arguments: whoever routed the call by its headers must have seen what runs here.
+    ///
+    /// Headers are part of the modern era, and only HTTP has them.
+    fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
+        let cx = call.cx();
+        if cx.caller.era == Era::Modern
+            && let Some(came) = cx.extensions.get::<HeaderParams>()
+        {
+            let arguments = call.tool().and_then(|tool| tool.arguments);
+            self.headers.check(arguments.unwrap_or("{}"), came)?;
+        }
+        Ok(())
     }
 }
 
@@ -261,6 +279,9 @@ impl Tools {
         if entry.state == Switch::Off {
             return Err(disabled(tool.name));
         }
+        if !entry.headers.is_empty() {
+            entry.check_headers(&call)?;
+        }
         if !entry.permissions.is_empty() {
             Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
         }
@@ -378,6 +399,10 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
         security: &'a T,
     }
     let mut shown = definition.clone();
+    if !form.modern {
+        // Before 2026-07-28 structured content is an object.
+        shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
+    }
     match (&definition.security, form.security) {
         (None, _) => {}
         (Some(_), false) => shown.security = None,

@@ -11,4 +11,6 @@ mod logging;
 mod offer;
 mod prompts;
 mod resources;
+mod structured;
+mod visiting;
 mod wire;
