@@ -168,6 +168,10 @@ impl Server {
                     "resultType": "complete", "supportedVersions": ["2026-07-28"],
                     "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
                 }))),
+                // Asked for before the first call: tools may want arguments in headers.
+                "tools/list" => json_of(&seen.result(&json!({
+                    "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
+                }))),
                 _ => json_of(&seen.text("done")),
             }
         })
