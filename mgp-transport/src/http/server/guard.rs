@@ -8,7 +8,7 @@ use http::request::Parts;
 use super::config::HttpConfig;
 use super::refusal::Refusal;
 
-/// Checks `Host` and `Origin`.
+/// Checks `Host` and `Origin`, and that nobody is named twice.
 pub(super) fn check(parts: &Parts, config: &HttpConfig) -> Result<(), Refusal> {
     let host = match only(&parts.headers, &header::HOST).map_err(|()| Refusal::Twice("Host"))? {
         Some(host) => host,
@@ -43,7 +43,8 @@ fn is_known_host(host: &str, config: &HttpConfig) -> bool {
     is_loopback(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
+/// Whether a page of this origin may call.
+pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
     if config.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
         return true;
     }
