@@ -59,7 +59,6 @@ async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
     for url in [
         format!("http://{address}/"),
         format!("https://{address}/"),
-        format!("https://localhost:{}/", address.port()),
         format!("https://[::ffff:127.0.0.1]:{}/", address.port()),
     ] {
         let public = GuardedFetch::new().unwrap();
@@ -74,6 +73,17 @@ async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
         own.fetch(FetchRequest::get(format!("http://{address}/"))).await.unwrap().status,
         200
     );
+}
+
+/// A connector without TLS would have sent the request in clear.
+#[tokio::test]
+async fn https_is_never_spoken_in_clear() {
+    let address = server("").await;
+    let own = GuardedFetch::new().unwrap().allow_host("127.0.0.1").unwrap();
+    let secret = FetchRequest::post(format!("https://{address}/"), "secret");
+    let error = own.fetch(secret).await.unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(cfg!(feature = "tls") || error.to_string().contains("`tls`"), "{error}");
 }
 
 #[tokio::test]
