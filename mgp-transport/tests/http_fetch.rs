@@ -96,7 +96,7 @@ async fn no_redirect_is_followed() {
 }
 
 #[track_caller]
-fn failed(error: FetchError, why: &str) {
+fn failed(error: &FetchError, why: &str) {
     assert!(matches!(error, FetchError::Failed { .. }), "{error}");
     assert!(error.to_string().contains(why), "{error}");
 }
@@ -106,12 +106,12 @@ async fn time_and_size_are_bounded() {
     let silent = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal").await;
     let get = |address| FetchRequest::get(format!("http://{address}/"));
     let fetch = beside(silent).bounds(Duration::from_millis(100), 1000);
-    failed(fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
+    failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
 
     let long = server("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world").await;
     let fetch = beside(long).bounds(Duration::from_secs(5), 10);
-    failed(fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
+    failed(&fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
 
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    failed(beside(gone).fetch(get(gone)).await.unwrap_err(), "refused");
+    failed(&beside(gone).fetch(get(gone)).await.unwrap_err(), "refused");
 }
