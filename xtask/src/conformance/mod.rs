@@ -49,7 +49,11 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
     for total in &totals {
         println!("{}", total.shown());
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Failure::new(wrong.join("; "))) }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    println!("what the suite wrote: {}", suite.written().display());
+    Err(Failure::new(wrong.join("; ")))
 }
 
 /// Whether a set has a scenario; a suite by name is not asked for its list, so it may.
