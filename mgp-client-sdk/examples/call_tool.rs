@@ -1,6 +1,6 @@
 //! Calls one tool and prints what happens, a line of JSON each.
 //!
-//! `call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] [--timeout MS] --json
+//! `call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] [--timeout MS] [--bearer TOKEN] --json
 //! (--url U | -- COMMAND…) TOOL ARGUMENTS`
 //!
 //! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
@@ -21,15 +21,21 @@ use mgp_types::service::Progress;
 use serde_json::{Value, json};
 
 const USAGE: &str = "usage: call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] \
-    [--timeout MS] --json -- COMMAND… TOOL ARGUMENTS";
+    [--timeout MS] [--bearer TOKEN] --json (--url U | -- COMMAND…) TOOL ARGUMENTS";
 
 /// What was asked for.
 struct Options {
     client: ClientBuilder,
     streams: bool,
-    command: ChildCommand,
+    server: Server,
     tool: String,
     arguments: RawObject,
+}
+
+/// Where the server is.
+enum Server {
+    Url(String),
+    Command(ChildCommand),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,7 +60,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<CallToolResult, Error> {
-    let client = options.client.spawn(options.command).await?;
+    let client = match options.server {
+        Server::Url(url) => options.client.connect_url(url).await?,
+        Server::Command(command) => options.client.spawn(command).await?,
+    };
     let facts = client.server();
     let active = facts.mgp.map(|set| set.iter().map(Extension::as_str).collect::<Vec<_>>());
     let era = format!("{:?}", facts.era).to_lowercase();
@@ -88,7 +97,7 @@ async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut client = Client::builder("call_tool", env!("CARGO_PKG_VERSION"));
-    let mut streams = false;
+    let (mut streams, mut url) = (false, None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
         client = match word.as_str() {
@@ -115,30 +124,49 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             // Its lines are JSON in any case; the word keeps room for a form for people.
             "--json" => client,
-            "--url" => return Err("`--url` comes with the HTTP transport".to_owned()),
+            "--url" => {
+                url = Some(value()?);
+                client
+            }
+            "--bearer" => {
+                let token = value()?;
+                client.bearer(token)
+            }
             "--retry" => return Err("`--retry` comes with the retry layer".to_owned()),
-            "--" => return target(words, client, streams),
+            "--" => return target(words.collect(), client, streams, url),
+            word if url.is_some() && !word.starts_with("--") => {
+                let words = std::iter::once(word.to_owned()).chain(words).collect();
+                return target(words, client, streams, url);
+            }
             word => return Err(format!("unknown flag `{word}`")),
         };
     }
-    Err("`--` and the server's command are missing".to_owned())
+    Err(match url {
+        Some(_) => "the tool and its arguments are missing",
+        None => "`--url` and a URL, or `--` and the server's command are missing",
+    }
+    .to_owned())
 }
 
 fn target(
-    words: impl Iterator<Item = String>,
+    mut words: Vec<String>,
     client: ClientBuilder,
     streams: bool,
+    url: Option<String>,
 ) -> Result<Options, String> {
-    let mut words: Vec<_> = words.collect();
     let (Some(arguments), Some(tool)) = (words.pop(), words.pop()) else {
         return Err("the tool and its arguments are missing".to_owned());
     };
-    let mut words = words.into_iter();
-    let program = words.next().ok_or("the server's command is missing")?;
     let arguments: RawObject =
         serde_json::from_str(&arguments).map_err(|error| format!("the arguments: {error}"))?;
-    let command = ChildCommand::new(program).args(words);
-    Ok(Options { client, streams, command, tool, arguments })
+    let mut words = words.into_iter();
+    let server = match (url, words.next()) {
+        (Some(url), None) => Server::Url(url),
+        (None, Some(program)) => Server::Command(ChildCommand::new(program).args(words)),
+        (Some(_), Some(word)) => return Err(format!("`{word}`: a URL or a command, not both")),
+        (None, None) => return Err("the server's command is missing".to_owned()),
+    };
+    Ok(Options { client, streams, server, tool, arguments })
 }
 
 fn extensions(list: &str) -> Result<ExtensionSet, String> {

@@ -29,6 +29,9 @@ pub struct ClientConfig {
     pub max_rounds: u32,
     /// Bounds of the connection.
     pub limits: Limits,
+    /// How a server at a URL is reached.
+    #[cfg(feature = "http")]
+    pub http: mgp_transport::http::HttpClientConfig,
     /// Who the server is to us, when it sends requests of its own.
     pub principal: Principal,
     /// Methods the client answers itself, and notifications it takes.
@@ -49,6 +52,8 @@ impl ClientConfig {
             max_pages: 1000,
             max_rounds: 16,
             limits: Limits::default(),
+            #[cfg(feature = "http")]
+            http: mgp_transport::http::HttpClientConfig::default(),
             principal: Principal::local(),
             answers: Router::new(),
             hooks: Hooks::default(),

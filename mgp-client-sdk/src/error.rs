@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mgp_lifecycle::ConnectError;
 use mgp_transport::ChildError;
-use mgp_types::mcp::{CallToolResult, Revision, UnsupportedVersionData};
+use mgp_types::mcp::{
+    CallToolResult, ElicitParams, Revision, UnsupportedVersionData, UrlElicitationRequiredData,
+};
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -45,6 +47,10 @@ pub enum Error {
     /// The server's program did not start.
     #[error("the server did not start: {0}")]
     Spawn(#[source] ChildError),
+    /// The URL cannot be used: it is none of a server, or needs what is not built in.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Url(#[from] mgp_transport::http::HttpClientError),
 }
 
 /// A result that says `isError`, with what it says about trying again.
@@ -72,6 +78,8 @@ impl Error {
                 ErrorCode::UNSUPPORTED_VERSION
             }
             Self::Spawn(_) => ErrorCode::SERVER_NOT_READY,
+            #[cfg(feature = "http")]
+            Self::Url(_) => ErrorCode::INVALID_REQUEST,
             Self::Connect(_) => ErrorCode::INTERNAL_ERROR,
         }
     }
@@ -106,6 +114,20 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
+    }
+
+    /// The pages a person must visit before the call can succeed (−32042, 2025-11-25).
+    ///
+    /// Make the call again when they were visited; [`ClientBuilder::on_elicitation_complete`] hears of it.
+    ///
+    /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
+    #[must_use]
+    pub fn pages(&self) -> Vec<ElicitParams> {
+        let Self::Call(error) = self else { return Vec::new() };
+        let required =
+            error.as_data().filter(|_| error.code() == ErrorCode::URL_ELICITATION_REQUIRED);
+        let data = required.and_then(|data| data.get::<UrlElicitationRequiredData>().ok());
+        data.map_or_else(Vec::new, |data| data.elicitations)
     }
 
     /// The result of a tool that failed.
@@ -196,6 +218,14 @@ impl From<Error> for RpcError {
                 }
             }
         }
+    }
+}
+
+#[cfg(feature = "auth")]
+impl From<&crate::auth::AuthError> for RpcError {
+    /// 1003 where a login has ended, else 1002.
+    fn from(error: &crate::auth::AuthError) -> Self {
+        Self::new(error.code(), error.to_string())
     }
 }
 

@@ -18,6 +18,19 @@
 //! # }
 //! ```
 //!
+//! A server at a URL, with the feature `http`:
+//!
+//! ```no_run
+//! # #[cfg(feature = "http")]
+//! # async fn run() -> Result<(), mgp_client_sdk::Error> {
+//! use mgp_client_sdk::prelude::*;
+//!
+//! let client = Client::builder("me", "1.0").connect_url("http://127.0.0.1:8000/mcp").await?;
+//! println!("{}", client.call("get_current_time").await?.to_text());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A server in memory, for its tests:
 //!
 //! ```
@@ -31,8 +44,12 @@
 //! # });
 //! ```
 //!
+//! Servers at a URL may want authorisation: module `auth` (feature `auth`) has it.
+//!
 //! Applies to: outbound.
 
+#[cfg(feature = "auth")]
+pub mod auth;
 mod builder;
 mod cache;
 mod call;
@@ -55,6 +72,8 @@ pub use config::ClientConfig;
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use mgp_lifecycle::EraChoice;
+#[cfg(feature = "http")]
+pub use mgp_transport::http::{Bearer, Credentials, EraCache, HttpClientConfig, Refused};
 pub use result::ToolResult;
 pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;

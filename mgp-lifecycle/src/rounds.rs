@@ -5,16 +5,17 @@
 //! Applies to: inbound.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, InputResponses};
 use mgp_types::method::{PromptsGet, ResourcesRead, ToolsCall};
 use mgp_types::service::{
-    Asking, BoxFuture, Call, Context, Either, MgpService, Params, Reply, RoundState, Rounds,
+    Asking, BoxFuture, Call, CallKey, Either, Method, MgpService, Params, Principal, Reply,
+    RoundState, Rounds,
 };
-use mgp_types::{RpcError, Sealer, unguessable};
+use mgp_types::{RpcError, Sealer};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -90,7 +91,7 @@ impl RoundsLayer {
     }
 
     /// Opens the state a call brings and joins the answers to it.
-    fn open(&self, call: &Call, bound: &Binding) -> Result<RoundState, RpcError> {
+    fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
         let responses: InputResponses = match params.input_responses() {
             Some(responses) => responses.get()?,
@@ -99,6 +100,7 @@ impl RoundsLayer {
         let Some(sealed) = params.request_state() else {
             return self.begin(&responses);
         };
+        let bound = Binding::of(&call.cx().principal, call.method(), params)?;
         let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
         let mut state: RoundState =
             serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
@@ -118,7 +120,7 @@ impl RoundsLayer {
     /// A caller may say anything of its person, asked or not, so this gives it nothing;
     /// values a call keeps are never taken from it.
     fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
-        let mut state = RoundState { logical: unguessable()?, ..RoundState::default() };
+        let mut state = RoundState { logical: new_name(), ..RoundState::default() };
         let mut left = self.config.state_bytes;
         for (key, answer) in responses.iter() {
             left = left
@@ -138,6 +140,22 @@ impl RoundsLayer {
         }
         self.sealer.seal(PURPOSE, &bound.parts(), self.config.ttl, &state)
     }
+}
+
+/// A name for a logical call that no other has, in this process or another with the same key.
+///
+/// It needs no secrecy: what comes back is sealed.
+fn new_name() -> String {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}-", fastrand::u64(..)));
+    let mut name = String::with_capacity(40);
+    name.push_str(&PROCESS);
+    let mut rest = CallKey::next().as_u64();
+    while rest > 0 {
+        // One digit of 16, the lowest first: formatting would cost more than the rest of a round.
+        name.push(char::from(b"0123456789abcdef"[usize::try_from(rest & 15).unwrap_or(0)]));
+        rest >>= 4;
+    }
+    name
 }
 
 impl<S> Layer<S> for RoundsLayer {
@@ -177,13 +195,8 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
             return Either::Left { future: self.inner.call(call) };
         }
         let layer = self.layer.clone();
-        let prepared =
-            Binding::of(call.cx(), call.method().as_str(), call.params()).and_then(|bound| {
-                let state = layer.open(&call, &bound)?;
-                Ok((bound, state))
-            });
-        let (bound, state) = match prepared {
-            Ok(prepared) => prepared,
+        let state = match layer.open(&call) {
+            Ok(state) => state,
             Err(error) => {
                 return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
             }
@@ -192,6 +205,9 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = Asking::Via(Arc::new(rounds.clone()));
         call.cx_mut().asking = asking.clone();
+        // What the state is bound to costs more than most calls: it is worked out where there is state.
+        let (principal, method, params) =
+            (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
         Either::Right {
             future: Box::pin(async move {
@@ -199,6 +215,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
                 if let Reply::InputRequired(needed) = &mut reply
                     && needed.state.is_none()
                 {
+                    let bound = Binding::of(&principal, &method, &params)?;
                     needed.state = Some(layer.seal(&rounds, &bound)?);
                 }
                 Ok(reply)
@@ -217,13 +234,12 @@ struct Binding {
 }
 
 impl Binding {
-    fn of(cx: &Context, method: &str, params: &Params) -> Result<Self, RpcError> {
-        let principal = &cx.principal;
+    fn of(principal: &Principal, method: &Method, params: &Params) -> Result<Self, RpcError> {
         Ok(Self {
             tenant: principal.tenant().to_string(),
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(ToString::to_string).unwrap_or_default(),
-            method: method.to_owned(),
+            method: method.to_string(),
             meaning: params.meaning()?.to_string(),
         })
     }
@@ -237,7 +253,7 @@ impl Binding {
 mod tests {
     use mgp_types::Payload;
     use mgp_types::mcp::Revision;
-    use mgp_types::service::{Ask, Principal, Stack, mock};
+    use mgp_types::service::{Ask, Stack, mock};
     use mgp_types::service::{Asks, Facts};
 
     use super::*;

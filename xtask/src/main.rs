@@ -12,6 +12,7 @@ mod interop;
 mod packages;
 mod run;
 mod schema;
+mod serving;
 mod spec;
 mod tidy;
 
@@ -54,7 +55,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "corpus",
-        usage: "stdio FILE [-- SERVER CMD]",
+        usage: "stdio|http FILE [-- SERVER CMD]",
         help: "send labelled broken input, judge the reaction",
         switches: &[],
         options: &[],
@@ -62,8 +63,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
-        help: "measure against rmcp and the bare loop",
+        usage: "stdio|http [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and a bare server",
         switches: &["--json", "--quick", "--free", "--strict"],
         options: &["--markdown"],
         run: bench::bench,
@@ -71,7 +72,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "interop",
         usage: "[--strict] [--json] [CELL…]",
-        help: "talk to the real peers, on stdio, in both directions",
+        help: "talk to the real peers, on stdio and over HTTP, in both directions",
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,

@@ -1,4 +1,4 @@
-//! From a pair of streams, or a program, to a connected client.
+//! From a pair of streams, a program, or a URL to a connected client.
 //!
 //! Applies to: outbound.
 
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
-use mgp_transport::{Child, ChildCommand, Connection};
+use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
-use mgp_types::mcp::Revision;
+use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{
     PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
 };
-use mgp_types::service::{Asks, Router, Stack};
+use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -22,7 +22,10 @@ use crate::cache::Lists;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
-use crate::wire::{Allowance, Inbound, Lively, PatienceLayer, Watched, drive, inbound, outbound};
+use crate::wire::{
+    Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
+    outbound,
+};
 
 /// How long a child that was killed may take to be gone.
 const KILLED: Duration = Duration::from_secs(5);
@@ -42,11 +45,11 @@ pub(crate) async fn spawn(
     establish(reader, writer, config, gates, Some(child)).await
 }
 
-/// Puts the stacks together, shakes hands, and ends what was begun when that fails.
+/// Connects over a pair of byte streams; `child` is the server where it is one of ours.
 pub(crate) async fn establish<R, W>(
     reader: R,
     writer: W,
-    mut config: ClientConfig,
+    config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
     child: Option<Child>,
 ) -> Result<Client, Error>
@@ -56,30 +59,114 @@ where
 {
     let child = child.map(|child| Kin(Arc::new(child)));
     let lists = Arc::new(Lists::default());
-    let stack = inbound(Inbound {
-        own: config.answers.clone(),
-        notices: notices(&lists, &config.hooks),
-        asks: Asks::of(&config.offer.capabilities),
-    });
     let (reader, eof) = Watched::new(reader);
-    let connection = Connection::new(reader, writer, stack)
+    let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
         .principal(config.principal.clone());
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
+    let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
+    let (life, driver) = drive(connection, eof, own);
+    let mirror = MirrorLayer::none();
+    let past = Past::Unknown;
+    let wired = Wired { peer, cx, monitor, life, driver, child, lists, mirror, past };
+    shake_hands(wired, config, gates).await
+}
+
+/// Connects to a URL.
+#[cfg(feature = "http")]
+pub(crate) async fn reach(
+    url: &str,
+    config: ClientConfig,
+    gates: impl FnOnce(Stack) -> Stack,
+) -> Result<Client, Error> {
+    let endpoint = mgp_transport::http::Endpoint::parse(url)?;
+    let past =
+        Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
+    let lists = Arc::new(Lists::default());
+    let connection = mgp_transport::http::HttpConnection::new(
+        endpoint,
+        heard(&config, &lists),
+        config.principal.clone(),
+        config.limits.clone(),
+        config.http.clone(),
+    )?;
+    let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
+    let (life, driver) = crate::wire::attend(connection.run(), None);
+    let mirror = MirrorLayer::new(config.max_pages);
+    let wired = Wired { peer, cx, monitor, life, driver, child: None, lists, mirror, past };
+    shake_hands(wired, config, gates).await
+}
+
+/// What a client needs of whatever carries it, driven already.
+struct Wired {
+    peer: Peer,
+    cx: Context,
+    monitor: Monitor,
+    life: Life,
+    driver: Driver,
+    child: Option<Kin>,
+    lists: Arc<Lists>,
+    mirror: MirrorLayer,
+    past: Past,
+}
+
+/// What is known of the server from before.
+enum Past {
+    /// Nothing: it is new.
+    Unknown,
+    /// Perhaps its era, by its origin.
+    #[cfg(feature = "http")]
+    Origin { eras: mgp_transport::http::EraCache, origin: String },
+}
+
+impl Past {
+    /// Whether the server was a legacy one when it was last met.
+    fn was_legacy(&self) -> bool {
+        match self {
+            Self::Unknown => false,
+            #[cfg(feature = "http")]
+            Self::Origin { eras, origin } => eras.of(origin) == Some(Era::Legacy),
+        }
+    }
+
+    fn forget(&self) {
+        match self {
+            Self::Unknown => {}
+            #[cfg(feature = "http")]
+            Self::Origin { eras, origin } => eras.forget(origin),
+        }
+    }
+
+    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "pipes have no past"))]
+    fn note(&self, era: Era) {
+        match self {
+            Self::Unknown => {}
+            #[cfg(feature = "http")]
+            Self::Origin { eras, origin } => eras.note(origin, era),
+        }
+    }
+}
+
+/// Puts the stacks together, shakes hands, and ends what was begun when that fails.
+async fn shake_hands(
+    wired: Wired,
+    mut config: ClientConfig,
+    gates: impl FnOnce(Stack) -> Stack,
+) -> Result<Client, Error> {
+    let Wired { peer, cx, monitor, life, driver, child, lists, mirror, past } = wired;
     let session = cx.scope.state::<Session>();
     let stamp =
         StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
     let max = config.max_timeout.max(config.timeout);
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
-    let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
-    let (life, driver) = drive(connection, eof, own);
-    let stack = outbound(Lively::new(peer.clone(), life.clone()), stamp, patience, gates);
+    let lively = Lively::new(peer.clone(), life.clone());
+    let stack = outbound(lively, stamp, mirror, patience, gates);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
     }
-    let facts = match connect(&stack, &cx, &config.offer, &config.connect).await {
+    let facts = match settle(&stack, &cx, &config, &past).await {
         Ok(facts) => facts,
         Err(error) => {
             peer.close("the handshake failed");
@@ -108,6 +195,41 @@ where
         child,
         _driver: driver,
     })))
+}
+
+/// Shakes hands in the era the server had before, if it is known; what it was wrong about is forgotten.
+async fn settle(
+    stack: &Stack,
+    cx: &Context,
+    config: &ClientConfig,
+    past: &Past,
+) -> Result<Arc<Facts>, ConnectError> {
+    let is_free = config.connect.era == EraChoice::Auto;
+    if is_free && past.was_legacy() {
+        let mut known = config.connect.clone();
+        known.era = EraChoice::Legacy;
+        match connect(stack, cx, &config.offer, &known).await {
+            Err(ConnectError::Refused(refusal)) => {
+                tracing::debug!(%refusal, "the server is no longer a legacy one, or refuses");
+                past.forget();
+            }
+            settled => return settled,
+        }
+    }
+    let facts = connect(stack, cx, &config.offer, &config.connect).await?;
+    if is_free {
+        past.note(facts.era);
+    }
+    Ok(facts)
+}
+
+/// THE inbound stack of a client with this configuration.
+fn heard(config: &ClientConfig, lists: &Arc<Lists>) -> Stack {
+    inbound(Inbound {
+        own: config.answers.clone(),
+        notices: notices(lists, &config.hooks),
+        asks: Asks::of(&config.offer.capabilities),
+    })
 }
 
 /// A child that said nothing is killed; one that refused is asked to leave first.

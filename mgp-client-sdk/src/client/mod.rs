@@ -7,6 +7,7 @@ mod lists;
 mod mcp;
 mod mgp;
 mod rounds;
+mod tasks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::{Identity, Layer};
 
+#[cfg(feature = "http")]
+pub(crate) use establish::reach;
 pub(crate) use establish::{establish, spawn};
 pub use mgp::Mgp;
 
@@ -139,6 +142,8 @@ impl Client {
 
     /// Ends the connection; a child gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace time.
     ///
+    /// A legacy server at a URL is told that the session ends.
+    ///
     /// Gives how the child ended; none where the server is no child of ours.
     ///
     /// # Cancel safety
@@ -153,6 +158,8 @@ impl Client {
     }
 
     /// Whether the connection is gone; calls then fail at once with 2000 and say why.
+    ///
+    /// At a URL there is no connection to lose: it is gone once it was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.peer.is_closed() || self.0.life.is_over()

@@ -92,19 +92,31 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (tell, ended) = watch::channel(None);
-    let life = Life { ended, child: child.clone() };
-    let task = tokio::spawn(async move {
+    let own = child.clone();
+    let running = async move {
         let running = Box::pin(connection.run());
         let left = Box::pin(async move {
             let exited = Box::pin(exited(child));
             select(Box::pin(eof.notified()), exited).await;
         });
         // The reader's end is looked at second, so that what was read with it is dispatched before.
-        let closed = match select(running, left).await {
+        match select(running, left).await {
             Either::Left((closed, _)) => closed,
             Either::Right(_) => Closed::Eof,
-        };
+        }
+    };
+    attend(running, own)
+}
+
+/// Drives whatever carries a client until it ends.
+pub(crate) fn attend(
+    running: impl Future<Output = Closed> + Send + 'static,
+    child: Option<Arc<Child>>,
+) -> (Life, Driver) {
+    let (tell, ended) = watch::channel(None);
+    let life = Life { ended, child };
+    let task = tokio::spawn(async move {
+        let closed = running.await;
         tell.send_replace(Some(closed.to_string().into()));
     });
     (life, Driver(task))

@@ -6,6 +6,7 @@
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
+use mgp_types::service::HttpFault;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -105,11 +106,18 @@ pub(crate) enum Next {
     Modern,
     /// The server is modern and speaks only these.
     Retry(Vec<Revision>),
+    /// The server is modern, and does not say what it can do.
+    Unsaid,
     /// Fall back to `initialize`.
     Initialize,
+    /// Neither era would help: the refusal is what there is to say.
+    Refuse,
 }
 
 /// Decides after a probe: only a recognised modern refusal is a reason to stay modern.
+///
+/// Over HTTP a refusal with a status of its own says more than one on a pipe: of the codes that modern servers alone
+/// answer with 4xx, `−32601` came from one that lacks the probe, the others are about the request itself.
 pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
     #[derive(serde::Deserialize)]
     struct Data {
@@ -127,7 +135,21 @@ pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
             });
             if modern.is_empty() { Next::Initialize } else { Next::Retry(modern) }
         }
-        Probe::Refused(_) | Probe::Silent => Next::Initialize,
+        Probe::Refused(error) => match HttpFault::of(error) {
+            Some(HttpFault::Unreached | HttpFault::Status(300..=399 | 401 | 403 | 429)) => {
+                Next::Refuse
+            }
+            Some(HttpFault::Answered(400..=499)) => match error.code() {
+                ErrorCode::METHOD_NOT_FOUND => Next::Unsaid,
+                ErrorCode::HEADER_MISMATCH | ErrorCode::MISSING_CLIENT_CAPABILITY => Next::Refuse,
+                _ => Next::Initialize,
+            },
+            _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
+                Next::Refuse
+            }
+            _ => Next::Initialize,
+        },
+        Probe::Silent => Next::Initialize,
     }
 }
 
@@ -184,5 +206,30 @@ mod tests {
             Payload::from_trusted(r#"{"supported":["2026-07-28","2025-11-25"],"requested":"x"}"#);
         let error = refused(-32022).data(data);
         assert_eq!(after_probe(&Probe::Refused(&error)), Next::Retry(vec![Revision::MODERN]));
+    }
+
+    #[test]
+    fn over_http_the_status_tells_a_modern_refusal_from_a_legacy_one() {
+        let judged = |code, fault| {
+            after_probe(&Probe::Refused(&RpcError::new(ErrorCode(code), "no").because(fault)))
+        };
+        let (answered, status) = (HttpFault::Answered, HttpFault::Status);
+        assert_eq!(judged(-32601, answered(404)), Next::Unsaid);
+        // A legacy server refuses an unknown method, or a request without a session.
+        assert_eq!(judged(-32601, status(200)), Next::Initialize);
+        for code in [-32600, -32602, -32000] {
+            assert_eq!(judged(code, answered(400)), Next::Initialize, "{code}");
+        }
+        for code in [-32020, -32021] {
+            assert_eq!(judged(code, answered(400)), Next::Refuse, "{code}");
+        }
+        assert_eq!(judged(-32022, answered(400)), Next::Initialize);
+        for code in [400, 404, 405, 406, 415, 500, 502] {
+            assert_eq!(judged(-32600, status(code)), Next::Initialize, "{code}");
+        }
+        for code in [301, 307, 401, 403, 429] {
+            assert_eq!(judged(-32600, status(code)), Next::Refuse, "{code}");
+        }
+        assert_eq!(judged(2000, HttpFault::Unreached), Next::Refuse);
     }
 }

@@ -12,27 +12,27 @@ type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// Handlers of notifications, in order; only the first runs.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     queue: VecDeque<(usize, Handling)>,
 }
 
 impl Lane {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// Puts a handler at the end; `size` is given back when it is done.
-    pub(super) fn push(&mut self, size: usize, handling: Handling) {
+    pub(crate) fn push(&mut self, size: usize, handling: Handling) {
         self.queue.push_back((size, handling));
     }
 
     /// Drops all handlers.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }
 
     /// Drives the first handler, and those behind it as long as each completes at once.
-    pub(super) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
+    pub(crate) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
         while let Some((size, handling)) = self.queue.front_mut() {
             let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
             if let Err(error) = outcome {

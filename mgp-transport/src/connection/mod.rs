@@ -21,9 +21,14 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "http")]
+pub(crate) use self::lane::Lane;
+pub(crate) use self::link::Shared;
+use self::link::WireLink;
+#[cfg(feature = "http")]
 pub(crate) use self::link::read_reply;
-use self::link::{Shared, WireLink};
 use self::outbox::Outbox;
+#[cfg(feature = "http")]
+pub(crate) use self::pending::Next;
 pub(crate) use self::pending::Pending;
 
 /// The bounds of a connection and what happens at each.
@@ -180,7 +185,7 @@ where
     }
 }
 
-fn shared(limits: &Limits) -> Arc<Shared> {
+pub(crate) fn shared(limits: &Limits) -> Arc<Shared> {
     Arc::new(Shared {
         outbox: Outbox::new(limits.unread_bytes),
         pending: Pending::new(limits.held_bytes),
@@ -215,12 +220,15 @@ impl<R, W> fmt::Debug for Connection<R, W> {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
-    running: AtomicUsize,
-    held: AtomicUsize,
+pub(crate) struct Counters {
+    pub(crate) running: AtomicUsize,
+    pub(crate) held: AtomicUsize,
+    /// Notifications that wait for the one before; a driver counts them in its lane.
+    #[cfg(feature = "http")]
+    pub(crate) waiting: AtomicUsize,
     unwritten: AtomicUsize,
-    shed: AtomicU64,
-    dropped: AtomicU64,
+    pub(crate) shed: AtomicU64,
+    pub(crate) dropped: AtomicU64,
 }
 
 /// Figures of a connection while it runs.
@@ -231,6 +239,11 @@ pub struct Monitor {
 }
 
 impl Monitor {
+    #[cfg(feature = "http")]
+    pub(crate) fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> Self {
+        Self { shared, counters }
+    }
+
     /// Requests of ours the peer has not answered.
     #[must_use]
     pub fn pending(&self) -> usize {

@@ -174,7 +174,7 @@ struct SlotState {
 }
 
 /// What comes next out of a [`Slot`].
-enum Next {
+pub(crate) enum Next {
     Item(Item),
     Done(Result<Reply, RpcError>),
 }
@@ -197,7 +197,7 @@ impl Slot {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    async fn next(&self) -> Next {
+    pub(crate) async fn next(&self) -> Next {
         poll_fn(|task| {
             let mut state = self.state();
             if let Some(item) = state.items.pop_front() {

@@ -2,8 +2,12 @@
 //!
 //! Applies to: both.
 
+mod client;
 mod credentials;
+mod guard;
 mod server;
 
+pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
 pub use credentials::{Credentials, Refused};
+pub use guard::{Forbidden, GuardedFetch, check_address};
 pub use server::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService, listen};

@@ -4,6 +4,7 @@
 
 mod binary;
 mod fresh;
+mod mcp;
 mod members;
 mod sdk;
 mod spec;
@@ -130,6 +131,21 @@ const CHECKS: &[Check] = &[
         name: "mcp.tasks",
         about: "what the suite has beyond: tasks, headers, schemas, credentials, old servers",
         run: |_| conformance::extensions(),
+    },
+    Check {
+        name: "mcp.http-wire",
+        about: "broken requests over HTTP: the labelled corpus",
+        run: |_| mcp::http_wire(),
+    },
+    Check {
+        name: "mcp.interop",
+        about: "foreign clients and servers over HTTP in every mode, and the Inspector",
+        run: interop::over_http,
+    },
+    Check {
+        name: "mcp.bench",
+        about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
+        run: bench::mcp_bench,
     },
 ];
 

@@ -106,6 +106,17 @@ impl Input {
         }
     }
 
+    /// How many bytes it has.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Slow { bytes, .. } | Self::Idle { bytes, .. } => bytes.len(),
+            Self::Repeat { prefix, unit, times, suffix } => {
+                prefix.len() + unit.len() * times + suffix.len()
+            }
+            Self::Child { .. } => 0,
+        }
+    }
+
     /// How many messages it has at most: lines that are not blank, and members of batches.
     pub(super) fn messages(&self) -> usize {
         let count = |bytes: &[u8]| {
@@ -170,6 +181,7 @@ mod tests {
         let input = Input::generated(&recipe).unwrap();
         let all = bytes(&input);
         assert_eq!(all.len(), 1 + 200_002 + 2);
+        assert_eq!(all.len(), input.length());
         assert!(all.starts_with(b"<ab") && all.ends_with(b"ab>\n"));
         assert!(input.ends_a_line());
     }

@@ -12,12 +12,11 @@ use std::{
 const DRIVERS: &[(&str, &str)] = &[
     ("python2.py", include_str!("drivers/python2.py")),
     ("python1.py", include_str!("drivers/python1.py")),
+    ("python2_server.py", include_str!("drivers/python2_server.py")),
     ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
     ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
+    ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
-
-/// What the packages of npm need.
-const LEAST_NODE: u32 = 18;
 
 /// Where everything is.
 #[derive(Debug)]
@@ -62,8 +61,8 @@ impl Places {
     }
 
     /// The Node that runs what npm brought.
-    pub(super) fn node() -> Outcome<PathBuf> {
-        Ok(Node::of_at_least(LEAST_NODE)?.program())
+    pub(super) fn node(pin: Pin) -> Outcome<PathBuf> {
+        Ok(Node::of_at_least(pin.least_node())?.program())
     }
 
     /// A program that a Python package brought.
@@ -71,9 +70,14 @@ impl Places {
         self.root.join(pin.folder).join("bin").join(pin.package)
     }
 
+    /// Where a Node package is.
+    pub(super) fn package(&self, pin: Pin) -> PathBuf {
+        self.root.join(pin.folder).join("node_modules").join(pin.package)
+    }
+
     /// The main program of a Node package.
     pub(super) fn module(&self, pin: Pin) -> PathBuf {
-        self.root.join("node/node_modules").join(pin.package).join("dist/index.js")
+        self.package(pin).join("dist/index.js")
     }
 
     /// The echo server on rmcp.
@@ -92,7 +96,7 @@ impl Places {
         if pin.registry == Registry::PyPi {
             packages::python(&folder, &wanted, &self.home())
         } else {
-            Node::of_at_least(LEAST_NODE)?.install(&folder, &wanted, &self.home())
+            Node::of_at_least(pin.least_node())?.install(&folder, &wanted, &self.home())
         }
     }
 

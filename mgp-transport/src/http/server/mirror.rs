@@ -11,9 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
-use mgp_types::mcp::{Era, Revision, key};
+use mgp_types::RpcError;
+use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Request as _, TasksCancel, TasksGet, TasksUpdate};
-use mgp_types::service::{HeaderParams, Kind, Method, Params};
+use mgp_types::service::{HeaderParams, Kind, MetaKey, Method, Params};
 use serde::Deserialize;
 
 use super::guard::only;
@@ -153,18 +154,15 @@ enum Presence {
 
 /// The revision a request names in its `_meta`, which only modern ones do.
 fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
-    #[derive(Deserialize)]
-    struct Inside<'a> {
-        #[serde(rename = "io.modelcontextprotocol/protocolVersion", borrow, default)]
-        revision: Option<Cow<'a, str>>,
+    let Some(json) = params.meta_member(MetaKey::Revision) else { return Ok(None) };
+    let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(plain) = plain.filter(|plain| !plain.contains('\\')) {
+        return Ok(Some(Cow::Borrowed(plain)));
     }
-    // The look is cheaper than the parse.
-    let Some(meta) = params.meta_str().filter(|meta| meta.contains(key::PROTOCOL_VERSION)) else {
-        return Ok(None);
-    };
-    serde_json::from_str::<Inside<'_>>(meta)
-        .map(|inside| inside.revision)
-        .map_err(|error| Refusal::Message(mgp_types::RpcError::invalid_params(error), None))
+    let text = serde_json::from_str::<String>(json).map_err(|error| {
+        Refusal::Message(RpcError::invalid_params(error).without_recovery(), None)
+    })?;
+    Ok(Some(Cow::Owned(text)))
 }
 
 /// The text a header stands for: itself, or what is in `=?base64?…?=`.

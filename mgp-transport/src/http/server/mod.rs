@@ -221,11 +221,19 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
     if ranges.peek().is_none() {
         return true;
     }
-    let family = wanted.split('/').next().unwrap_or_default();
+    let family = wanted.split_once('/').map_or(wanted, |(family, _)| family);
     ranges.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|range| {
         let range = range.split(';').next().unwrap_or_default().trim();
         range.eq_ignore_ascii_case(wanted)
             || range == "*/*"
             || range.strip_suffix("/*").is_some_and(|prefix| prefix.eq_ignore_ascii_case(family))
     })
+}
+
+/// Whether both forms of an answer are taken; nearly every client says so in the same words.
+fn accepts_both(headers: &HeaderMap) -> bool {
+    let usual = headers
+        .get(header::ACCEPT)
+        .is_some_and(|value| value.as_bytes() == b"application/json, text/event-stream");
+    usual || accepts(headers, "application/json") && accepts(headers, "text/event-stream")
 }

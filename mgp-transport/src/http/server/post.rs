@@ -13,10 +13,11 @@ use futures_util::stream::FuturesUnordered;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body;
-use mgp_types::mcp::{Era, key};
+use mgp_types::mcp::Era;
 use mgp_types::method::{Initialize, Request as _, ToolsCall};
 use mgp_types::service::{
-    Call, Context, Kind, Message, Method, Params, Peer, Principal, Reply, Scope, write_answer,
+    Call, Context, Kind, Message, MetaKey, Method, Params, Peer, Principal, Reply, Scope,
+    write_answer,
 };
 use mgp_types::{ErrorCode, Id, Payload, RpcError};
 use tokio::time::timeout;
@@ -31,7 +32,7 @@ use super::mirror::Announced;
 use super::modern::PostLink;
 use super::refusal::{Refusal, empty, events, json};
 use super::stream::{Begin, Stream};
-use super::{SESSION, Shared, accepts, principal, read, session};
+use super::{SESSION, Shared, accepts_both, principal, read, session};
 use crate::connection::read_reply;
 use crate::own;
 
@@ -46,8 +47,7 @@ where
 {
     let config = &shared.config;
     is_json(parts)?;
-    if !accepts(&parts.headers, "application/json") || !accepts(&parts.headers, "text/event-stream")
-    {
+    if !accepts_both(&parts.headers) {
         return Err(Refusal::Accept);
     }
     let announced = Announced::read(parts)?;
@@ -60,9 +60,8 @@ where
     let post = Post { shared, parts, announced, busy };
     match message {
         Message::Request { id, method, params } => {
-            let kind = Kind::Request;
             let asked = id.clone();
-            let answer = match announced.era(kind, &method, &params) {
+            let answer = match announced.era(Kind::Request, &method, &params) {
                 Ok(Era::Modern) => post.modern(id, method, params).await,
                 Ok(Era::Legacy) => post.legacy(id, method, params).await,
                 Err(refusal) => Err(refusal),
@@ -75,7 +74,7 @@ where
                 Era::Legacy => post.tell_legacy(method, params),
             }
         }
-        Message::Response { id, outcome } => post.answered(id, outcome),
+        Message::Response { id, outcome } => post.answered(id.as_ref(), outcome),
         Message::Batch(items) => post.batch(items).await,
     }
 }
@@ -84,6 +83,9 @@ fn is_json(parts: &Parts) -> Result<(), Refusal> {
     let kind = only(&parts.headers, &header::CONTENT_TYPE)
         .map_err(|()| Refusal::Twice("Content-Type"))?
         .unwrap_or_default();
+    if kind == "application/json" {
+        return Ok(());
+    }
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         Ok(())
@@ -125,8 +127,7 @@ impl Post<'_> {
         if method.as_str() == ToolsCall::METHOD {
             cx.extensions.insert(announced.params());
         }
-        let says_all =
-            params.meta_str().is_some_and(|meta| meta.contains(key::CLIENT_CAPABILITIES));
+        let says_all = params.meta_member(MetaKey::ClientCapabilities).is_some();
         let mut call = shared.stack.send(Call::request(method, params, cx));
         let mut outcome = None;
         let begin = poll_fn(|task| match call.as_mut().poll(task) {
@@ -246,14 +247,14 @@ impl Post<'_> {
     /// The answer to a question of ours.
     fn answered(
         self,
-        id: Option<Id>,
+        id: Option<&Id>,
         outcome: Result<Payload, RpcError>,
     ) -> Result<Response<HttpBody>, Refusal> {
         if self.announced.is_modern() {
             return Err(Refusal::NoQuestions);
         }
         let session = self.session()?;
-        let known = id.as_ref().zip(session.asked()).is_some_and(|(id, asked)| {
+        let known = id.zip(session.asked()).is_some_and(|(id, asked)| {
             asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
         });
         if !known {

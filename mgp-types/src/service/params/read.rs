@@ -11,11 +11,12 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
 
+use super::hop_meta::HopMeta;
 use super::{Parts, Shape, Span, TargetKind};
 use crate::record::Key;
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
-fn span_of(text: &str, base: usize) -> Span {
+pub(super) fn span_of(text: &str, base: usize) -> Span {
     let start = (text.as_ptr() as usize - base) as u32;
     Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
 }
@@ -61,7 +62,11 @@ impl<'de> de::Visitor<'de> for PartsSeed {
                     run_open = false;
                     continue;
                 }
-                ("_meta", _) => &mut parts.meta,
+                ("_meta", _) => {
+                    parts.meta = Some(Box::new(HopMeta::read(value.get(), base)));
+                    run_open = false;
+                    continue;
+                }
                 ("_mgp", _) => &mut parts.mgp,
                 ("trace_id", _) => &mut parts.trace_id,
                 ("inputResponses", _) => &mut parts.input_responses,

@@ -14,6 +14,7 @@ use mgp_types::{Id, Payload, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
+use crate::connection::Pending;
 
 impl Session {
     async fn tell(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
@@ -91,7 +92,7 @@ impl Link for Session {
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.asked().map(|pending| pending.all()).unwrap_or_default()
+        self.asked().map(Pending::all).unwrap_or_default()
     }
 
     fn hang_up(&self, call: CallKey) -> bool {

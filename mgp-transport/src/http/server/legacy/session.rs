@@ -24,7 +24,7 @@ const INBOX: usize = 1 << 20;
 
 /// A session.
 pub(in super::super) struct Session {
-    this: Weak<Session>,
+    this: Weak<Self>,
     id: String,
     principal: Principal,
     scope: Scope,

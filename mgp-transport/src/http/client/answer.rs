@@ -1,0 +1,118 @@
+//! What came back for a POST: JSON, a stream, nothing, or a refusal.
+//!
+//! Applies to: outbound.
+
+use bytestring::ByteString;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use mgp_types::RpcError;
+use mgp_types::service::HttpFault;
+use serde::Deserialize;
+
+use super::error::Fault;
+use super::pool::causes;
+use super::wire::Wire;
+
+/// How much of a refusal is read.
+const REFUSAL_BYTES: usize = 256 << 10;
+
+/// What a server answered.
+pub(super) enum Answer {
+    /// One message, or several in an array.
+    Json(ByteString),
+    /// Events, still to be read.
+    Events(Incoming),
+    /// It took the message.
+    Nothing,
+}
+
+impl Wire {
+    /// Reads a response as far as it can be read at once.
+    pub(super) async fn read(&self, response: Response<Incoming>) -> Result<Answer, RpcError> {
+        let (head, body) = response.into_parts();
+        if !head.status.is_success() {
+            return Err(self.read_refusal(head.status, &head.headers, body).await);
+        }
+        match kind(&head.headers) {
+            Some(Kind::Events) => Ok(Answer::Events(body)),
+            Some(Kind::Json) => {
+                let text = whole(body, self.config.response_bytes, "the answer").await?;
+                Ok(if text.trim().is_empty() { Answer::Nothing } else { Answer::Json(text) })
+            }
+            None if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+                || body.is_end_stream() =>
+            {
+                super::wire::drain(body).await;
+                Ok(Answer::Nothing)
+            }
+            None => {
+                let named = head.headers.get(CONTENT_TYPE);
+                let named =
+                    named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
+                Err(Fault::Form(format!(
+                    "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
+                    self.endpoint
+                ))
+                .into())
+            }
+        }
+    }
+
+    /// The error a refusal stands for: the one in its body, else what its status says.
+    pub(super) async fn read_refusal(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: Incoming,
+    ) -> RpcError {
+        #[derive(Deserialize)]
+        struct Refusal {
+            error: RpcError,
+        }
+        if kind(headers) == Some(Kind::Json) {
+            let text = whole(body, REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
+            if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
+                return refusal.error.because(HttpFault::Answered(status.as_u16()));
+            }
+        } else {
+            super::wire::drain(body).await;
+        }
+        self.refusal(status, headers).into()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Events,
+}
+
+/// What the content type says, without its parameters.
+pub(super) fn kind(headers: &HeaderMap) -> Option<Kind> {
+    let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let named = named.split(';').next().unwrap_or_default().trim();
+    if named.eq_ignore_ascii_case("application/json") {
+        Some(Kind::Json)
+    } else if named.eq_ignore_ascii_case("text/event-stream") {
+        Some(Kind::Events)
+    } else {
+        None
+    }
+}
+
+/// Reads a body that has at most so many bytes.
+async fn whole(body: Incoming, bound: usize, what: &'static str) -> Result<ByteString, RpcError> {
+    if body.size_hint().lower() > bound as u64 {
+        return Err(Fault::TooLong { what, bound }.into());
+    }
+    let bytes = match Limited::new(body, bound).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            return Err(Fault::TooLong { what, bound }.into());
+        }
+        Err(error) => return Err(Fault::Cut(causes(&*error)).into()),
+    };
+    ByteString::try_from(bytes).map_err(|_| Fault::Form(format!("{what} is no UTF-8")).into())
+}

@@ -1,0 +1,100 @@
+//! A connection to an endpoint: a peer to call, and something to drive.
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_types::service::{Context, Peer, Principal, Scope, Stack};
+
+use super::config::HttpClientConfig;
+use super::core::Core;
+use super::endpoint::Endpoint;
+use super::error::HttpClientError;
+use super::runner::Runner;
+use super::wire::Wire;
+use crate::connection::{Closed, Limits, Monitor};
+
+/// A connection over HTTP that is not driven yet; nothing is sent before the first call.
+///
+/// ```no_run
+/// use mgp_transport::Limits;
+/// use mgp_transport::http::{Endpoint, HttpClientConfig, HttpConnection};
+/// use mgp_types::service::{Principal, Router, Stack};
+///
+/// # async fn run() -> Result<(), mgp_transport::http::HttpClientError> {
+/// let endpoint = Endpoint::parse("http://127.0.0.1:8000/mcp")?;
+/// let inbound = Stack::new(Router::new());
+/// let config = HttpClientConfig::default();
+/// let connection =
+///     HttpConnection::new(endpoint, inbound, Principal::local(), Limits::default(), config)?;
+/// let (peer, cx) = (connection.peer(), connection.context());
+/// tokio::spawn(connection.run());
+/// # drop((peer, cx));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a connection does nothing of its own until it is run"]
+pub struct HttpConnection {
+    core: Arc<Core>,
+    runner: Runner,
+}
+
+impl HttpConnection {
+    /// A connection to an endpoint; `stack` handles what the server sends of its own.
+    ///
+    /// Of the limits those of held bytes, waiting notifications and linger apply; the others are in the configuration.
+    ///
+    /// # Errors
+    /// [`HttpClientError`]: TLS is needed and not there, or credentials would go in clear.
+    pub fn new(
+        endpoint: Endpoint,
+        stack: Stack,
+        principal: Principal,
+        limits: Limits,
+        config: HttpClientConfig,
+    ) -> Result<Self, HttpClientError> {
+        let wire = Wire::new(endpoint, config)?;
+        let (core, jobs) = Core::new(wire, stack, principal, limits);
+        Ok(Self { runner: Runner::new(Arc::clone(&core), jobs), core })
+    }
+
+    /// The server.
+    pub fn peer(&self) -> Peer {
+        self.core.peer()
+    }
+
+    /// The scope of this connection.
+    pub fn scope(&self) -> &Scope {
+        &self.core.scope
+    }
+
+    /// The surroundings of a call of our own to the server.
+    pub fn context(&self) -> Context {
+        self.core.context()
+    }
+
+    /// A look at its tables.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(Arc::clone(&self.core.shared), Arc::clone(&self.core.counters))
+    }
+
+    /// Drives what belongs to no call: the server's own stream, its requests and notifications, cancellations.
+    ///
+    /// It ends when the peer is closed, after a legacy server was told (DELETE).
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection; the server is not told.
+    pub async fn run(self) -> Closed {
+        self.runner.run().await
+    }
+}
+
+impl fmt::Debug for HttpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpConnection")
+            .field("endpoint", &self.core.wire.endpoint)
+            .field("config", &self.core.wire.config)
+            .finish_non_exhaustive()
+    }
+}

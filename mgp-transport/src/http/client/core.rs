@@ -1,0 +1,259 @@
+//! What the handle, the runner and every request of one connection share.
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use mgp_types::RpcError;
+use mgp_types::mcp::InitializeResult;
+use mgp_types::method::{Initialized, Notification as _};
+use mgp_types::service::{
+    BoxFuture, Context, OutMeta, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack, closed,
+    write_call,
+};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::error::Fault;
+use super::headers::{SESSION, posting};
+use super::link::HttpLink;
+use super::session::{Lease, Opened, Session};
+use super::wire::{Wire, drain};
+use crate::connection::{Counters, Limits, Shared};
+
+/// How many pieces of work may wait for the runner.
+const JOBS: usize = 4096;
+/// How many such pieces that somebody else decides the number of: requests of the server, drops of ours.
+pub(super) const WORKS: usize = 1024;
+
+pub(super) struct Core {
+    pub(super) wire: Wire,
+    pub(super) stack: Stack,
+    pub(super) limits: Limits,
+    /// Only its mark of being closed is used of the outbox: nothing is queued here.
+    pub(super) shared: Arc<Shared>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) session: Session,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) closing: Notify,
+    pub(super) scope: Scope,
+    pub(super) principal: Principal,
+    jobs: mpsc::Sender<Job>,
+    works: AtomicUsize,
+}
+
+/// What the runner does for others.
+pub(super) enum Job {
+    /// Runs to its end.
+    Work(BoxFuture<'static, ()>),
+    /// The handler of a notification: one after another.
+    Notice(usize, BoxFuture<'static, Result<Reply, RpcError>>),
+    /// Reads what belongs to no request, in the session as it is now.
+    Listen,
+}
+
+impl Core {
+    pub(super) fn new(
+        wire: Wire,
+        stack: Stack,
+        principal: Principal,
+        limits: Limits,
+    ) -> (Arc<Self>, mpsc::Receiver<Job>) {
+        let (jobs, queue) = mpsc::channel(JOBS);
+        let core = Self {
+            permits: Arc::new(Semaphore::new(
+                wire.config.requests.clamp(1, Semaphore::MAX_PERMITS),
+            )),
+            shared: crate::connection::shared(&limits),
+            wire,
+            stack,
+            limits,
+            counters: Arc::default(),
+            session: Session::default(),
+            closing: Notify::new(),
+            scope: Scope::new(ScopeKind::Session),
+            principal,
+            jobs,
+            works: AtomicUsize::new(0),
+        };
+        (Arc::new(core), queue)
+    }
+
+    pub(super) fn peer(self: &Arc<Self>) -> Peer {
+        Peer::new(Arc::new(HttpLink(Arc::clone(self))))
+    }
+
+    pub(super) fn context(self: &Arc<Self>) -> Context {
+        Context::new(self.peer(), self.scope.clone(), self.principal.clone())
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.shared.outbox.is_closed()
+    }
+
+    // === Work for the runner ===
+
+    /// Hands work to the runner; `false` when it has too much, or is gone.
+    pub(super) fn give(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        if self.works.fetch_add(1, Ordering::Relaxed) >= WORKS {
+            self.works.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        let own = Taken(Arc::clone(self));
+        self.job(Job::Work(Box::pin(async move {
+            let _own = own;
+            work.await;
+        })))
+    }
+
+    pub(super) fn job(&self, job: Job) -> bool {
+        self.jobs.try_send(job).is_ok()
+    }
+
+    // === Messages that are no requests ===
+
+    /// POSTs a message that is not answered, in the session as it is; once more in a new one if it is gone.
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        headers: HeaderMap,
+        body: Bytes,
+        is_legacy: bool,
+    ) -> Result<(), RpcError> {
+        let bound = self.wire.config.message_timeout;
+        let posting = async {
+            let mut is_renewed = false;
+            loop {
+                let mut headers = headers.clone();
+                let lease = is_legacy.then(|| self.session.stamp(&mut headers));
+                let response = self.wire.send(&Method::POST, &headers, &body).await?;
+                let status = response.status();
+                match lease {
+                    Some(lease) if is_gone(status, lease) && !is_renewed => {
+                        is_renewed = true;
+                        drain(response.into_body()).await;
+                        self.renew(lease).await?;
+                    }
+                    _ if status.is_success() => {
+                        drain(response.into_body()).await;
+                        return Ok(());
+                    }
+                    _ => {
+                        let (head, body) = response.into_parts();
+                        return Err(self.wire.read_refusal(status, &head.headers, body).await);
+                    }
+                }
+            }
+        };
+        match timeout(bound, posting).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Fault::Late { what: "a message", bound }.into()),
+        }
+    }
+
+    // === The session ===
+
+    /// Opens the session anew, unless somebody did so since the lease.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the old session; whoever needs one tries again.
+    pub(super) fn renew(self: &Arc<Self>, lost: Lease) -> BoxFuture<'static, Result<(), RpcError>> {
+        // A boxed future, because a handshake is a request, and a request may need a handshake.
+        Box::pin(Arc::clone(self).renewed(lost))
+    }
+
+    async fn renewed(self: Arc<Self>, lost: Lease) -> Result<(), RpcError> {
+        let _turn = self.session.renewing.lock().await;
+        if !self.session.is_over(lost) {
+            let Some(opening) = self.session.opening() else {
+                return Err(Fault::Session("and there is no handshake to repeat".into()).into());
+            };
+            tracing::debug!(server = %self.wire.endpoint, "the session is gone: opening another");
+            let asking = Arc::clone(&self).ask(opening.clone());
+            let (reply, id) = asking.await.map_err(|error| {
+                RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
+                    .because(error)
+            })?;
+            let opened = opened(&reply, id);
+            if opened.revision != self.session.revision() {
+                return Err(Fault::Session(
+                    "and now speaks another revision: connect again".to_owned(),
+                )
+                .into());
+            }
+            // Told before anybody else uses it.
+            let mut headers = posting();
+            opened.stamp(&mut headers);
+            let told = self.wire.send(&Method::POST, &headers, &initialized()).await?;
+            let status = told.status();
+            drain(told.into_body()).await;
+            if !status.is_success() {
+                return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
+            }
+            self.session.open(opened, opening);
+            self.job(Job::Listen);
+        }
+        Ok(())
+    }
+
+    /// Tells the server that the session ends, as far as it wants to know.
+    pub(super) async fn leave(&self) {
+        let Some(headers) = self.session.close() else { return };
+        let ending = async {
+            match self.wire.send(&Method::DELETE, &headers, &Bytes::new()).await {
+                // 405: the server ends its sessions itself.
+                Ok(response) => drain(response.into_body()).await,
+                Err(error) => tracing::debug!(%error, "the end of the session was not told"),
+            }
+        };
+        // Nobody waits long for a server that is to be left.
+        let _ = timeout(self.limits.linger, ending).await;
+    }
+
+    /// Fails what waits; once more is nothing.
+    pub(super) fn end(&self) {
+        self.shared.outbox.close();
+        self.shared.pending.close("the connection ended");
+        self.session.close();
+        self.scope.end();
+    }
+}
+
+/// Whether a status says that the session is gone.
+pub(super) fn is_gone(status: StatusCode, lease: Lease) -> bool {
+    status == StatusCode::NOT_FOUND && lease.is_named
+}
+
+/// What an answer to `initialize` says about the session.
+pub(super) fn opened(reply: &Reply, headers: HeaderMap) -> Opened {
+    let result: Option<InitializeResult> = reply.get().ok();
+    let revision = result.and_then(|result| result.protocol_version.to_string().parse().ok());
+    let id = headers.get(SESSION).filter(|id| {
+        let bytes = id.as_bytes();
+        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic)
+    });
+    Opened { id: id.cloned(), revision }
+}
+
+fn initialized() -> Bytes {
+    let mut text = Vec::new();
+    let params = Params::none();
+    write_call(&mut text, None, Initialized::METHOD, &params, &OutMeta::nothing());
+    text.into()
+}
+
+/// The error of a call whose connection is closed.
+pub(super) fn gone() -> RpcError {
+    closed("the connection was closed on this side")
+}
+
+/// Gives its place back when the work is done or dropped.
+struct Taken(Arc<Core>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.works.fetch_sub(1, Ordering::Relaxed);
+    }
+}

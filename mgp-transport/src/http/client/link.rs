@@ -1,0 +1,93 @@
+//! The peer's side of a connection over HTTP.
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use mgp_types::mcp::Era;
+use mgp_types::method::Initialized;
+use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_call};
+use mgp_types::{Id, RpcError};
+
+use super::core::{Core, Job, gone};
+use super::headers::{modern, posting};
+
+/// The link of a connection over HTTP.
+pub(super) struct HttpLink(pub(super) Arc<Core>);
+
+impl Link for HttpLink {
+    fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let core = Arc::clone(&self.0);
+        match call.kind() {
+            Kind::Request => Box::pin(core.request(call)),
+            Kind::Notification => Box::pin(async move { core.notify(&call).await }),
+        }
+    }
+
+    fn in_flight(&self, id: &Id) -> Option<InFlight> {
+        self.0.shared.pending.get(id)
+    }
+
+    fn all_in_flight(&self) -> Vec<InFlight> {
+        self.0.shared.pending.all()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn close(&self, reason: &str) {
+        tracing::debug!(reason, "closing the connection");
+        self.0.shared.outbox.close();
+        self.0.closing.notify_one();
+    }
+}
+
+/// The same, as what came on the stream of one request sees it: a question there belongs to that request and no other.
+pub(super) struct StreamLink {
+    pub(super) core: Arc<Core>,
+    pub(super) number: i64,
+}
+
+impl Link for StreamLink {
+    fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        HttpLink(Arc::clone(&self.core)).send(call)
+    }
+
+    fn in_flight(&self, id: &Id) -> Option<InFlight> {
+        self.core.shared.pending.get(id)
+    }
+
+    fn all_in_flight(&self) -> Vec<InFlight> {
+        self.core.shared.pending.get(&Id::Number(self.number)).into_iter().collect()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    fn close(&self, reason: &str) {
+        HttpLink(Arc::clone(&self.core)).close(reason);
+    }
+}
+
+impl Core {
+    async fn notify(self: Arc<Self>, call: &Call) -> Result<Reply, RpcError> {
+        if self.is_closed() {
+            return Err(gone());
+        }
+        let mut headers: HeaderMap = posting();
+        let is_legacy = call.cx().callee.era == Era::Legacy;
+        if !is_legacy {
+            modern(&mut headers, call, &call.cx().callee.revision.to_string())?;
+        }
+        let mut body = Vec::new();
+        write_call(&mut body, None, call.method().as_str(), call.params(), call.hop());
+        self.post(headers, body.into(), is_legacy).await?;
+        if is_legacy && call.tells::<Initialized>() {
+            self.job(Job::Listen);
+        }
+        Ok(Reply::None)
+    }
+}

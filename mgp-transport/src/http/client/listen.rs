@@ -1,0 +1,53 @@
+//! The stream of no request: what a legacy server says of its own.
+//!
+//! Applies to: inbound, legacy.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tokio::time::{Instant, sleep};
+
+use super::core::Core;
+use super::request::Stream;
+use super::sse::SseReader;
+
+/// Reads the stream, and takes it up again, until the server says there is none or is gone for too long.
+pub(super) async fn listen(core: Arc<Core>) {
+    let mut reader = SseReader::new(core.wire.config.event_bytes);
+    let mut attempts = 0;
+    loop {
+        let (news, opened) = (reader.news(), Instant::now());
+        let last = reader.last_id().cloned();
+        match core.open_stream(last.as_ref()).await {
+            Ok(Stream::Open(body)) => {
+                if let Err(error) = core.listen_to(body, &mut reader).await {
+                    tracing::debug!(%error, "the stream of the session failed");
+                }
+                // A stream that lived was worth opening, even if nothing came.
+                if reader.news() > news || opened.elapsed() > core.wire.config.retry {
+                    attempts = 0;
+                }
+            }
+            Ok(Stream::Refused(status, error)) => {
+                let is_passing = status.is_server_error()
+                    || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
+                if !is_passing || status == StatusCode::NOT_IMPLEMENTED {
+                    // 405 is the word for it; whatever a server says of its own does not reach us.
+                    tracing::debug!(%status, %error, "the server has no stream of its own");
+                    return;
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the stream of the session could not be opened"),
+        }
+        if attempts >= core.wire.config.reconnects {
+            tracing::warn!(
+                server = %core.wire.endpoint, attempts,
+                "the server's own stream is gone: its notifications do not arrive any more"
+            );
+            return;
+        }
+        attempts += 1;
+        sleep(core.pause(&reader)).await;
+        reader.reconnect();
+    }
+}

@@ -1,0 +1,360 @@
+//! One request: its POST, the stream its answer may be, and what happens when that is cut.
+//!
+//! Applies to: outbound.
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use mgp_types::method::{Cancelled, Initialize, Notification};
+use mgp_types::service::{Call, ItemKind, OutMeta, Params, Reply, write_call};
+use mgp_types::{Id, Payload, RpcError};
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use super::answer::{Answer, Kind, kind};
+use super::core::{Core, gone, is_gone, opened};
+use super::dispatch::Origin;
+use super::error::Fault;
+use super::headers::{LAST_EVENT, modern, modern_revision, posting};
+use super::pool::causes;
+use super::sse::{SseReader, TooLong};
+use super::wire::drain;
+use crate::connection::Next;
+
+/// How many events are read before their consumer has its turn: less than an inbox holds.
+const BURST: usize = 64;
+
+/// A request, written.
+struct Written {
+    number: i64,
+    headers: HeaderMap,
+    body: Bytes,
+    is_legacy: bool,
+    opens: bool,
+}
+
+/// How the reading of a stream ended.
+enum End {
+    /// The answer came; the rest of the body is left.
+    Answered,
+    /// The stream ended before.
+    Cut(String),
+}
+
+impl Core {
+    pub(super) async fn request(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
+        if self.is_closed() {
+            return Err(gone());
+        }
+        let permits = Arc::clone(&self.permits);
+        let _permit = permits.acquire_owned().await.map_err(|_| gone())?;
+        if !call.is::<Initialize>() {
+            return self.ask(call).await.map(|(reply, _)| reply);
+        }
+        let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
+        self.session.open(opened(&reply, headers), call);
+        Ok(reply)
+    }
+
+    /// Asks, and gives the headers of the response with the answer.
+    pub(super) async fn ask(
+        self: Arc<Self>,
+        mut call: Call,
+    ) -> Result<(Reply, HeaderMap), RpcError> {
+        let (number, slot) = self.shared.pending.enter(call.cx()).ok_or_else(gone)?;
+        let revision = modern_revision(&call);
+        let opens = call.is::<Initialize>();
+        let waiting = Waiting { core: &self, number, cancels: revision.is_none() && !opens };
+        if call.cx().outlet.wants(ItemKind::Progress) {
+            let token = Payload::from_trusted(number.to_string());
+            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
+        }
+        let mut headers = posting();
+        if let Some(revision) = &revision {
+            modern(&mut headers, &call, revision)?;
+        }
+        let mut body = Vec::new();
+        let id = Id::Number(number);
+        write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
+        let is_legacy = revision.is_none();
+        let written = Written { number, headers, body: body.into(), is_legacy, opens };
+        let outlet = call.cx().outlet.clone();
+        drop(call);
+
+        let told = OnceLock::new();
+        let mut exchange = pin!(self.exchange(&written, &told).fuse());
+        let mut is_over = false;
+        let outcome = loop {
+            let next = if is_over {
+                slot.next().await
+            } else {
+                // While the consumer of an item is waited for nothing more is read: the server feels it.
+                match select(pin!(slot.next()), exchange.as_mut()).await {
+                    Either::Left((next, _)) => next,
+                    Either::Right((outcome, _)) => {
+                        is_over = true;
+                        if let Err(error) = outcome {
+                            self.shared.pending.answer(&id, |_| Err(error));
+                        }
+                        continue;
+                    }
+                }
+            };
+            match next {
+                Next::Item(item) => {
+                    // A consumer that left is no reason to lose the answer.
+                    let _ = outlet.send(item).await;
+                }
+                Next::Done(outcome) => break outcome,
+            }
+        };
+        drop(waiting);
+        outcome.map(|reply| (reply, told.get().cloned().unwrap_or_default()))
+    }
+
+    /// Sends the request until it is answered, or cannot be any more.
+    async fn exchange(
+        self: &Arc<Self>,
+        request: &Written,
+        told: &OnceLock<HeaderMap>,
+    ) -> Result<(), RpcError> {
+        let response = self.post_request(request).await?;
+        if request.opens {
+            let _ = told.set(response.headers().clone());
+        }
+        let from = if request.is_legacy {
+            Origin::Request(request.number)
+        } else {
+            Origin::Modern(request.number)
+        };
+        match self.wire.read(response).await? {
+            Answer::Json(text) => {
+                self.take(text, from);
+                if self.is_answered(request.number) {
+                    return Ok(());
+                }
+                Err(Fault::Form("the server's JSON does not answer the request".into()).into())
+            }
+            Answer::Nothing => {
+                Err(Fault::Form("the server took the request and answered nothing".into()).into())
+            }
+            Answer::Events(body) => self.until_answered(body, from, request).await,
+        }
+    }
+
+    /// POSTs the request; in a new session, once, where the old one is gone.
+    async fn post_request(
+        self: &Arc<Self>,
+        request: &Written,
+    ) -> Result<Response<Incoming>, RpcError> {
+        let mut is_renewed = false;
+        loop {
+            let mut headers = request.headers.clone();
+            let in_session = request.is_legacy && !request.opens;
+            let lease = in_session.then(|| self.session.stamp(&mut headers));
+            let response = self.wire.send(&Method::POST, &headers, &request.body).await?;
+            let Some(lease) = lease.filter(|lease| is_gone(response.status(), *lease)) else {
+                return Ok(response);
+            };
+            drain(response.into_body()).await;
+            if is_renewed {
+                return Err(Fault::Session("not even the one it just gave".into()).into());
+            }
+            is_renewed = true;
+            self.renew(lease).await?;
+        }
+    }
+
+    fn is_answered(&self, number: i64) -> bool {
+        self.shared.pending.get(&Id::Number(number)).is_none()
+    }
+
+    // === Streams ===
+
+    /// Reads the stream of a request, and what continues it, until the answer is there.
+    async fn until_answered(
+        self: &Arc<Self>,
+        mut body: Incoming,
+        from: Origin,
+        request: &Written,
+    ) -> Result<(), RpcError> {
+        let mut reader = SseReader::new(self.wire.config.event_bytes);
+        let mut attempts = 0;
+        loop {
+            let news = reader.news();
+            let end = self.follow(&mut body, &mut reader, from, Some(request.number)).await?;
+            let mut why = match end {
+                End::Answered => {
+                    self.finish(body);
+                    return Ok(());
+                }
+                End::Cut(why) => why,
+            };
+            if reader.news() > news {
+                attempts = 0;
+            }
+            body = loop {
+                if !request.is_legacy {
+                    return Err(Fault::Cut(why).into());
+                }
+                let Some(last) = reader.last_id().cloned() else {
+                    return Err(Fault::Cut(format!(
+                        "{why}; the server gave no event id to go on after, so the call may have run"
+                    ))
+                    .into());
+                };
+                if attempts >= self.wire.config.reconnects {
+                    let tries = format!("{why}; given up after {attempts} attempts to go on");
+                    return Err(Fault::Cut(tries).into());
+                }
+                attempts += 1;
+                sleep(self.pause(&reader)).await;
+                reader.reconnect();
+                match self.open_stream(Some(&last)).await {
+                    Ok(Stream::Open(body)) => break body,
+                    Ok(Stream::Refused(status, error))
+                        if !status.is_server_error()
+                            && status != StatusCode::CONFLICT
+                            && status != StatusCode::TOO_MANY_REQUESTS =>
+                    {
+                        let gone =
+                            "the server does not take it up again, and the call may have run";
+                        return Err(Fault::Cut(format!("{gone}: {}", error.message())).into());
+                    }
+                    Ok(Stream::Refused(_, error)) | Err(error) => why = error.message().to_owned(),
+                }
+            };
+        }
+    }
+
+    /// How long to wait before a stream is taken up again: exactly what the server said, up to a bound.
+    pub(super) fn pause(&self, reader: &SseReader) -> Duration {
+        reader.retry().unwrap_or(self.wire.config.retry).min(self.wire.config.max_retry)
+    }
+
+    /// GETs a stream of the session: the one of no request, or what follows an event.
+    pub(super) async fn open_stream(&self, last: Option<&HeaderValue>) -> Result<Stream, RpcError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        self.session.stamp(&mut headers);
+        if let Some(last) = last {
+            headers.insert(LAST_EVENT, last.clone());
+        }
+        let response = self.wire.send(&Method::GET, &headers, &Bytes::new()).await?;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() && kind(&head.headers) == Some(Kind::Events) {
+            return Ok(Stream::Open(body));
+        }
+        let error = self.wire.read_refusal(head.status, &head.headers, body).await;
+        Ok(Stream::Refused(head.status, error))
+    }
+
+    /// Reads a stream until it ends, or until a request is answered.
+    async fn follow(
+        self: &Arc<Self>,
+        body: &mut Incoming,
+        reader: &mut SseReader,
+        from: Origin,
+        until: Option<i64>,
+    ) -> Result<End, RpcError> {
+        let is_answered = || until.is_some_and(|number| self.is_answered(number));
+        loop {
+            let frame = match body.frame().await {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Ok(End::Cut(causes(&error))),
+                None => return Ok(End::Cut("the server closed it".to_owned())),
+            };
+            let Some(bytes) = frame.data_ref() else { continue };
+            let mut input: &[u8] = bytes;
+            let mut count = 0_usize;
+            while let Some(event) = reader.next(&mut input) {
+                count += 1;
+                // Items of this call go to their consumer before more of them are read.
+                if count.is_multiple_of(BURST) {
+                    yield_now().await;
+                }
+                match event {
+                    Ok(event) if matches!(&*event.name, "" | "message") => {
+                        if !event.data.is_empty() {
+                            self.take(event.data, from);
+                        }
+                        if is_answered() {
+                            return Ok(End::Answered);
+                        }
+                    }
+                    Ok(event) => tracing::debug!(name = event.name, "an event of no known kind"),
+                    Err(TooLong) => {
+                        let bound = self.wire.config.event_bytes;
+                        if until.is_some() {
+                            return Err(Fault::TooLong { what: "an event", bound }.into());
+                        }
+                        tracing::warn!(bound, "an event of the server was too long and left out");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the stream of no request until it ends.
+    pub(super) async fn listen_to(
+        self: &Arc<Self>,
+        mut body: Incoming,
+        reader: &mut SseReader,
+    ) -> Result<(), RpcError> {
+        self.follow(&mut body, reader, Origin::Session, None).await.map(|_| ())
+    }
+
+    /// Lets a connection serve again whose answer is there: what the server still says is read and left.
+    fn finish(self: &Arc<Self>, mut body: Incoming) {
+        match body.frame().now_or_never() {
+            Some(None | Some(Err(_))) => {}
+            Some(Some(Ok(_))) | None => {
+                self.give(drain(body));
+            }
+        }
+    }
+}
+
+/// What a GET gave.
+pub(super) enum Stream {
+    Open(Incoming),
+    Refused(StatusCode, RpcError),
+}
+
+/// Leaves the table when the caller stops waiting, and tells a legacy server if it had not answered.
+///
+/// A modern one sees its stream closed.
+struct Waiting<'a> {
+    core: &'a Arc<Core>,
+    number: i64,
+    cancels: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let unanswered = self.core.shared.pending.leave(self.number);
+        if !unanswered || !self.cancels || self.core.is_closed() {
+            return;
+        }
+        let text =
+            format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
+        let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
+        let mut body = Vec::new();
+        write_call(&mut body, None, Cancelled::METHOD, &params, &OutMeta::default());
+        let core = Arc::clone(self.core);
+        self.core.give(async move {
+            if let Err(error) = core.post(posting(), body.into(), true).await {
+                tracing::debug!(%error, "a cancellation was not told");
+            }
+        });
+    }
+}

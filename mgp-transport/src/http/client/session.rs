@@ -1,0 +1,104 @@
+//! The legacy session of a connection: its id, its revision, and the call that opens it anew (MCP sessions).
+//!
+//! Applies to: outbound, legacy.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http::{HeaderMap, HeaderValue};
+use mgp_types::service::Call;
+
+use super::headers::{REVISION, SESSION};
+
+/// What is known of the session; in the modern era it stays empty.
+#[derive(Default)]
+pub(super) struct Session {
+    state: Mutex<State>,
+    /// Held by the one who opens it anew, so that all who find it gone wait for the same new one.
+    pub(super) renewing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    id: Option<HeaderValue>,
+    revision: Option<HeaderValue>,
+    /// The call that opened it.
+    opening: Option<Call>,
+    /// Grows with every session.
+    generation: u64,
+}
+
+/// Which session a request was sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    generation: u64,
+    /// Whether the server gave it an id, so that 404 means it is gone.
+    pub(super) is_named: bool,
+}
+
+/// What opens a session.
+pub(super) struct Opened {
+    pub(super) id: Option<HeaderValue>,
+    pub(super) revision: Option<HeaderValue>,
+}
+
+impl Opened {
+    pub(super) fn stamp(&self, headers: &mut HeaderMap) {
+        if let Some(id) = &self.id {
+            headers.insert(SESSION, id.clone());
+        }
+        if let Some(revision) = &self.revision {
+            headers.insert(REVISION, revision.clone());
+        }
+    }
+}
+
+impl Session {
+    /// Writes the headers of the session, and says which one it is.
+    pub(super) fn stamp(&self, headers: &mut HeaderMap) -> Lease {
+        let state = self.state();
+        if let Some(id) = &state.id {
+            headers.insert(SESSION, id.clone());
+        }
+        if let Some(revision) = &state.revision {
+            headers.insert(REVISION, revision.clone());
+        }
+        Lease { generation: state.generation, is_named: state.id.is_some() }
+    }
+
+    /// Whether a lease is of a session that was replaced.
+    pub(super) fn is_over(&self, lease: Lease) -> bool {
+        self.state().generation != lease.generation
+    }
+
+    /// The call that opened it.
+    pub(super) fn opening(&self) -> Option<Call> {
+        self.state().opening.clone()
+    }
+
+    /// The revision that was settled.
+    pub(super) fn revision(&self) -> Option<HeaderValue> {
+        self.state().revision.clone()
+    }
+
+    /// Begins a session.
+    pub(super) fn open(&self, opened: Opened, by: Call) {
+        let mut state = self.state();
+        state.generation += 1;
+        state.id = opened.id;
+        state.revision = opened.revision;
+        state.opening = Some(by);
+    }
+
+    /// Ends it; gives the headers to tell the server so, where it has an id.
+    pub(super) fn close(&self) -> Option<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let lease = self.stamp(&mut headers);
+        // The call that opened it holds the way to this session.
+        *self.state() = State { generation: lease.generation + 1, ..State::default() };
+        lease.is_named.then_some(headers)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

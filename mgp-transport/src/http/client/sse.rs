@@ -1,0 +1,313 @@
+//! Reads a stream of events, as far as it came, without ever holding more than one event (WHATWG server-sent events).
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use bytestring::ByteString;
+use http::HeaderValue;
+
+/// The longest id that is sent back in a header.
+const ID_BYTES: usize = 1024;
+
+/// An event with data.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Its name; empty for a message.
+    pub(super) name: String,
+    /// Its data, the lines joined.
+    pub(super) data: ByteString,
+}
+
+/// An event had more bytes than are held; it is left out, the next ones are read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Turns bytes into events; what it knows of the stream survives a new connection.
+#[derive(Debug)]
+pub(super) struct SseReader {
+    bound: usize,
+    /// The line so far, where it came in several pieces.
+    line: Vec<u8>,
+    data: Vec<u8>,
+    has_data: bool,
+    name: Vec<u8>,
+    /// The id the event being read brings: `None` where it brings none.
+    id: Option<Option<HeaderValue>>,
+    last_id: Option<HeaderValue>,
+    retry: Option<Duration>,
+    is_start: bool,
+    after_cr: bool,
+    too_long: bool,
+    /// Grows with every event that moved the stream on.
+    news: u64,
+}
+
+impl SseReader {
+    pub(super) fn new(bound: usize) -> Self {
+        Self {
+            bound,
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            name: Vec::new(),
+            id: None,
+            last_id: None,
+            retry: None,
+            is_start: true,
+            after_cr: false,
+            too_long: false,
+            news: 0,
+        }
+    }
+
+    /// Forgets the event that was begun: the next bytes come from a new connection.
+    pub(super) fn reconnect(&mut self) {
+        self.line.clear();
+        self.forget_event();
+        self.is_start = true;
+        self.after_cr = false;
+    }
+
+    /// The id to go on after.
+    pub(super) fn last_id(&self) -> Option<&HeaderValue> {
+        self.last_id.as_ref()
+    }
+
+    /// How long the server wants us to wait.
+    pub(super) fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Grows with every event that brought data or an id.
+    pub(super) fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// Takes bytes from the front of `input` until an event is whole; `None` when all were taken.
+    pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Result<Event, TooLong>> {
+        loop {
+            if std::mem::take(&mut self.after_cr) && input.first() == Some(&b'\n') {
+                *input = &input[1..];
+            }
+            if input.is_empty() {
+                return None;
+            }
+            let Some(at) = memchr::memchr2(b'\n', b'\r', input) else {
+                self.hold(input);
+                *input = &[];
+                return None;
+            };
+            let (mut piece, end) = (&input[..at], input[at]);
+            *input = &input[at + 1..];
+            self.after_cr = end == b'\r';
+            let mut held = Vec::new();
+            if !self.line.is_empty() {
+                self.hold(piece);
+                held = std::mem::take(&mut self.line);
+                piece = &held;
+            }
+            let event = self.take_line(piece);
+            // The next line in pieces finds room.
+            if held.capacity() <= 64 << 10 {
+                held.clear();
+                self.line = held;
+            }
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// Keeps a piece of a line, unless the event is too long already.
+    fn hold(&mut self, piece: &[u8]) {
+        if self.line.len() + self.data.len() + piece.len() > self.bound {
+            self.too_long = true;
+            // One byte stays, so that the line does not look empty.
+            self.line.truncate(1);
+            if self.line.is_empty() {
+                self.line.extend(piece.first());
+            }
+            return;
+        }
+        self.line.extend_from_slice(piece);
+    }
+
+    fn take_line(&mut self, mut line: &[u8]) -> Option<Result<Event, TooLong>> {
+        self.too_long |= self.data.len() + line.len() > self.bound;
+        if std::mem::take(&mut self.is_start) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        if self.too_long {
+            self.data = Vec::new();
+            return None;
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(at) => (&line[..at], line[at + 1..].strip_prefix(b" ").unwrap_or(&line[at + 1..])),
+            None => (line, &b""[..]),
+        };
+        match field {
+            b"data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push(b'\n');
+                }
+                self.data.extend_from_slice(value);
+            }
+            b"event" => {
+                self.name.clear();
+                self.name.extend_from_slice(value);
+            }
+            b"id" if !value.contains(&0) => {
+                let fits = !value.is_empty() && value.len() <= ID_BYTES;
+                self.id = Some(HeaderValue::from_bytes(value).ok().filter(|_| fits));
+            }
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                let text = std::str::from_utf8(value).unwrap_or_default();
+                self.retry = Some(Duration::from_millis(text.parse().unwrap_or(u64::MAX)));
+            }
+            // Comments begin with a colon and keep the connection alive; other fields are for others.
+            _ => {}
+        }
+        None
+    }
+
+    fn dispatch(&mut self) -> Option<Result<Event, TooLong>> {
+        if let Some(id) = self.id.take() {
+            self.last_id = id;
+            self.news += 1;
+        } else if self.has_data {
+            self.news += 1;
+        }
+        let too_long = self.too_long;
+        let event = (self.has_data && !too_long).then(|| Event {
+            name: String::from_utf8_lossy(&self.name).into_owned(),
+            data: text(std::mem::take(&mut self.data)),
+        });
+        self.forget_event();
+        if too_long { Some(Err(TooLong)) } else { event.map(Ok) }
+    }
+
+    fn forget_event(&mut self) {
+        self.data.clear();
+        self.has_data = false;
+        self.name.clear();
+        self.id = None;
+        self.too_long = false;
+    }
+}
+
+fn text(bytes: Vec<u8>) -> ByteString {
+    match String::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads a text in pieces of so many bytes: the events as `name=data`, `!` for one that was too long.
+    fn read(reader: &mut SseReader, text: &[u8], piece: usize) -> Vec<String> {
+        let mut events = Vec::new();
+        for mut piece in text.chunks(piece.max(1)) {
+            while let Some(event) = reader.next(&mut piece) {
+                events.push(match event {
+                    Ok(event) => format!("{}={}", event.name, event.data),
+                    Err(TooLong) => "!".to_owned(),
+                });
+            }
+        }
+        events
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        for piece in [1, 2, 3, 7, 1000] {
+            let mut reader = SseReader::new(64);
+            assert_eq!(read(&mut reader, text.as_bytes(), piece), expected, "{text:?} by {piece}");
+        }
+    }
+
+    #[test]
+    fn events_in_all_line_endings() {
+        check("data: a\n\ndata:b\n\n", &["=a", "=b"]);
+        check("data: a\r\n\r\ndata: b\r\n\r\n", &["=a", "=b"]);
+        check("data: a\r\rdata: b\r\r", &["=a", "=b"]);
+        check("event: message\ndata: a\ndata: b\n\n", &["message=a\nb"]);
+        check(":ping\n\ndata:  a\n:x\n\n", &["= a"]);
+        check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["=a"]);
+        check("data\n\n", &["="]);
+        check("other: x\ndata: ä\n\n", &["=ä"]);
+        // What was begun and not ended is no event.
+        check("data: a\n", &[]);
+        check("event: x\n\ndata: a\n\n", &["=a"]);
+    }
+
+    #[test]
+    fn ids_and_waits_are_kept_over_connections() {
+        let mut reader = SseReader::new(64);
+        read(&mut reader, b"id: 7\nretry: 50\ndata:\n\nid: 8\ndata: half", 3);
+        assert_eq!(reader.last_id().unwrap(), "7");
+        assert_eq!((reader.retry(), reader.news()), (Some(Duration::from_millis(50)), 1));
+        reader.reconnect();
+        assert_eq!(read(&mut reader, b"data: a\nretry: x\n\n", 5), ["=a"]);
+        assert_eq!(reader.last_id().unwrap(), "7");
+        read(&mut reader, b"id\n\n", 5);
+        assert_eq!(reader.last_id(), None);
+        read(&mut reader, b"id: a\x00b\nretry: 99999999999999999999999\n\n", 5);
+        assert_eq!(
+            (reader.last_id(), reader.retry()),
+            (None, Some(Duration::from_millis(u64::MAX)))
+        );
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_left_out_and_the_next_is_read() {
+        let long = "x".repeat(100);
+        check(&format!("data: {long}\n\ndata: a\n\n"), &["!", "=a"]);
+        check(&format!("data: {}\n\ndata: b\n\n", "y".repeat(63)), &["!", "=b"]);
+        check(&format!("{long}{long}\n\ndata: a\n\n"), &["!", "=a"]);
+        let many = "data: 123456789\n".repeat(10);
+        check(&format!("{many}\ndata: a\n\n"), &["!", "=a"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_read_the_same(
+            text in proptest::collection::vec(
+                prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(b'd'), any::<u8>()],
+                0..300,
+            ),
+            piece in 1_usize..40,
+        ) {
+            let (mut whole, mut pieces) = (SseReader::new(256), SseReader::new(256));
+            let expected = read(&mut whole, &text, usize::MAX);
+            prop_assert_eq!(read(&mut pieces, &text, piece), expected);
+            prop_assert_eq!(pieces.last_id(), whole.last_id());
+            prop_assert!(pieces.line.len() + pieces.data.len() <= 512);
+        }
+
+        #[test]
+        fn what_is_written_is_read(
+            events in proptest::collection::vec(("[a-z]{0,5}", "[ -~äö]{1,20}(\n[ -~]{1,20}){0,3}"), 0..10),
+            piece in 1_usize..50,
+        ) {
+            let mut text = String::new();
+            for (name, data) in &events {
+                text += &format!("event: {name}\n");
+                for line in data.split('\n') {
+                    text += &format!("data: {line}\n");
+                }
+                text.push('\n');
+            }
+            let expected: Vec<_> = events.iter().map(|(name, data)| format!("{name}={data}")).collect();
+            prop_assert_eq!(read(&mut SseReader::new(1000), text.as_bytes(), piece), expected);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! One exchange over HTTP: credentials, their renewal, and the only redirect that is followed.
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use mgp_types::RpcError;
+
+use super::config::HttpClientConfig;
+use super::endpoint::Endpoint;
+use super::error::{Fault, HttpClientError};
+use super::pool::{Pool, causes, pool};
+use crate::http::Refused;
+
+/// What is read of a body nobody needs, so that its connection can serve again.
+const REST_BYTES: usize = 64 << 10;
+/// How long that may take.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// Sends requests to one endpoint.
+pub(super) struct Wire {
+    pub(super) endpoint: Endpoint,
+    pub(super) config: HttpClientConfig,
+    pool: Pool,
+}
+
+impl Wire {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        config: HttpClientConfig,
+    ) -> Result<Self, HttpClientError> {
+        if config.credentials.is_some() && endpoint.is_in_clear() && !config.credentials_in_clear {
+            return Err(HttpClientError::InClear(endpoint.to_string()));
+        }
+        let pool = pool(&endpoint, &config)?;
+        Ok(Self { endpoint, config, pool })
+    }
+
+    /// Sends a request until the server takes or refuses it; gives the response with its body unread.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection of the request.
+    pub(super) async fn send(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response<Incoming>, RpcError> {
+        let mut target = self.endpoint.uri().clone();
+        let (mut refusals, mut is_redirected) = (0, false);
+        loop {
+            let shown = match &self.config.credentials {
+                Some(credentials) => credentials.authorization().await?,
+                None => None,
+            };
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = target.clone();
+            *request.headers_mut() = self.config.headers.clone();
+            request.headers_mut().extend(headers.clone());
+            if let Some(shown) = &shown {
+                let mut value = HeaderValue::from_str(shown)
+                    .map_err(|_| Fault::Header(AUTHORIZATION.to_string()))?;
+                value.set_sensitive(true);
+                request.headers_mut().insert(AUTHORIZATION, value);
+            }
+            let response = self.pool.request(request).await.map_err(|error| self.failed(&error))?;
+            let status = response.status();
+            if is_refusal(&response)
+                && let Some(credentials) = &self.config.credentials
+                && refusals < self.config.refusals
+            {
+                refusals += 1;
+                let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+                let challenges =
+                    challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+                let refusal = Refused::new(status.as_u16(), challenges.collect(), shown);
+                drain(response.into_body()).await;
+                credentials.refused(refusal).await?;
+                continue;
+            }
+            if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+                let to = response.headers().get(LOCATION);
+                let to = to.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
+                let to = to.unwrap_or_default();
+                let keeps = matches!(
+                    status,
+                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+                );
+                match self.endpoint.beside(&to).filter(|_| keeps && !is_redirected) {
+                    Some(there) => {
+                        is_redirected = true;
+                        target = there;
+                        drain(response.into_body()).await;
+                        continue;
+                    }
+                    None => return Err(Fault::Redirect { status, to }.into()),
+                }
+            }
+            return Ok(response);
+        }
+    }
+
+    /// Words a status that says no.
+    pub(super) fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> Fault {
+        Fault::status(status, headers, self.config.credentials.is_some())
+    }
+
+    fn failed(&self, error: &hyper_util::client::legacy::Error) -> Fault {
+        let (place, why) = (self.endpoint.to_string(), causes(error));
+        if error.is_connect() {
+            Fault::Unreached { place, why }
+        } else {
+            Fault::Broken { place, why }
+        }
+    }
+}
+
+/// 401, or 403 with a challenge: other credentials may help.
+fn is_refusal(response: &Response<Incoming>) -> bool {
+    match response.status() {
+        StatusCode::UNAUTHORIZED => true,
+        StatusCode::FORBIDDEN => response.headers().contains_key(WWW_AUTHENTICATE),
+        _ => false,
+    }
+}
+
+/// Reads the rest of a body nobody needs, within bounds.
+pub(super) async fn drain(mut body: Incoming) {
+    let reading = async {
+        let mut left = REST_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            let size = frame.data_ref().map_or(0, Bytes::len);
+            let Some(less) = left.checked_sub(size) else { return };
+            left = less;
+        }
+    };
+    // Whether it was read to its end or not, there is nothing more to do with it.
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
+}

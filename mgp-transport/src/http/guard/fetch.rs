@@ -1,0 +1,345 @@
+//! A fetcher that reaches public servers only, whatever their names resolve to.
+//!
+//! Names are resolved once, by the connector that connects to the very addresses that were judged: a name that
+//! resolves to something else a moment later changes nothing.
+//!
+//! Applies to: outbound.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::TokioExecutor;
+use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched};
+use tower_service::Service;
+
+use super::address::{Forbidden, check_address};
+use crate::http::client::{
+    Connector, Endpoint, HttpClientError, Security, causes, connector, is_loopback,
+};
+
+/// How long a document may take.
+const TIME: Duration = Duration::from_secs(10);
+/// How long it may be.
+const BYTES: usize = 1 << 20;
+
+/// Fetches documents over `https` from public addresses.
+///
+/// No redirect is followed; a document may take 10 s and have 1 MiB. Proxies of the environment are not used.
+///
+/// ```
+/// use mgp_transport::http::GuardedFetch;
+/// use mgp_types::service::{Fetch, FetchError, FetchRequest};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let fetch = GuardedFetch::new().unwrap();
+/// let metadata = FetchRequest::get("https://169.254.169.254/latest/meta-data/");
+/// assert!(matches!(fetch.fetch(metadata).await, Err(FetchError::Forbidden { .. })));
+/// # });
+/// ```
+pub struct GuardedFetch {
+    rules: Arc<Rules>,
+    time: Duration,
+    bytes: usize,
+    client: Client<Connector<Guard>, Full<Bytes>>,
+}
+
+#[derive(Clone, Default)]
+struct Rules {
+    /// Whether this machine may be reached, over plain `http` too.
+    loopback: bool,
+    /// Hosts that may be reached wherever they are, over plain `http` too.
+    hosts: Vec<String>,
+}
+
+impl GuardedFetch {
+    /// A fetcher for public servers.
+    ///
+    /// # Errors
+    /// [`HttpClientError::Roots`] when the system's certificate authorities cannot be read.
+    pub fn new() -> Result<Self, HttpClientError> {
+        Self::under(Rules::default())
+    }
+
+    /// A fetcher for what a server at this URL names: where that is on this machine, its documents may be too.
+    ///
+    /// # Errors
+    /// As [`GuardedFetch::new`], and [`HttpClientError::Url`] when the URL is none of a server.
+    pub fn beside(server_url: &str) -> Result<Self, HttpClientError> {
+        let loopback = Endpoint::parse(server_url)?.is_loopback();
+        Self::under(Rules { loopback, ..Rules::default() })
+    }
+
+    /// Allows a host by name, wherever it is, over plain `http` too: an issuer inside one's own network.
+    ///
+    /// # Errors
+    /// As [`GuardedFetch::new`].
+    pub fn allow_host(self, host: impl Into<String>) -> Result<Self, HttpClientError> {
+        let mut rules = Rules::clone(&self.rules);
+        rules.hosts.push(bare(&host.into()));
+        let mut fetch = Self::under(rules)?;
+        (fetch.time, fetch.bytes) = (self.time, self.bytes);
+        Ok(fetch)
+    }
+
+    /// Bounds the time and the size of a document.
+    #[must_use]
+    pub fn bounds(mut self, time: Duration, bytes: usize) -> Self {
+        (self.time, self.bytes) = (time, bytes);
+        self
+    }
+
+    fn under(rules: Rules) -> Result<Self, HttpClientError> {
+        let rules = Arc::new(rules);
+        let secure = if cfg!(feature = "tls") { Security::Tls } else { Security::None };
+        let connector = connector(Guard(Arc::clone(&rules)), secure, "a fetcher")?;
+        let client = Client::builder(TokioExecutor::new())
+            // Each document gets a connection that was judged for it.
+            .pool_max_idle_per_host(0)
+            .build(connector);
+        Ok(Self { rules, time: TIME, bytes: BYTES, client })
+    }
+
+    async fn get(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
+        let url = request.url.clone();
+        let failed = |why: String| FetchError::Failed { url: url.clone(), why };
+        let uri = self.rules.judge_url(&url)?;
+        let mut sent = Request::new(Full::new(Bytes::from(request.body)));
+        *sent.method_mut() = Method::from_bytes(request.method.as_bytes())
+            .map_err(|_| failed(format!("`{}` is no method", request.method)))?;
+        *sent.uri_mut() = uri;
+        for (name, value) in request.headers {
+            let name = HeaderName::try_from(name);
+            let value = HeaderValue::try_from(value);
+            match (name, value) {
+                (Ok(name), Ok(value)) if name != HOST => {
+                    sent.headers_mut().append(name, value);
+                }
+                _ => return Err(failed("one of its headers cannot be written".to_owned())),
+            }
+        }
+        let response = self.client.request(sent).await.map_err(|error| match blocked(&error) {
+            Some(blocked) => FetchError::Forbidden { url: url.clone(), why: blocked.to_string() },
+            None if is_tls_missing(&url) => {
+                failed("https needs TLS: build with the feature `tls` of mgp-transport".to_owned())
+            }
+            None => failed(causes(&error)),
+        })?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, self.bytes).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                return failed(format!("it has more than {} bytes", self.bytes));
+            }
+            failed(causes(&*error))
+        })?;
+        let mut fetched = Fetched::new(head.status.as_u16(), body.to_bytes());
+        let headers = head.headers.iter();
+        fetched.headers = headers
+            .map(|(name, value)| {
+                (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            })
+            .collect();
+        Ok(fetched)
+    }
+}
+
+impl Fetch for GuardedFetch {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+        let url = request.url.clone();
+        Box::pin(async move {
+            match tokio::time::timeout(self.time, self.get(request)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(FetchError::Failed {
+                    url,
+                    why: format!("it took longer than {:?}", self.time),
+                }),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for GuardedFetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardedFetch")
+            .field("loopback", &self.rules.loopback)
+            .field("hosts", &self.rules.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+// === The rules ===
+
+impl Rules {
+    /// What can be said before a name is resolved.
+    fn judge_url(&self, url: &str) -> Result<Uri, FetchError> {
+        let forbidden = |why: String| FetchError::Forbidden { url: url.to_owned(), why };
+        let uri: Uri = url.parse().map_err(|error| forbidden(format!("it is no URL: {error}")))?;
+        let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
+            return Err(forbidden("it has no host".to_owned()));
+        };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(forbidden("it holds credentials".to_owned()));
+        }
+        let is_own = self.hosts.contains(&bare(host)) || (self.loopback && is_loopback(host));
+        match uri.scheme_str() {
+            Some("https") => {}
+            Some("http") if is_own => {}
+            Some("http") => return Err(forbidden("it is not https".to_owned())),
+            _ => return Err(forbidden("it is neither https nor http".to_owned())),
+        }
+        // The connector does not resolve what is an address already.
+        if let Ok(address) = bare(host).parse() {
+            self.judge(host, address).map_err(|why| forbidden(why.to_string()))?;
+        }
+        Ok(uri)
+    }
+
+    fn judge(&self, host: &str, address: IpAddr) -> Result<(), Forbidden> {
+        if self.hosts.contains(&bare(host)) {
+            return Ok(());
+        }
+        match check_address(address) {
+            Err(Forbidden::Loopback) if self.loopback && is_loopback(host) => Ok(()),
+            judged => judged,
+        }
+    }
+}
+
+/// A host in one form.
+fn bare(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Resolves names, and gives only the addresses that may be reached.
+#[derive(Clone)]
+struct Guard(Arc<Rules>);
+
+/// All addresses of a name are forbidden.
+#[derive(Debug, thiserror::Error)]
+#[error("`{host}` resolves to {address}: {why}")]
+struct Blocked {
+    host: String,
+    address: IpAddr,
+    why: Forbidden,
+}
+
+impl Service<Name> for Guard {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Box<dyn StdError + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let rules = Arc::clone(&self.0);
+        Box::pin(async move {
+            let host = name.as_str();
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            rules.sieve(host, found).map(Vec::into_iter).map_err(Into::into)
+        })
+    }
+}
+
+impl Rules {
+    /// The addresses that may be reached; an error where all are forbidden.
+    fn sieve(
+        &self,
+        host: &str,
+        found: impl Iterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, Blocked> {
+        let (mut allowed, mut blocked) = (Vec::new(), None);
+        for address in found {
+            match self.judge(host, address.ip()) {
+                Ok(()) => allowed.push(address),
+                Err(why) => {
+                    blocked = Some(Blocked { host: host.to_owned(), address: address.ip(), why });
+                }
+            }
+        }
+        match blocked {
+            Some(blocked) if allowed.is_empty() => Err(blocked),
+            _ => Ok(allowed),
+        }
+    }
+}
+
+fn blocked<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Blocked> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(blocked) = error.downcast_ref() {
+            return Some(blocked);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn is_tls_missing(url: &str) -> bool {
+    !cfg!(feature = "tls") && url.starts_with("https:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sieved(rules: &Rules, host: &str, found: &[&str]) -> Result<Vec<String>, String> {
+        let found = found.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0));
+        rules
+            .sieve(host, found)
+            .map(|all| all.into_iter().map(|address| address.ip().to_string()).collect())
+            .map_err(|blocked| blocked.to_string())
+    }
+
+    #[test]
+    fn only_addresses_that_were_judged_are_connected_to() {
+        let rules = Rules::default();
+        let mixed = sieved(&rules, "rebind.example", &["10.0.0.1", "1.1.1.1", "::1"]);
+        assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
+        let inside = sieved(&rules, "rebind.example", &["169.254.169.254"]).unwrap_err();
+        assert!(inside.contains("rebind.example") && inside.contains("local link"), "{inside}");
+        // The name of another machine does not lead to this one, whatever the server itself is.
+        let beside = Rules { loopback: true, ..Rules::default() };
+        assert!(sieved(&beside, "rebind.example", &["127.0.0.1"]).is_err());
+        assert!(sieved(&beside, "localhost", &["127.0.0.1", "::1"]).is_ok());
+        assert!(sieved(&beside, "localhost", &["10.0.0.1"]).is_err());
+        let own = Rules { hosts: vec!["idp.internal".to_owned()], ..Rules::default() };
+        assert!(sieved(&own, "IDP.internal.", &["10.0.0.1"]).is_ok());
+        assert!(sieved(&own, "x.idp.internal", &["10.0.0.1"]).is_err());
+    }
+
+    #[track_caller]
+    fn refused(rules: &Rules, url: &str, why: &str) {
+        let error = rules.judge_url(url).unwrap_err().to_string();
+        assert!(error.contains(why), "{url}: {error}");
+    }
+
+    #[test]
+    fn urls_are_judged_before_anything_is_resolved() {
+        let rules = Rules::default();
+        refused(&rules, "http://example.com/", "not https");
+        refused(&rules, "file:///etc/passwd", "");
+        refused(&rules, "gopher://example.com/", "neither");
+        refused(&rules, "https://user@example.com/", "credentials");
+        refused(&rules, "https://127.0.0.1/", "this machine");
+        refused(&rules, "https://[::1]/", "this machine");
+        refused(&rules, "https://[::ffff:10.0.0.1]/", "private");
+        refused(&rules, "https://169.254.169.254/", "local link");
+        assert!(rules.judge_url("https://example.com/.well-known/x").is_ok());
+        let beside = Rules { loopback: true, ..Rules::default() };
+        assert!(beside.judge_url("http://127.0.0.1:8000/").is_ok());
+        assert!(beside.judge_url("http://localhost/").is_ok());
+        refused(&beside, "http://10.0.0.1/", "not https");
+        refused(&beside, "https://10.0.0.1/", "private");
+    }
+}

@@ -1,0 +1,9 @@
+//! Fetching documents whose URLs somebody else chose (MCP authorization, SSRF).
+//!
+//! Applies to: outbound.
+
+mod address;
+mod fetch;
+
+pub use self::address::{Forbidden, check_address};
+pub use self::fetch::GuardedFetch;
