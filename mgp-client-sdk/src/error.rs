@@ -221,6 +221,14 @@ impl From<Error> for RpcError {
     }
 }
 
+#[cfg(feature = "auth")]
+impl From<&crate::auth::AuthError> for RpcError {
+    /// 1003 where a login has ended, else 1002.
+    fn from(error: &crate::auth::AuthError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
 /// −32602 (legacy) and −32022 (modern) say which revisions a server speaks.
 fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
     let says = matches!(refusal.code(), ErrorCode::INVALID_PARAMS | ErrorCode::UNSUPPORTED_VERSION);
