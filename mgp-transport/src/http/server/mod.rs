@@ -4,6 +4,7 @@
 
 mod body;
 mod config;
+mod cors;
 mod events;
 mod guard;
 mod legacy;
@@ -30,6 +31,7 @@ use tower_service::Service;
 
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
+pub use self::cors::{Cors, CorsLayer};
 use self::events::Events;
 use self::guard::only;
 use self::legacy::{Session, Sessions};
