@@ -5,13 +5,17 @@
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-/// The form of a type.
+use crate::request::declared_fields;
+
+/// The form of a type, its fields in the order the type declares them: people read it from top to bottom.
 ///
 /// # Errors
 /// −32603 when it is no struct of texts, numbers, truth values, words and lists of words.
-pub(super) fn of<T: JsonSchema>() -> Result<RawObject, RpcError> {
+pub(super) fn of<T: DeserializeOwned + JsonSchema>() -> Result<RawObject, RpcError> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -22,20 +26,37 @@ pub(super) fn of<T: JsonSchema>() -> Result<RawObject, RpcError> {
         None if schema.get("type").is_some_and(|kind| kind == "object") => Map::new(),
         _ => return Err(RpcError::internal("a form is made from a struct with named fields")),
     };
-    let mut fields = Map::new();
+    let mut fields = Vec::with_capacity(properties.len());
     for (name, property) in properties {
         let field = field(property).ok_or_else(|| {
             RpcError::internal(format!(
                 "a form is flat: `{name}` must be text, a number, a truth value, a word or a list of words"
             ))
         })?;
-        fields.insert(name, field);
+        fields.push((name, field));
     }
-    let mut form = json!({ "type": "object", "properties": fields });
-    if let Some(required) = schema.get("required") {
-        form["required"] = required.clone();
+    let declared = declared_fields::<T>();
+    fields.sort_by_key(|(name, _)| declared.iter().position(|known| known == name));
+    let required = schema.get("required");
+    RawObject::of(&Form { kind: "object", properties: Fields(fields), required })
+}
+
+#[derive(Serialize)]
+struct Form<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    properties: Fields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required: Option<&'a Value>,
+}
+
+/// Fields in their order.
+struct Fields(Vec<(String, Value)>);
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, field)| (name, field)))
     }
-    RawObject::of(&form)
 }
 
 /// What clients know of a field, besides words.
@@ -181,7 +202,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check<T: JsonSchema>(expected: &Value) {
+    fn check<T: DeserializeOwned + JsonSchema>(expected: &Value) {
         assert_eq!(of::<T>().unwrap().get::<Value>().unwrap(), *expected);
     }
 
@@ -227,6 +248,22 @@ mod tests {
             },
             "required": ["name", "verified"],
         }));
+    }
+
+    #[test]
+    fn fields_stand_in_the_order_they_are_declared() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            zip: String,
+            city: String,
+            after: Option<String>,
+        }
+        let form = of::<Form>().unwrap();
+        let text = form.as_payload().as_str();
+        let places =
+            ["\"zip\":{", "\"city\":{", "\"after\":{"].map(|name| text.find(name).unwrap());
+        assert!(places.is_sorted(), "{text}");
     }
 
     #[test]

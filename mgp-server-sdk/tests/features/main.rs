@@ -12,5 +12,6 @@ mod offer;
 mod prompts;
 mod resources;
 mod structured;
+mod tasks;
 mod visiting;
 mod wire;

@@ -61,6 +61,11 @@ impl Suite {
         self.folder.join("node_modules/@modelcontextprotocol/conformance")
     }
 
+    /// Where the suite leaves its checks, and what our client printed.
+    pub(super) fn written(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
     /// What a set requires, and what it runs.
     pub(super) fn requirements(&self, set: &Set) -> Outcome<Requirements> {
         if set.scenarios != Scenarios::Required {
@@ -78,7 +83,7 @@ impl Suite {
 
     /// Runs a whole set; what fails of a client is tried once more alone, because all at once they are slow.
     pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
-        let mut run = self.ask(set, tried, &set.arguments())?;
+        let mut run = self.ask(set, tried, &set.arguments(), "all")?;
         for scenario in self.requirements(set)?.run(set.side) {
             if !run.iter().any(|judged| judged.scenario == scenario) {
                 run.push(Judged::lost(scenario));
@@ -103,13 +108,15 @@ impl Suite {
             }
             Scenarios::Suite(_) => vec!["--scenario", scenario],
         };
-        let run = self.ask(set, tried, &alone)?;
+        let run = self.ask(set, tried, &alone, scenario)?;
         let found = run.into_iter().find(|judged| judged.scenario == scenario);
         Ok(found.unwrap_or_else(|| Judged::lost(scenario)))
     }
 
-    fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str]) -> Outcome<Vec<Judged>> {
-        let out = self.folder.join("out").join(set.shown().replace(' ', "-"));
+    /// Runs the suite; what it writes stays in a folder of this name for a person to look at.
+    fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str], name: &str) -> Outcome<Vec<Judged>> {
+        let name = [&set.shown().replace(' ', "-"), "-", &name.replace('/', "-")].concat();
+        let out = self.written().join(name);
         let _ = fs::remove_dir_all(&out);
         fs::create_dir_all(&out).context(out.display())?;
         let mut command = Command::new(self.node.program());

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
@@ -14,7 +15,7 @@ use mgp_types::service::{
     BoxFuture, Context, OutMeta, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack, closed,
     write_call,
 };
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::error::Fault;
@@ -62,9 +63,14 @@ pub(super) enum Job {
     Work(BoxFuture<'static, ()>),
     /// The handler of a notification: one after another.
     Notice(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads what belongs to no request, in the session as it is now.
-    Listen,
+    /// Reads what belongs to no request, in the session as it is now; says when it is known whether that can be read.
+    Listen(oneshot::Sender<()>),
 }
+
+/// How long the first call of a session waits for the stream of the session.
+///
+/// Some servers send it only once there is something to say.
+const LISTENS: Duration = Duration::from_millis(500);
 
 impl Core {
     pub(super) fn new(
@@ -122,6 +128,17 @@ impl Core {
 
     pub(super) fn job(&self, job: Job) -> bool {
         self.jobs.try_send(job).is_ok()
+    }
+
+    /// Begins to read what belongs to no request, and waits until the server has heard of it.
+    ///
+    /// A server may ask there in the middle of the first call, and many a one asks nobody where nobody listens.
+    pub(super) async fn listen(&self) {
+        let (opened, known) = oneshot::channel();
+        if self.job(Job::Listen(opened)) {
+            // Whatever becomes of it, calls go on.
+            let _ = timeout(LISTENS, known).await;
+        }
     }
 
     // === Messages that are no requests ===
@@ -207,7 +224,7 @@ impl Core {
                 return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
             }
             self.session.open(opened, opening);
-            self.job(Job::Listen);
+            self.listen().await;
         }
         Ok(())
     }

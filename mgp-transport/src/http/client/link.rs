@@ -10,7 +10,7 @@ use mgp_types::method::Initialized;
 use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_call};
 use mgp_types::{Id, RpcError};
 
-use super::core::{Core, Job, Place, gone};
+use super::core::{Core, Place, gone};
 use super::headers::{modern, posting};
 
 /// The link of a connection over HTTP.
@@ -87,7 +87,7 @@ impl Core {
         let place = if is_legacy { Place::AnySession } else { Place::Nowhere };
         self.post(headers, body.into(), place).await?;
         if is_legacy && call.tells::<Initialized>() {
-            self.job(Job::Listen);
+            self.listen().await;
         }
         Ok(Reply::None)
     }
