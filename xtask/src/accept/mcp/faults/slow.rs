@@ -76,8 +76,9 @@ fn goes_on(stream: &mut TcpStream, byte: u8) -> bool {
         Err(error) if waits(&error) => {}
         _ => return false,
     }
-    match stream.write(&[byte]) {
-        Ok(_) => true,
+    let byte = [byte];
+    match stream.write(&byte) {
+        Ok(written) => written == 1,
         Err(error) => waits(&error),
     }
 }
