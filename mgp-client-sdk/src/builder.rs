@@ -15,11 +15,11 @@ use mgp_types::mcp::{
     ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability,
 };
 use mgp_types::method::{
-    CallbackRequest, ElicitationCreate, HealthPing, LogMessage, Notification, RootsList,
-    SamplingCreateMessage,
+    CallbackRequest, ElicitationComplete, ElicitationCreate, HealthPing, LogMessage, Notification,
+    RootsList, SamplingCreateMessage,
 };
 use mgp_types::mgp::{CallbackRequestParams, Extension, ExtensionSet, HealthStatus, PingResult};
-use mgp_types::service::{MgpService, Principal, Progress, Router, Stack};
+use mgp_types::service::{BoxFuture, MgpService, Principal, Progress, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
@@ -57,9 +57,51 @@ pub struct ClientBuilder {
     config: ClientConfig,
     mgp: Option<ExtensionSet>,
     gates: Vec<Wrap>,
+    asked: Asked,
 }
 
 type Wrap = Box<dyn FnOnce(Stack) -> Stack + Send>;
+
+/// Who answers for a person.
+#[derive(Default)]
+struct Asked {
+    form: Option<ElicitHook>,
+    url: Option<ElicitHook>,
+}
+
+type ElicitHook =
+    Arc<dyn Fn(ElicitParams) -> BoxFuture<'static, Result<ElicitResult, RpcError>> + Send + Sync>;
+
+fn hook<F, Fut>(handler: F) -> ElicitHook
+where
+    F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+{
+    Arc::new(move |question| Box::pin(handler(question)))
+}
+
+impl Asked {
+    /// One method has two ways to ask; a way that was not offered is refused (MCP elicitation).
+    fn answer(self, router: Router) -> Router {
+        if self.form.is_none() && self.url.is_none() {
+            return router;
+        }
+        router.on::<ElicitationCreate, _, _>(move |_, question| {
+            let (way, handler) =
+                if question.is_url() { ("url", &self.url) } else { ("form", &self.form) };
+            let answer = handler.as_ref().map(|handler| handler(question));
+            async move {
+                match answer {
+                    Some(answer) => answer.await,
+                    None => {
+                        let message = format!("this client offers no elicitation of mode `{way}`");
+                        Err(RpcError::invalid_params(message))
+                    }
+                }
+            }
+        })
+    }
+}
 
 impl ClientBuilder {
     pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -69,7 +111,7 @@ impl ClientBuilder {
             alive.timestamp = ping.timestamp;
             Ok(alive)
         });
-        Self { config, mgp: Some(SERVED), gates: Vec::new() }
+        Self { config, mgp: Some(SERVED), gates: Vec::new(), asked: Asked::default() }
     }
 
     // === What is offered ===
@@ -173,26 +215,83 @@ impl ClientBuilder {
 
     // === What is answered ===
 
-    /// Answers questions for a person.
+    /// Answers questions for a person with a form.
+    ///
+    /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it as it is.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
     {
-        self.config.offer.capabilities.elicitation.get_or_insert_with(ElicitationCapability::new);
-        self.answer(|router| router.on::<ElicitationCreate, _, _>(move |_, params| handler(params)))
+        let offered = self.offered_elicitation();
+        offered.form.get_or_insert_default();
+        self.asked.form = Some(hook(handler));
+        self
+    }
+
+    /// Answers whether a person visits a page; that what they did there is over reaches
+    /// [`on_elicitation_complete`](Self::on_elicitation_complete).
+    ///
+    /// Nothing is fetched: the page is for the person, who must see its whole address first.
+    pub fn on_url_elicitation<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+    {
+        let offered = self.offered_elicitation();
+        offered.url.get_or_insert_default();
+        self.asked.url = Some(hook(handler));
+        self
     }
 
     /// Answers questions for a model.
+    ///
+    /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
         self.config.offer.capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        self.sample(move |conversation| {
+            let tools = !conversation.tools.is_empty() || conversation.tool_choice.is_some();
+            let answer = (!tools).then(|| handler(conversation));
+            async move {
+                match answer {
+                    Some(answer) => answer.await,
+                    None => {
+                        Err(RpcError::invalid_params("this client offers no sampling with tools"))
+                    }
+                }
+            }
+        })
+    }
+
+    /// Answers questions for a model that may ask for tools; running them is the server's part.
+    pub fn on_sampling_with_tools<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
+        let capabilities = &mut self.config.offer.capabilities;
+        let offered = capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        offered.tools.get_or_insert_default();
+        self.sample(handler)
+    }
+
+    fn sample<F, Fut>(self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
         self.answer(|router| {
             router.on::<SamplingCreateMessage, _, _>(move |_, params| handler(params))
         })
+    }
+
+    fn offered_elicitation(&mut self) -> &mut ElicitationCapability {
+        let capabilities = &mut self.config.offer.capabilities;
+        capabilities.elicitation.get_or_insert_with(ElicitationCapability::new)
     }
 
     /// Answers which directories the client works in.
@@ -227,6 +326,13 @@ impl ClientBuilder {
             self = self.on_elicitation(move |question| {
                 let own = Arc::clone(&own);
                 async move { own.elicit(question).await }
+            });
+        }
+        if handler.visits() {
+            let own = Arc::clone(&handler);
+            self = self.on_url_elicitation(move |question| {
+                let own = Arc::clone(&own);
+                async move { own.visit(question).await }
             });
         }
         if asks.sampling {
@@ -264,6 +370,13 @@ impl ClientBuilder {
     /// Hears log messages.
     pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
         self.on::<LogMessage>(hook)
+    }
+
+    /// Hears that what a person did on a page is over: the id of the elicitation.
+    ///
+    /// It is told to a legacy client only; a modern server notices when the call is made again.
+    pub fn on_elicitation_complete(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
     }
 
     /// Hears of changes of lists and of resources that are watched; the client's own lists are already forgotten.
@@ -357,6 +470,8 @@ impl ClientBuilder {
     }
 
     fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
+        let asked = std::mem::take(&mut self.asked);
+        self = self.answer(|router| asked.answer(router));
         if let Some(extensions) = self.mgp {
             self.config.offer.mgp.get_or_insert_with(|| MgpOffer::new(extensions));
         }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mgp_lifecycle::ConnectError;
 use mgp_transport::ChildError;
-use mgp_types::mcp::{CallToolResult, Revision, UnsupportedVersionData};
+use mgp_types::mcp::{
+    CallToolResult, ElicitParams, Revision, UnsupportedVersionData, UrlElicitationRequiredData,
+};
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -114,6 +116,20 @@ impl Error {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
+    /// The pages a person must visit before the call can succeed (−32042, 2025-11-25).
+    ///
+    /// Make the call again when they were visited; [`ClientBuilder::on_elicitation_complete`] hears of it.
+    ///
+    /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
+    #[must_use]
+    pub fn pages(&self) -> Vec<ElicitParams> {
+        let Self::Call(error) = self else { return Vec::new() };
+        let required =
+            error.as_data().filter(|_| error.code() == ErrorCode::URL_ELICITATION_REQUIRED);
+        let data = required.and_then(|data| data.get::<UrlElicitationRequiredData>().ok());
+        data.map_or_else(Vec::new, |data| data.elicitations)
+    }
+
     /// The result of a tool that failed.
     #[must_use]
     pub fn as_tool_result(&self) -> Option<&CallToolResult> {
@@ -202,6 +218,14 @@ impl From<Error> for RpcError {
                 }
             }
         }
+    }
+}
+
+#[cfg(feature = "auth")]
+impl From<&crate::auth::AuthError> for RpcError {
+    /// 1003 where a login has ended, else 1002.
+    fn from(error: &crate::auth::AuthError) -> Self {
+        Self::new(error.code(), error.to_string())
     }
 }
 

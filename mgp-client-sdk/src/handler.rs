@@ -49,11 +49,28 @@ pub trait ClientHandler: Send + Sync + 'static {
         Asks::default()
     }
 
-    /// Asks the person.
+    /// Whether [`visit`](Self::visit) is answered.
+    fn visits(&self) -> bool {
+        false
+    }
+
+    /// Asks the person with a form.
     ///
     /// # Errors
     /// What the server is told instead.
     fn elicit(
+        &self,
+        question: ElicitParams,
+    ) -> impl Future<Output = Result<ElicitResult, RpcError>> + Send {
+        let _ = question;
+        ready(Err(not_offered(ElicitationCreate::METHOD)))
+    }
+
+    /// Asks the person whether they visit a page.
+    ///
+    /// # Errors
+    /// What the server is told instead.
+    fn visit(
         &self,
         question: ElicitParams,
     ) -> impl Future<Output = Result<ElicitResult, RpcError>> + Send {

@@ -44,8 +44,12 @@
 //! # });
 //! ```
 //!
+//! Servers at a URL may want authorisation: module `auth` (feature `auth`) has it.
+//!
 //! Applies to: outbound.
 
+#[cfg(feature = "auth")]
+pub mod auth;
 mod builder;
 mod cache;
 mod call;

@@ -14,7 +14,7 @@ pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
 pub use error::Refusal;
 pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
-    PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, Verdict, connect,
+    PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};

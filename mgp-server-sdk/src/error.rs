@@ -4,6 +4,7 @@
 
 use mgp_transport::{Closed, StdioError};
 use mgp_types::mgp::Permission;
+use mgp_types::service::BadHeaderPlan;
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
 use crate::tool::Standing;
@@ -55,6 +56,9 @@ pub(crate) enum Flaw {
         "tool `{tool}`: names that begin with `{prefix}` belong to the protocol; choose another"
     )]
     Reserved { tool: String, prefix: &'static str },
+    /// The annotations of a tool's arguments mean nothing.
+    #[error("tool `{tool}`: {why}")]
+    Headers { tool: String, why: BadHeaderPlan },
     /// Two tools have one name.
     #[error("tool `{0}` is there twice; rename one, or put it with `replace` where that is meant")]
     Twice(String),

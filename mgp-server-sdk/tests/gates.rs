@@ -94,6 +94,37 @@ async fn audit_is_a_gate_like_any_other() {
 }
 
 #[tokio::test]
+async fn a_tool_that_ran_is_audited_as_run_whatever_code_it_ends_with() {
+    let refuse = |code| async move { Err::<&str, _>(RpcError::new(code, "no")) };
+    let layered = Tool::new("layered", "Asks another", move || refuse(ErrorCode::TOOL_NOT_FOUND))
+        .layer(around(|call, next: Stack| async move { next.send(call).await }));
+    let gated = Tool::new("gated", "Is refused before", || async { "never" })
+        .layer(gate(|_| Err(RpcError::new(ErrorCode::ACCESS_DENIED, "not you"))));
+    let typed = Tool::new("typed", "Takes a number", |Args(_): Args<Number>| async { "done" });
+    let log = MemoryAudit::new();
+    let server = Server::new("s", "1")
+        .tool(Tool::new("deny", "Asks another", move || refuse(ErrorCode::PERMISSION_DENIED)))
+        .tool(layered)
+        .tool(gated)
+        .tool(typed)
+        .layer(AuditLayer::new(Arc::new(log.clone())).server("s"));
+    let mut client = connect(server, MGP).await;
+    let mut audited = Vec::new();
+    for tool in ["deny", "layered", "gated", "typed"] {
+        let params = format!(r#"{{"name":"{tool}","arguments":{{}}}}"#);
+        let _ = client.request("tools/call", &params).await;
+        audited.push(log.events().pop().unwrap().event_type.to_string());
+    }
+    assert_eq!(audited, ["TOOL_EXECUTED", "TOOL_EXECUTED", "TOOL_BLOCKED", "TOOL_BLOCKED"]);
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Number {
+    #[expect(dead_code, reason = "it is only asked for")]
+    n: i64,
+}
+
+#[tokio::test]
 async fn a_method_the_user_routes_is_the_users() {
     let board = Stack::from_fn(|_| async {
         mgp_types::service::Reply::of(&mcp::CallToolResult::text("board"))

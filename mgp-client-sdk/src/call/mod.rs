@@ -11,7 +11,10 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mcp::{CallToolResult, LogLevel, key};
+use mgp_lifecycle::TakesTask;
+use mgp_types::mcp::{
+    CallToolParams, CallToolResult, Era, LegacyCreateTaskResult, LogLevel, TaskAugmentation, key,
+};
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, Gone, Item, ItemKind, Method, Outlet, Params, Progress, Reply, Sink,
@@ -63,12 +66,22 @@ pub struct ToolCall {
     max_timeout: Option<Duration>,
     outlet: Outlet,
     progress: Option<StepHook>,
+    task: Tasking,
     /// Known before the call is made, for whoever has to find it among those in flight.
     key: CallKey,
 }
 
 /// Hears the steps of one call.
 type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
+
+/// Whether a call may become a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tasking {
+    /// Where nobody listens to the call: nothing is heard of a task but its end.
+    Unheard,
+    /// In any case; a legacy server is asked to make one, and to keep it so long.
+    Wanted(Option<Duration>),
+}
 
 enum Arguments {
     Whole(Payload),
@@ -87,6 +100,7 @@ impl ToolCall {
             max_timeout: None,
             outlet: Outlet::none(),
             progress: None,
+            task: Tasking::Unheard,
             key: CallKey::next(),
         }
     }
@@ -154,24 +168,47 @@ impl ToolCall {
         self
     }
 
+    /// Lets the call become a task even where somebody listens to it, and has a server of 2025-11-25 make one.
+    ///
+    /// A modern call that nobody listens to may become one without this.
+    /// A tool that only runs as a task needs it in the legacy era.
+    pub fn as_task(mut self) -> Self {
+        self.task = Tasking::Wanted(None);
+        self
+    }
+
+    /// The same, and says how long the outcome should be kept (2025-11-25).
+    pub fn as_task_for(mut self, ttl: Duration) -> Self {
+        self.task = Tasking::Wanted(Some(ttl));
+        self
+    }
+
     /// Makes the call, as often as the server asks back, and gives its result; awaiting does the same.
+    ///
+    /// A call that becomes a task is waited for, as long as [`max_timeout`](Self::max_timeout) says; the handlers
+    /// answer what it asks.
     ///
     /// # Errors
     /// As [`Client::request`]; a tool that ran and failed is no error, see [`ToolResult`](crate::ToolResult).
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the call at the server.
+    /// Dropping the future cancels the call at the server, and the task it became.
     pub async fn send(self) -> Result<CallToolResult, Error> {
         let client = self.client.clone();
-        let reply = client.in_rounds(self.into_call()?).await?;
-        if let Reply::Task(_) = reply {
-            let message = format!(
-                "the server made a task of the call; take it with `raw` and ask for it with `{}`",
-                mgp_types::method::TasksGet::METHOD
-            );
-            return Err(RpcError::internal(message).into());
-        }
-        Ok(reply.get()?)
+        let max = self.bounds().map_or_else(|| client.allowance().max, |bounds| bounds.max);
+        let wanted = matches!(self.task, Tasking::Wanted(_));
+        let call = self.into_call()?;
+        let cx = call.cx().clone();
+        let reply = client.in_rounds(call).await?;
+        let outcome = match reply {
+            Reply::Task(_) => client.see_through(&cx, &reply, max).await?,
+            reply if wanted => match reply.get::<LegacyCreateTaskResult>() {
+                Ok(created) => client.see_legacy_through(&cx, created.task, max).await?,
+                Err(_) => reply,
+            },
+            reply => reply,
+        };
+        Ok(outcome.get()?)
     }
 
     /// Makes the call once and gives the reply as it came: a result, questions, or a task.
@@ -219,7 +256,22 @@ impl ToolCall {
         ToolStream::new(self)
     }
 
+    /// How long the call may take, where it says so itself.
+    fn bounds(&self) -> Option<Allowance> {
+        if self.timeout.is_none() && self.max_timeout.is_none() {
+            return None;
+        }
+        let usual = self.client.allowance();
+        let timeout = self.timeout.unwrap_or(usual.timeout);
+        // A call that is given more time than any other means it.
+        let max = self.max_timeout.unwrap_or(usual.max.max(timeout));
+        Some(Allowance { timeout, max })
+    }
+
     fn into_call(self) -> Result<Call, RpcError> {
+        let bounds = self.bounds();
+        let wanted = self.task != Tasking::Unheard;
+        let unheard = self.progress.is_none() && self.outlet.is_none();
         let arguments = match self.arguments? {
             Arguments::Whole(whole) => whole,
             Arguments::Members(members) => Payload::of(&members)?,
@@ -231,14 +283,23 @@ impl ToolCall {
             None => self.outlet,
         };
         cx.trace = self.trace.map(Into::into);
-        if self.timeout.is_some() || self.max_timeout.is_some() {
-            let usual = self.client.allowance();
-            let timeout = self.timeout.unwrap_or(usual.timeout);
-            // A call that is given more time than any other means it.
-            let max = self.max_timeout.unwrap_or(usual.max.max(timeout));
-            cx.extensions.insert(Allowance { timeout, max });
+        if let Some(bounds) = bounds {
+            cx.extensions.insert(bounds);
         }
-        let params = Params::tool(&self.tool, &arguments);
+        if wanted || unheard {
+            cx.extensions.insert(TakesTask);
+        }
+        let params = match self.task {
+            Tasking::Wanted(ttl) if self.client.server().era == Era::Legacy => {
+                let mut params = CallToolParams::new(self.tool);
+                params.arguments = Some(arguments.try_into()?);
+                let mut task = TaskAugmentation::new();
+                task.ttl = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+                params.task = Some(task);
+                Params::of(ToolsCall::METHOD, &params)?
+            }
+            _ => Params::tool(&self.tool, &arguments),
+        };
         let mut call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
         if !self.meta.is_empty() {
             call.hop_mut().meta = self.meta;

@@ -23,7 +23,8 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
 use crate::wire::{
-    Allowance, Driver, Inbound, Life, Lively, PatienceLayer, Watched, drive, inbound, outbound,
+    Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
+    outbound,
 };
 
 /// How long a child that was killed may take to be gone.
@@ -65,7 +66,9 @@ where
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
     let (life, driver) = drive(connection, eof, own);
-    let wired = Wired { peer, cx, monitor, life, driver, child, lists, past: Past::Unknown };
+    let mirror = MirrorLayer::none();
+    let past = Past::Unknown;
+    let wired = Wired { peer, cx, monitor, life, driver, child, lists, mirror, past };
     shake_hands(wired, config, gates).await
 }
 
@@ -89,7 +92,8 @@ pub(crate) async fn reach(
     )?;
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
     let (life, driver) = crate::wire::attend(connection.run(), None);
-    let wired = Wired { peer, cx, monitor, life, driver, child: None, lists, past };
+    let mirror = MirrorLayer::new(config.max_pages);
+    let wired = Wired { peer, cx, monitor, life, driver, child: None, lists, mirror, past };
     shake_hands(wired, config, gates).await
 }
 
@@ -102,6 +106,7 @@ struct Wired {
     driver: Driver,
     child: Option<Kin>,
     lists: Arc<Lists>,
+    mirror: MirrorLayer,
     past: Past,
 }
 
@@ -148,14 +153,15 @@ async fn shake_hands(
     mut config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
 ) -> Result<Client, Error> {
-    let Wired { peer, cx, monitor, life, driver, child, lists, past } = wired;
+    let Wired { peer, cx, monitor, life, driver, child, lists, mirror, past } = wired;
     let session = cx.scope.state::<Session>();
     let stamp =
         StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
     let max = config.max_timeout.max(config.timeout);
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
-    let stack = outbound(Lively::new(peer.clone(), life.clone()), stamp, patience, gates);
+    let lively = Lively::new(peer.clone(), life.clone());
+    let stack = outbound(lively, stamp, mirror, patience, gates);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;

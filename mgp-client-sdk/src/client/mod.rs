@@ -7,6 +7,7 @@ mod lists;
 mod mcp;
 mod mgp;
 mod rounds;
+mod tasks;
 
 use std::fmt;
 use std::sync::Arc;

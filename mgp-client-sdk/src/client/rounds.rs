@@ -37,7 +37,11 @@ impl Client {
     }
 
     /// Has the handlers answer all questions of a round.
-    async fn answers(&self, cx: &Context, asks: Vec<(String, Ask)>) -> Result<Object, RpcError> {
+    pub(super) async fn answers(
+        &self,
+        cx: &Context,
+        asks: Vec<(String, Ask)>,
+    ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
             let method = ask.method();
             if !self.0.answers.methods().any(|known| known == method) {
@@ -59,7 +63,7 @@ impl Client {
 }
 
 /// A result of a kind this client does not know is no result (2026-07-28); a missing kind means complete.
-fn known(reply: Reply) -> Result<Reply, RpcError> {
+pub(super) fn known(reply: Reply) -> Result<Reply, RpcError> {
     if let Reply::Complete(body) = &reply
         && let Some(kind) = result_type(body.as_raw())
         && kind != "complete"

@@ -4,6 +4,7 @@
 
 mod inbound;
 mod life;
+mod mirror;
 mod outbound;
 mod patience;
 
@@ -11,5 +12,6 @@ pub(crate) use inbound::{Inbound, inbound, not_offered};
 #[cfg(feature = "http")]
 pub(crate) use life::attend;
 pub(crate) use life::{Driver, Life, Lively, Watched, drive};
+pub(crate) use mirror::MirrorLayer;
 pub(crate) use outbound::outbound;
 pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};

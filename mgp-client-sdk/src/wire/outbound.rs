@@ -8,16 +8,19 @@ use mgp_stream::CollectLayer;
 use mgp_types::service::Stack;
 use tower::ServiceBuilder;
 
-use super::{Lively, PatienceLayer};
+use super::{Lively, MirrorLayer, PatienceLayer};
 
 /// Puts the layers over a peer; `gates` is what a user adds: audit, access, permission, confirmation, validation.
 pub(crate) fn outbound(
     peer: Lively,
     stamp: StampLayer,
+    mirror: MirrorLayer,
     patience: PatienceLayer,
     gates: impl FnOnce(Stack) -> Stack,
 ) -> Stack {
     let inner = ServiceBuilder::new()
+        // Gates may change arguments, and each of its attempts has its own time.
+        .layer(mirror)
         // Time that gates take, to ask a person for example, does not count as the server's.
         .layer(patience)
         // It asks for chunks on behalf of whoever takes them.

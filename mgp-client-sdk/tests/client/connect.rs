@@ -160,7 +160,8 @@ async fn what_is_answered_is_offered_and_nothing_else() {
         .roots([Root::new("file:///work")])
         .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Cancel)) })
         .on_sampling(|_| async { Err::<CreateMessageResult, _>(RpcError::internal("no model")) });
-    let offered = json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} });
+    let offered =
+        json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {} } });
     assert_eq!(hello(all).await, offered);
     let mgp = hello(Client::builder("c", "1")).await;
     assert_eq!(mgp["mgp"], mgp["extensions"]["dev.cloto/mgp"]);

@@ -164,3 +164,116 @@ async fn a_result_of_an_unknown_kind_is_an_error() {
     let (result, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", absent));
     assert_eq!(result.unwrap().to_text(), "done");
 }
+
+#[tokio::test]
+async fn each_way_to_ask_a_person_is_offered_by_itself() {
+    let accept = |question: ElicitParams| async move { Ok(question.accept()) };
+    for (builder, offered, mode, refused) in [
+        (plain().on_elicitation(accept), json!({ "form": {} }), "form", "url"),
+        (plain().on_url_elicitation(accept), json!({ "url": {} }), "url", "form"),
+    ] {
+        let (end, mut script) = Script::new();
+        let connecting = builder.era(EraChoice::Legacy).connect(end.reader, end.writer);
+        let (client, hello) = tokio::join!(connecting, script.initialize("2025-11-25", json!({})));
+        assert_eq!(hello["params"]["capabilities"]["elicitation"], offered);
+        let question = |mode: &str| {
+            json!({ "jsonrpc": "2.0", "id": mode, "method": "elicitation/create", "params": {
+                "mode": mode, "message": "?", "url": "https://example.com/", "elicitationId": "e",
+                "requestedSchema": { "type": "object", "properties": {} },
+            } })
+        };
+        script.say(question(mode)).await;
+        assert_eq!(script.read().await.unwrap()["result"]["action"], "accept");
+        script.say(question(refused)).await;
+        let answer = script.read().await.unwrap();
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        drop(client);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_was_visited_is_heard_of_and_a_call_that_needs_one_says_which() {
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let builder = plain().on_elicitation_complete(move |id| tell.send(id.to_owned()).unwrap());
+    let (client, mut script) = Script::legacy(builder, json!({})).await;
+    script.tell("notifications/elicitation/complete", json!({ "elicitationId": "e1" })).await;
+    assert_eq!(heard.recv().await.as_deref(), Some("e1"));
+    let refuse = async {
+        let call = script.read().await.unwrap();
+        let page = json!({ "mode": "url", "message": "log in", "elicitationId": "e1", "url": "https://example.com/" });
+        let error = json!({ "code": -32042, "message": "log in first", "data": { "elicitations": [page] } });
+        script.say(json!({ "jsonrpc": "2.0", "id": call["id"], "error": error })).await;
+    };
+    let (outcome, ()) = tokio::join!(client.call("t").send(), refuse);
+    let pages = outcome.unwrap_err().pages();
+    assert_eq!(pages[0].url.as_deref(), Some("https://example.com/"));
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_is_for_those_who_offer_it() {
+    let answer = |_: CreateMessageParams| async {
+        let text = mgp_types::mcp::ContentBlock::text("hello");
+        Ok(CreateMessageResult::new(Role::Assistant, vec![text], "m"))
+    };
+    let talk = json!({
+        "messages": [], "maxTokens": 9,
+        "tools": [{ "name": "t", "inputSchema": { "type": "object" } }],
+    });
+    for (builder, offered, code) in [
+        (plain().on_sampling(answer), json!({}), Some(-32602)),
+        (plain().on_sampling_with_tools(answer), json!({ "tools": {} }), None),
+    ] {
+        let (end, mut script) = Script::new();
+        let connecting = builder.era(EraChoice::Legacy).connect(end.reader, end.writer);
+        let (client, hello) = tokio::join!(connecting, script.initialize("2025-11-25", json!({})));
+        assert_eq!(hello["params"]["capabilities"]["sampling"], offered);
+        script
+            .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": talk }))
+            .await;
+        assert_eq!(script.read().await.unwrap()["error"]["code"].as_i64(), code);
+        drop(client);
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_a_round_goes_back_as_it_came_and_to_that_call_alone() {
+    let builder = plain().on_elicitation(|question| async move { Ok(question.accept()) });
+    let (client, mut script) = Script::modern(builder, json!({})).await;
+    let state = "{\"nonce\": \"\u{e9}\\n\u{1f600}\",  \"n\":1.0}";
+    let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    let asks = |state: Option<&str>| {
+        let mut asks = json!({
+            "resultType": "input_required",
+            "inputRequests": { "k": { "method": "elicitation/create", "params": form } },
+        });
+        if let Some(state) = state {
+            asks["requestState"] = state.into();
+        }
+        asks
+    };
+    for state in [Some(state), None] {
+        let serve = async {
+            let first = script.serve("tools/call", asks(state)).await;
+            // Another call goes out between the rounds, and knows nothing of them.
+            let second = script.read().await.unwrap();
+            let third = script.read().await.unwrap();
+            let (retry, other) =
+                if second["params"]["name"] == "t" { (second, third) } else { (third, second) };
+            assert_ne!(first["id"], retry["id"]);
+            assert_eq!(retry["params"]["requestState"].as_str(), state);
+            assert!(retry["params"]["inputResponses"]["k"].is_object());
+            for member in ["requestState", "inputResponses"] {
+                assert!(other["params"].get(member).is_none(), "{other}");
+            }
+            for request in [&retry, &other] {
+                script.answer(request, json!({ "content": [] })).await;
+            }
+        };
+        let (one, other, ()) =
+            tokio::join!(client.call("t").send(), client.call("other").send(), async {
+                serve.await;
+            });
+        one.unwrap();
+        other.unwrap();
+    }
+}

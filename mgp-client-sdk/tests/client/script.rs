@@ -21,13 +21,22 @@ impl Script {
 
     /// The client's next message; none when it has gone.
     pub(crate) async fn read(&mut self) -> Option<Value> {
-        let line = self.lines.next_line().await.unwrap()?;
+        let line = self.read_line().await?;
         Some(serde_json::from_str(&line).unwrap())
     }
 
+    /// The same as it came.
+    pub(crate) async fn read_line(&mut self) -> Option<String> {
+        self.lines.next_line().await.unwrap()
+    }
+
     pub(crate) async fn say(&mut self, message: Value) {
-        let line = format!("{message}\n");
-        self.writer.write_all(line.as_bytes()).await.unwrap();
+        self.line(&message.to_string()).await;
+    }
+
+    /// Says something in these very words.
+    pub(crate) async fn line(&mut self, text: &str) {
+        self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
     }
 
     /// Answers a request.

@@ -137,27 +137,41 @@ async fn settle<S: MgpService>(
     config: &ConnectConfig,
 ) -> Result<Arc<Facts>, ConnectError> {
     if config.era != EraChoice::Legacy {
-        match probe(stack, cx, offer, config, &Revision::MODERN).await? {
-            Some(facts) => return Ok(facts),
-            None if config.era == EraChoice::Modern => {
+        let found = match probe(stack, cx, offer, config, &Revision::MODERN).await? {
+            Probed::Retry(revision) => probe(stack, cx, offer, config, &revision).await?,
+            found => found,
+        };
+        match found {
+            Probed::Modern(facts) => return Ok(facts),
+            _ if config.era == EraChoice::Modern => {
                 return Err(ConnectError::Refused(RpcError::method_not_found(
                     ServerDiscover::METHOD,
                 )));
             }
-            None => {}
+            _ => {}
         }
     }
     initialize(stack, cx, offer).await
 }
 
-/// `server/discover`; `None` when the server is a legacy one.
+/// What a probe found.
+enum Probed {
+    /// A modern server.
+    Modern(Arc<Facts>),
+    /// A modern server that wants to be asked in this revision.
+    Retry(Revision),
+    /// A legacy one.
+    Legacy,
+}
+
+/// Sends `server/discover`.
 async fn probe<S: MgpService>(
     stack: &S,
     cx: &Context,
     offer: &ClientOffer,
     config: &ConnectConfig,
     revision: &Revision,
-) -> Result<Option<Arc<Facts>>, ConnectError> {
+) -> Result<Probed, ConnectError> {
     let call = modern_probe(cx, offer, revision).map_err(ConnectError::Refused)?;
     let answer = timeout(config.probe_timeout, stack.clone().call(call)).await;
     let next = match &answer {
@@ -167,20 +181,25 @@ async fn probe<S: MgpService>(
     };
     match (next, answer) {
         (Next::Modern, Ok(Ok(reply))) => {
-            let Ok(result) = reply.get::<DiscoverResult>() else { return Ok(None) };
+            let Ok(result) = reply.get::<DiscoverResult>() else { return Ok(Probed::Legacy) };
             if !result.supported_versions.contains(revision) {
-                return Ok(None);
+                return Ok(Probed::Legacy);
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
             let mut facts =
                 server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
             facts.instructions = result.instructions;
-            Ok(Some(keep(cx, Phase::Ready, facts)))
+            Ok(Probed::Modern(keep(cx, Phase::Ready, facts)))
         }
-        (Next::Unsaid, _) => Ok(Some(keep(cx, Phase::Ready, Facts::new(revision.clone())))),
+        (Next::Retry(supported), _) => {
+            let spoken = supported.into_iter().find(|revision| *revision == Revision::MODERN);
+            Ok(spoken.map_or(Probed::Legacy, Probed::Retry))
+        }
+        (Next::Unsaid, _) => {
+            Ok(Probed::Modern(keep(cx, Phase::Ready, Facts::new(revision.clone()))))
+        }
         (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
-        // The only modern revision we speak was the one just tried.
-        _ => Ok(None),
+        _ => Ok(Probed::Legacy),
     }
 }
 
@@ -319,6 +338,40 @@ mod tests {
     use mgp_types::service::{Peer, Principal, Scope, ScopeKind, Stack};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_that_names_a_revision_is_answered_in_it_once() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        for refusals in [1, 2] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let server = Stack::from_fn(move |call: Call| {
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    if call.is::<Initialize>() {
+                        return Err(RpcError::method_not_found(Initialize::METHOD));
+                    }
+                    if number < refusals {
+                        let data =
+                            r#"{"supported":["2030-01-01","2026-07-28"],"requested":"2026-07-28"}"#;
+                        return Err(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, "no")
+                            .data(Payload::from_trusted(data)));
+                    }
+                    Reply::of(&DiscoverResult::new(
+                        vec![Revision::MODERN],
+                        ServerCapabilities::new(),
+                    ))
+                }
+            });
+            let cx =
+                Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+            let offer = ClientOffer::new(Implementation::new("c", "1"));
+            let found = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
+            assert_eq!(found.is_ok(), refusals == 1);
+            // The second time it is taken for a legacy server, which refuses as well.
+            assert_eq!(asked.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_modern_server_that_starts_slowly_is_not_taken_for_a_legacy_one() {

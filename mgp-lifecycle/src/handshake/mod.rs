@@ -21,4 +21,4 @@ pub use client::{ConnectConfig, ConnectError, EraChoice, PermissionGate, Verdict
 pub use offer::{ClientOffer, MgpOffer, ServerOffer};
 pub use server::{Handshake, HandshakeLayer};
 pub use session::{Phase, Session};
-pub use stamp::{Stamp, StampLayer};
+pub use stamp::{Stamp, StampLayer, TakesTask};

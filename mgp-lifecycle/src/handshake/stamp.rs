@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::{Era, key};
-use mgp_types::method::lookup;
+use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -33,7 +33,15 @@ pub struct StampLayer {
 struct Stamps {
     info: Payload,
     capabilities: Payload,
+    /// The same, with the tasks extension.
+    with_tasks: Payload,
 }
+
+/// Says, in the extensions of a call, that its caller can wait for a task: the tasks extension is offered with it.
+///
+/// A modern client says with each request what it can do, so that other calls, which somebody else makes, stay free of tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct TakesTask;
 
 impl StampLayer {
     /// A layer for a connection whose handshake is kept in `session`.
@@ -47,8 +55,16 @@ impl StampLayer {
             // In the modern era the extension is the only place; the literal member belongs to `initialize`.
             capabilities.mgp = None;
         }
-        let stamps =
-            Stamps { info: Payload::of(&offer.info)?, capabilities: Payload::of(&capabilities)? };
+        let plain = Payload::of(&capabilities)?;
+        let extensions = capabilities.extensions.get_or_insert_default();
+        if extensions.get(key::TASKS_EXTENSION).is_none() {
+            extensions.insert(key::TASKS_EXTENSION, Payload::empty_object());
+        }
+        let stamps = Stamps {
+            info: Payload::of(&offer.info)?,
+            capabilities: plain,
+            with_tasks: Payload::of(&capabilities)?,
+        };
         Ok(Self { session, offer: Arc::new(stamps) })
     }
 }
@@ -100,9 +116,11 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         if facts.era == Era::Modern && call.kind() == Kind::Request {
             let stamps = &self.layer.offer;
             let revision = Payload::from_trusted(format!("\"{}\"", facts.revision));
+            let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);
+            let capabilities = if tasks { &stamps.with_tasks } else { &stamps.capabilities };
             call.hop_mut().meta.extend([
                 (Cow::Borrowed(key::PROTOCOL_VERSION), revision),
-                (Cow::Borrowed(key::CLIENT_CAPABILITIES), stamps.capabilities.clone()),
+                (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities.clone()),
                 (Cow::Borrowed(key::CLIENT_INFO), stamps.info.clone()),
             ]);
         }
@@ -117,6 +135,11 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         call.cx_mut().callee = facts;
         Either::Left { future: self.inner.call(call) }
     }
+}
+
+/// Whether a call asks for a task, or answers it, or ends it.
+fn is_about_task(call: &Call) -> bool {
+    call.is::<TasksGet>() || call.is::<TasksUpdate>() || call.is::<TasksCancel>()
 }
 
 /// The trace in the words of OpenTelemetry, where it fits them.

@@ -4,7 +4,7 @@
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;
-use mgp_types::service::Extensions;
+use mgp_types::service::{Extensions, HeaderPlan};
 
 use super::Tool;
 use super::security::declared;
@@ -26,6 +26,9 @@ impl Tool {
         }
         if let Some(prefix) = RESERVED.into_iter().find(|prefix| name.starts_with(prefix)) {
             return Err(Flaw::Reserved { tool: name.clone(), prefix });
+        }
+        if let Err(why) = HeaderPlan::of(&self.definition.input_schema) {
+            return Err(Flaw::Headers { tool: name.clone(), why });
         }
         let permissions = permissions(&self.definition);
         match permissions.into_iter().find(|permission| !permission.is_valid()) {

@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use mgp_types::service::{BoxFuture, Reply};
+use mgp_types::service::{BoxFuture, Reply, Start};
 use mgp_types::{RawObject, RpcError};
 
 use super::extract::{FromCall, Need, ToolRequest};
@@ -47,6 +47,8 @@ macro_rules! handler {
                     };
                 )*
                 let era = request.cx.caller.era;
+                // The arguments fit: from here on a refusal is the function's own.
+                Start::mark_ran(&request.cx);
                 drop(request);
                 let running = self($($value),*);
                 Box::pin(async move { running.await.into_result_for(era) })

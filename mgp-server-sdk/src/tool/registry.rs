@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
-use mgp_types::service::{Call, Context, Extensions, Reply, Stack};
+use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -67,6 +67,8 @@ struct Entry {
     definition: Arc<mcp::Tool>,
     /// What a call needs, by standard names.
     permissions: Vec<Permission>,
+    /// The arguments that stand in headers too, where a call has headers.
+    headers: HeaderPlan,
     /// The tool with its own layers around it.
     wrapped: Option<Stack>,
     state: Switch,
@@ -80,9 +82,25 @@ impl Entry {
         let mut definition = tool.definition.clone();
         derive_hints(&mut definition);
         let permissions = check::permissions(&definition);
+        // What cannot be read was refused before.
+        let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, wrapped, state })
+        Arc::new(Self { tool, definition, permissions, headers, wrapped, state })
+    }
+
+    /// Compares headers with arguments: whoever routed the call by its headers must have seen what runs here.
+    ///
+    /// Headers are part of the modern era, and only HTTP has them.
+    fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
+        let cx = call.cx();
+        if cx.caller.era == Era::Modern
+            && let Some(came) = cx.extensions.get::<HeaderParams>()
+        {
+            let arguments = call.tool().and_then(|tool| tool.arguments);
+            self.headers.check(arguments.unwrap_or("{}"), came)?;
+        }
+        Ok(())
     }
 }
 
@@ -260,6 +278,9 @@ impl Tools {
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
         if entry.state == Switch::Off {
             return Err(disabled(tool.name));
+        }
+        if !entry.headers.is_empty() {
+            entry.check_headers(&call)?;
         }
         if !entry.permissions.is_empty() {
             Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;

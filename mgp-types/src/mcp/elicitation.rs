@@ -2,7 +2,10 @@
 //!
 //! Applies to: both.
 
+use serde::Deserialize;
+
 use super::{Meta, ResultType, TaskAugmentation};
+use crate::Payload;
 use crate::record::{Object, RawObject, open_enum, record};
 
 open_enum! {
@@ -68,5 +71,98 @@ record! {
     pub struct UrlElicitationRequiredData {
         /// The pages to visit.
         req elicitations: Vec<ElicitParams>,
+    }
+}
+
+impl ElicitParams {
+    /// Whether the person is asked to visit a page; absence of a mode means a form.
+    #[must_use]
+    pub fn is_url(&self) -> bool {
+        self.mode == Some(ElicitMode::Url)
+    }
+
+    /// What the form has filled in already: the `default` of each field that has one.
+    #[must_use]
+    pub fn defaults(&self) -> Object {
+        #[derive(Deserialize)]
+        struct Form {
+            #[serde(default)]
+            properties: Object,
+        }
+        #[derive(Deserialize)]
+        struct Field {
+            default: Option<Payload>,
+        }
+        let form = self.requested_schema.as_ref().and_then(|schema| schema.get::<Form>().ok());
+        let fields = form.map(|form| form.properties).unwrap_or_default();
+        fields
+            .iter()
+            .filter_map(|(name, field)| Some((name, field.get::<Field>().ok()?.default?)))
+            .collect()
+    }
+
+    /// Accepts: a form as it is filled in already, a page as it is.
+    ///
+    /// ```
+    /// use mgp_types::mcp::ElicitParams;
+    ///
+    /// let question: ElicitParams = serde_json::from_str(
+    ///     r#"{"message":"?","requestedSchema":{"type":"object","properties":{"age":{"type":"integer","default":30}}}}"#,
+    /// )
+    /// .unwrap();
+    /// let answer = question.accept();
+    /// assert_eq!(serde_json::to_string(&answer).unwrap(), r#"{"action":"accept","content":{"age":30}}"#);
+    /// ```
+    #[must_use]
+    pub fn accept(&self) -> ElicitResult {
+        self.accept_with(Object::new())
+    }
+
+    /// Accepts with what the person filled in; fields that were left out keep their defaults.
+    #[must_use]
+    pub fn accept_with(&self, content: Object) -> ElicitResult {
+        let mut result = ElicitResult::new(ElicitAction::Accept);
+        if !self.is_url() {
+            let mut filled = self.defaults();
+            for (name, value) in content.iter() {
+                filled.insert(name, value.clone());
+            }
+            result.content = Some(filled);
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(question: &str, content: &str, expected: &str) {
+        let question: ElicitParams = serde_json::from_str(question).unwrap();
+        let answer = question.accept_with(serde_json::from_str(content).unwrap());
+        assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
+    }
+
+    #[test]
+    fn fields_keep_their_defaults() {
+        let form = r#"{"message":"?","requestedSchema":{"type":"object","properties":{
+            "name":{"type":"string","default":"John Doe"},"score":{"type":"number","default":95.50},
+            "status":{"type":"string","enum":["active","inactive"],"default":"active"},
+            "verified":{"type":"boolean","default":false},"email":{"type":"string"},"odd":7}}}"#;
+        check(
+            form,
+            r#"{"name":"Ann","email":"a@b"}"#,
+            r#"{"action":"accept","content":{"name":"Ann","score":95.50,"status":"active","verified":false,"email":"a@b"}}"#,
+        );
+        check(r#"{"message":"?"}"#, "{}", r#"{"action":"accept","content":{}}"#);
+        check(
+            r#"{"message":"?","requestedSchema":{"properties":7}}"#,
+            "{}",
+            r#"{"action":"accept","content":{}}"#,
+        );
+        let page =
+            r#"{"mode":"url","message":"?","elicitationId":"e","url":"https://example.com"}"#;
+        check(page, r#"{"name":"Ann"}"#, r#"{"action":"accept"}"#);
     }
 }

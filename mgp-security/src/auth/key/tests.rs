@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::service::{Authority, Principal};
+use mgp_types::service::{Authority, BoxFuture, Principal};
 
 use super::store::add;
 use super::text::{KeyText, hash_from_hex};
@@ -145,6 +147,51 @@ fn a_store_is_bounded() {
     let record = |id: &str| KeyRecord::new(id, [0; 32], grant());
     let mut records = (0..MAX_KEYS).map(|n| (n.to_string(), record(&n.to_string()))).collect();
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
+}
+
+/// A store that can be out of order without having changed.
+#[derive(Clone, Default)]
+struct Flaky {
+    keys: MemoryKeys,
+    is_down: Arc<AtomicBool>,
+}
+
+impl KeyStore for Flaky {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(StoreError::Other("down".into()))));
+        }
+        self.keys.load()
+    }
+
+    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
+        self.keys.add(record)
+    }
+
+    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+        self.keys.revoke(id)
+    }
+
+    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+        self.keys.remove(id)
+    }
+
+    fn stamp(&self) -> u64 {
+        self.keys.stamp()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_out_of_order_is_read_again() {
+    let store = Flaky::default();
+    let keys = ApiKeys::open(store.clone()).await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    store.is_down.store(true, Ordering::SeqCst);
+    assert!(keys.issue(grant()).await.is_err());
+    assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
+    store.is_down.store(false, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
 }
 
 // === Files ===

@@ -26,6 +26,18 @@ const LEEWAY: Duration = Duration::from_mins(1);
 /// A token is a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this resource
 /// among its audience.
 /// Its `sub` becomes the subject, its `client_id` the agent, and the issuer the tenant, unless said otherwise.
+///
+/// ```
+/// use mgp_security::auth::{AuthLayer, ResourceServer};
+/// use mgp_types::service::Fetcher;
+///
+/// fn guard(fetcher: Fetcher) -> Result<AuthLayer, mgp_security::auth::BadResource> {
+///     let tokens = ResourceServer::new("https://example.com/mcp", "https://issuer.example")?
+///         .keys_from("https://issuer.example/jwks.json", fetcher)
+///         .require_scope("mcp");
+///     Ok(AuthLayer::new().tokens(tokens))
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ResourceServer {

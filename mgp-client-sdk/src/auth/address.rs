@@ -1,0 +1,139 @@
+//! Which addresses are fit for credentials: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP authorization).
+//!
+//! Applies to: outbound.
+
+use url::{Host, Url};
+
+use super::error::AuthError;
+
+/// Reads an address that credentials, codes or trust go over.
+pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
+    let refuse = |why: &'static str| AuthError::Address { what, url: shorten(text), why };
+    let url = Url::parse(text).map_err(|_| refuse("it is not an absolute URL"))?;
+    match url.scheme() {
+        "https" => {}
+        "http" if is_loopback(&url) => {}
+        "http" => return Err(refuse("it is not on this machine, so it must be `https`")),
+        _ => return Err(refuse("it must be `https`")),
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refuse("it holds a user name or password"));
+    }
+    if url.fragment().is_some() {
+        return Err(refuse("it has a fragment"));
+    }
+    Ok(url)
+}
+
+/// Reads an issuer, which has no query either (RFC 8414 §2).
+pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
+    let url = secure("the issuer", text)?;
+    if url.query().is_some() {
+        let why = "an issuer has no query";
+        return Err(AuthError::Address { what: "the issuer", url: shorten(text), why });
+    }
+    Ok(url)
+}
+
+/// Whether an address can only be this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+/// The scheme, host and port, without a slash at the end.
+pub(super) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// The path, empty where there is none, without a slash at the end.
+pub(super) fn path(url: &Url) -> &str {
+    url.path().trim_end_matches('/')
+}
+
+/// The server's own name for itself: no fragment, no slash where there is no path.
+pub(super) fn canonical(url: &Url) -> String {
+    let mut named = format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() });
+    if let Some(query) = url.query() {
+        named.push('?');
+        named.push_str(query);
+    }
+    named
+}
+
+/// Whether a protected resource covers a server: the same origin, and its path or one above it.
+pub(super) fn covers(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    if resource.origin() != server.origin() || resource.fragment().is_some() {
+        return false;
+    }
+    if resource.query().is_some() && resource.query() != server.query() {
+        return false;
+    }
+    let rest = server.path().strip_prefix(path(&resource));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Foreign text, fit to be shown: short, and nothing that moves a cursor.
+pub(super) fn shorten(text: &str) -> String {
+    let shown = text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_go_over_tls_or_stay_on_this_machine() {
+        #[track_caller]
+        fn check(url: &str, fit: bool) {
+            assert_eq!(secure("it", url).is_ok(), fit, "{url}");
+        }
+        check("https://a.example/x", true);
+        check("http://127.0.0.1:80/x", true);
+        check("http://[::1]/x", true);
+        check("http://localhost:1234", true);
+        check("http://a.example/x", false);
+        check("http://localhost.a.example/x", false);
+        check("ftp://a.example/x", false);
+        check("javascript:alert(1)", false);
+        check("/x", false);
+        check("https://user@a.example/", false);
+        check("https://a.example/#x", false);
+        assert!(issuer("https://a.example?x").is_err());
+    }
+
+    #[test]
+    fn a_resource_covers_what_is_below_it() {
+        #[track_caller]
+        fn check(resource: &str, server: &str, fits: bool) {
+            assert_eq!(covers(resource, &Url::parse(server).unwrap()), fits, "{resource}");
+        }
+        let server = "https://a.example/mcp/one";
+        check("https://a.example/mcp/one", server, true);
+        check("HTTPS://A.example:443/mcp/one", server, true);
+        check("https://a.example/mcp/one/", server, true);
+        check("https://a.example/mcp", server, true);
+        check("https://a.example", server, true);
+        check("https://a.example/mc", server, false);
+        check("https://a.example/mcp/one/two", server, false);
+        check("https://evil.example/mcp/one", server, false);
+        check("https://a.example:8443/mcp/one", server, false);
+        check("http://a.example/mcp/one", server, false);
+        check("https://a.example/mcp/one?x=1", server, false);
+        check("mcp", server, false);
+    }
+
+    #[test]
+    fn a_server_names_itself_without_a_needless_slash() {
+        let named = |url| canonical(&Url::parse(url).unwrap());
+        assert_eq!(named("https://A.example"), "https://a.example");
+        assert_eq!(named("https://a.example/mcp/"), "https://a.example/mcp/");
+        assert_eq!(named("https://a.example:8443/mcp#x"), "https://a.example:8443/mcp");
+    }
+}

@@ -1,0 +1,200 @@
+//! The authorization request and what comes back (OAuth 2.1 §4.1, RFC 8707, RFC 9207).
+//!
+//! Applies to: outbound.
+
+use url::Url;
+
+use super::address::{self, shorten};
+use super::error::AuthError;
+use super::metadata::{AuthServer, Iss};
+use super::pkce::{self, Pkce};
+use super::scope::Scopes;
+use super::secret::Secret;
+
+/// One login: what was asked, and what must be true of the answer.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) redirect_uri: String,
+    pub(super) pkce: Pkce,
+    state: Secret,
+    issuer: String,
+    iss: Iss,
+}
+
+impl Request {
+    /// A login at an authorization server, which must support PKCE.
+    pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
+        if !server.has_pkce() {
+            return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
+        }
+        let state = mgp_types::unguessable()?.into();
+        let (issuer, iss) = (server.issuer.clone(), server.iss());
+        Ok(Self { redirect_uri, pkce: Pkce::new()?, state, issuer, iss })
+    }
+
+    /// Where to send the person.
+    pub(super) fn url(
+        &self,
+        server: &AuthServer,
+        client_id: &str,
+        resource: &str,
+        scopes: &Scopes,
+    ) -> Result<String, AuthError> {
+        let mut url = endpoint(server)?;
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", client_id)
+            .append_pair("redirect_uri", &self.redirect_uri)
+            .append_pair("state", self.state.expose())
+            .append_pair("code_challenge", &self.pkce.challenge)
+            .append_pair("code_challenge_method", pkce::METHOD)
+            .append_pair("resource", resource);
+        if !scopes.is_empty() {
+            query.append_pair("scope", &scopes.to_string());
+        }
+        if scopes.contains("offline_access") {
+            // OpenID Connect Core §11: without it the scope is passed over.
+            query.append_pair("prompt", "consent");
+        }
+        drop(query);
+        Ok(url.into())
+    }
+
+    /// The code of an answer that belongs to this login.
+    ///
+    /// Nothing of the answer is acted on or shown before its state and issuer are known to be right.
+    pub(super) fn code(&self, back: &str) -> Result<Secret, AuthError> {
+        let back = Url::parse(back).map_err(|_| AuthError::Response("no address"))?;
+        let here = Url::parse(&self.redirect_uri).map_err(|_| AuthError::Response("no address"))?;
+        if back.origin() != here.origin() || back.path() != here.path() {
+            return Err(AuthError::Response("another address"));
+        }
+        let one = |name: &str| {
+            let mut values = back.query_pairs().filter(|(known, _)| known == name);
+            match (values.next(), values.next()) {
+                (_, Some(_)) => Err(AuthError::Response("a parameter twice")),
+                (value, None) => Ok(value.map(|(_, value)| value.into_owned())),
+            }
+        };
+        if one("state")?.as_deref() != Some(self.state.expose()) {
+            return Err(AuthError::Response("another state"));
+        }
+        self.check_issuer(one("iss")?.as_deref())?;
+        if let Some(error) = one("error")? {
+            let description = one("error_description")?.unwrap_or_default();
+            let (error, description) = (shorten(&error), shorten(&description));
+            return Err(AuthError::Denied { error, description });
+        }
+        one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
+    }
+
+    /// RFC 9207 §2.4: equal to the letter, and there where it was promised.
+    fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
+        let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
+        match found {
+            Some(found) if found == self.issuer => Ok(()),
+            Some(_) => refuse("comes from another issuer"),
+            None if self.iss == Iss::Promised => refuse("does not say which issuer it comes from"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The authorization endpoint, fit to send a person to.
+fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
+    let endpoint = server.authorization_endpoint.as_deref().ok_or_else(|| AuthError::Lacks {
+        issuer: server.issuer.clone(),
+        what: "authorization endpoint",
+    })?;
+    address::secure("the authorization endpoint", endpoint)
+}
+
+/// Whether logins may come back to an address: `https`, this machine, or a scheme of the program's own.
+pub(super) fn check_redirect(uri: &str) -> Result<Place, AuthError> {
+    let refuse = |why| AuthError::Address { what: "the redirect URI", url: shorten(uri), why };
+    let url = Url::parse(uri).map_err(|_| refuse("it is not an absolute URL"))?;
+    match url.scheme() {
+        "http" | "https" => {
+            address::secure("the redirect URI", uri)?;
+            Ok(if address::is_loopback(&url) { Place::Native } else { Place::Web })
+        }
+        // RFC 8252 §7.1: the reverse of a domain name, so that it is the program's own.
+        scheme if scheme.contains('.') && url.fragment().is_none() => Ok(Place::Native),
+        _ => Err(refuse(
+            "its scheme must be `https`, `http` on this machine, or like `com.example.app`",
+        )),
+    }
+}
+
+/// What kind of application a redirect URI belongs to (OpenID Connect Registration §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A program on a person's machine.
+    Native,
+    /// A site.
+    Web,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(iss: Iss) -> Request {
+        Request {
+            redirect_uri: "http://127.0.0.1:9/callback".to_owned(),
+            pkce: Pkce::new().unwrap(),
+            state: "right".into(),
+            issuer: "https://a.example".to_owned(),
+            iss,
+        }
+    }
+
+    #[test]
+    fn an_answer_must_belong_to_the_question() {
+        #[track_caller]
+        fn check(iss: Iss, back: &str, expected: Result<&str, &str>) {
+            let code = request(iss).code(&format!("http://127.0.0.1:9/callback?{back}"));
+            match (code, expected) {
+                (Ok(code), Ok(expected)) => assert_eq!(code.expose(), expected),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{found:?}"),
+            }
+        }
+        let (may, must) = (Iss::Possible, Iss::Promised);
+        let equal = "iss=https%3A%2F%2Fa.example";
+        check(may, "code=c&state=right", Ok("c"));
+        check(may, &format!("code=c&state=right&{equal}"), Ok("c"));
+        check(must, &format!("code=c&state=right&{equal}"), Ok("c"));
+        check(must, "code=c&state=right", Err("does not say"));
+        for other in [
+            "https%3A%2F%2Fa.example%2F",
+            "https%3A%2F%2FA.example",
+            "https%3A%2F%2Fa.example%3A443",
+            "",
+        ] {
+            check(may, &format!("code=c&state=right&iss={other}"), Err("another issuer"));
+            check(must, &format!("code=c&state=right&iss={other}"), Err("another issuer"));
+        }
+        check(may, "code=c&state=wrong", Err("another state"));
+        check(may, "code=c", Err("another state"));
+        check(may, "code=c&code=d&state=right", Err("twice"));
+        check(may, "state=right", Err("no code"));
+        check(may, "error=access_denied&error_description=no%0Away&state=right", Err("no way"));
+        // What a stranger says is not shown.
+        check(must, "error=access_denied&error_description=x&state=right", Err("does not say"));
+        check(may, "error=access_denied&state=wrong", Err("another state"));
+        let elsewhere = request(may).code("http://127.0.0.1:8/callback?code=c&state=right");
+        assert!(matches!(elsewhere, Err(AuthError::Response("another address"))));
+    }
+
+    #[test]
+    fn logins_come_back_to_this_machine_or_over_tls() {
+        assert_eq!(check_redirect("http://127.0.0.1:1/callback").unwrap(), Place::Native);
+        assert_eq!(check_redirect("com.example.app:/callback").unwrap(), Place::Native);
+        assert_eq!(check_redirect("https://a.example/callback").unwrap(), Place::Web);
+        for unfit in ["http://a.example/callback", "javascript:alert(1)", "data:,x", "/callback"] {
+            assert!(check_redirect(unfit).is_err(), "{unfit}");
+        }
+    }
+}

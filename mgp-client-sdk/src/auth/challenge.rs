@@ -1,0 +1,271 @@
+//! What a refusal asks for: the challenges of `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1).
+//!
+//! Applies to: outbound.
+
+use super::scope::Scopes;
+
+/// How much of one header is read.
+const LONGEST: usize = 8 * 1024;
+/// How many challenges of one refusal are read.
+const MOST_CHALLENGES: usize = 16;
+/// How many parameters of one challenge are read.
+const MOST_PARAMS: usize = 32;
+
+/// One challenge: a scheme and what comes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Challenge {
+    scheme: String,
+    params: Vec<(String, String)>,
+}
+
+/// What a refusal asks a bearer of tokens for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// Where the metadata of the resource is.
+    pub(super) metadata: Option<String>,
+    /// The scopes the request needs.
+    pub(super) scope: Option<Scopes>,
+    /// What was wrong with what was shown.
+    pub(super) error: Option<String>,
+}
+
+impl Challenge {
+    /// A parameter, by its name in lower case.
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Demand {
+    /// Reads the bearer challenge of a refusal; the one that names metadata where there are several.
+    pub(super) fn of(headers: &[String]) -> Self {
+        let challenges = parse(headers);
+        let mut bearers = challenges.iter().filter(|c| c.scheme.eq_ignore_ascii_case("bearer"));
+        let first = bearers.clone().next();
+        let Some(bearer) = bearers.find(|c| c.param("resource_metadata").is_some()).or(first)
+        else {
+            return Self::default();
+        };
+        let scope = bearer.param("scope").map(Scopes::parse);
+        Self {
+            metadata: bearer.param("resource_metadata").map(str::to_owned),
+            scope: scope.filter(|scopes| !scopes.is_empty()),
+            error: bearer.param("error").map(str::to_owned),
+        }
+    }
+}
+
+/// The challenges of some headers; what is not one is passed over.
+pub(super) fn parse(headers: &[String]) -> Vec<Challenge> {
+    let mut found = Vec::new();
+    for header in headers {
+        Cursor::new(header).challenges(&mut found);
+    }
+    found
+}
+
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn new(header: &'a str) -> Self {
+        let bytes = header.as_bytes();
+        Self { rest: &bytes[..bytes.len().min(LONGEST)] }
+    }
+
+    fn challenges(mut self, found: &mut Vec<Challenge>) {
+        // Parameters belong to the challenge that began in this header.
+        let mut open = false;
+        loop {
+            self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
+            if self.rest.is_empty() {
+                return;
+            }
+            let word = self.take(is_token);
+            if word.is_empty() {
+                self.pass_over();
+                continue;
+            }
+            if let Some(value) = self.value() {
+                let name = word.to_ascii_lowercase();
+                if let Some(last) = found.last_mut().filter(|_| open)
+                    && last.params.len() < MOST_PARAMS
+                    && last.param(&name).is_none()
+                {
+                    last.params.push((name, value));
+                }
+                continue;
+            }
+            if found.len() == MOST_CHALLENGES {
+                return;
+            }
+            found.push(Challenge { scheme: word, params: Vec::new() });
+            open = true;
+            self.token68();
+        }
+    }
+
+    /// What follows an equals sign, if one is next.
+    fn value(&mut self) -> Option<String> {
+        let before = self.rest;
+        self.skip(|byte| matches!(byte, b' ' | b'\t'));
+        if self.rest.first() != Some(&b'=') {
+            self.rest = before;
+            return None;
+        }
+        self.rest = &self.rest[1..];
+        self.skip(|byte| matches!(byte, b' ' | b'\t'));
+        if self.rest.first() == Some(&b'"') {
+            return Some(self.quoted());
+        }
+        // More than the tokens the grammar allows: some write URLs and scopes without quotation marks.
+        Some(self.take(|byte| !matches!(byte, b' ' | b'\t' | b',')))
+    }
+
+    /// A quoted string; one that does not end is taken to the end.
+    fn quoted(&mut self) -> String {
+        let mut text = Vec::new();
+        let mut bytes = self.rest[1..].iter();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => break,
+                b'\\' => text.extend(bytes.next()),
+                _ => text.push(*byte),
+            }
+        }
+        self.rest = bytes.as_slice();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Passes over a `token68`, which schemes of other kinds carry instead of parameters.
+    fn token68(&mut self) {
+        let before = self.rest;
+        self.skip(|byte| matches!(byte, b' ' | b'\t'));
+        let length = self.take(|b| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b)).len();
+        self.skip(|byte| byte == b'=');
+        self.skip(|byte| matches!(byte, b' ' | b'\t'));
+        if length == 0 || !matches!(self.rest.first(), None | Some(b',')) {
+            self.rest = before;
+        } else if before.first() == Some(&b',') {
+            self.rest = before;
+        }
+    }
+
+    /// Passes over what is neither a word nor a comma.
+    fn pass_over(&mut self) {
+        if self.rest.first() == Some(&b'"') {
+            self.quoted();
+        } else {
+            self.rest = &self.rest[1..];
+        }
+    }
+
+    fn skip(&mut self, what: impl Fn(u8) -> bool) {
+        let end = self.rest.iter().position(|byte| !what(*byte)).unwrap_or(self.rest.len());
+        self.rest = &self.rest[end..];
+    }
+
+    fn take(&mut self, what: impl Fn(u8) -> bool) -> String {
+        let end = self.rest.iter().position(|byte| !what(*byte)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        String::from_utf8_lossy(word).into_owned()
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(headers: &[&str], expected: &[(&str, &[(&str, &str)])]) {
+        let headers: Vec<_> = headers.iter().map(|header| (*header).to_owned()).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(scheme, params)| Challenge {
+                scheme: (*scheme).to_owned(),
+                params: params.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            })
+            .collect();
+        assert_eq!(parse(&headers), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn challenges_are_told_apart() {
+        check(&[""], &[]);
+        check(&["Bearer"], &[("Bearer", &[])]);
+        check(&["Bearer realm=x"], &[("Bearer", &[("realm", "x")])]);
+        check(
+            &[r#"Bearer scope="a b", Resource_Metadata = "https://h/x,y""#],
+            &[("Bearer", &[("scope", "a b"), ("resource_metadata", "https://h/x,y")])],
+        );
+        check(&["Negotiate, Bearer a=b"], &[("Negotiate", &[]), ("Bearer", &[("a", "b")])]);
+        check(
+            &[r#"Negotiate abc==, Basic realm="w\"x\\" , Bearer"#],
+            &[("Negotiate", &[]), ("Basic", &[("realm", r#"w"x\"#)]), ("Bearer", &[])],
+        );
+        check(
+            &["Basic realm=a", "Bearer b=c"],
+            &[("Basic", &[("realm", "a")]), ("Bearer", &[("b", "c")])],
+        );
+        check(&[r#"Bearer scope="a", scope="b""#], &[("Bearer", &[("scope", "a")])]);
+        check(&[r#"Bearer ,, scope="a" ,"#], &[("Bearer", &[("scope", "a")])]);
+        check(
+            &["Bearer resource_metadata=https://h/x"],
+            &[("Bearer", &[("resource_metadata", "https://h/x")])],
+        );
+    }
+
+    #[test]
+    fn broken_challenges_do_no_harm() {
+        check(&["a=b"], &[]);
+        check(&[r#"Bearer scope="a b"#], &[("Bearer", &[("scope", "a b")])]);
+        check(&[r#"Bearer scope="a\"#], &[("Bearer", &[("scope", "a")])]);
+        check(&[r#""quoted" Bearer a=b"#], &[("Bearer", &[("a", "b")])]);
+        check(&["Basic realm=a", "scope=b"], &[("Basic", &[("realm", "a")])]);
+        assert_eq!(parse(&["A, ".repeat(1000)]).len(), MOST_CHALLENGES);
+        let many: String = (0..1000).map(|n| format!("p{n}=1, ")).collect();
+        assert_eq!(parse(&[format!("Bearer {many}")])[0].params.len(), MOST_PARAMS);
+    }
+
+    #[test]
+    fn the_bearer_that_names_metadata_is_taken() {
+        let headers = [r#"Basic scope="no", Bearer scope="a", bearer resource_metadata="m""#];
+        let demand = Demand::of(&headers.map(str::to_owned));
+        assert_eq!(demand.metadata.as_deref(), Some("m"));
+        assert_eq!(demand.scope, None);
+        let only = Demand::of(&[r#"BEARER scope="a b", error=insufficient_scope"#.to_owned()]);
+        assert_eq!(only.scope, Some(Scopes::parse("a b")));
+        assert_eq!(only.error.as_deref(), Some("insufficient_scope"));
+        assert_eq!(Demand::of(&[r#"Basic scope="a""#.to_owned()]), Demand::default());
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read(header in ".{0,200}") {
+            let _ = parse(&[header]);
+        }
+
+        #[test]
+        fn what_is_written_is_read(
+            scheme in "[A-Za-z]{1,8}",
+            params in prop::collection::btree_map("[a-z_]{1,8}", "[ -~]{0,20}", 1..6),
+        ) {
+            let written: Vec<_> = params
+                .iter()
+                .map(|(n, v)| format!("{n}=\"{}\"", v.replace('\\', "\\\\").replace('"', "\\\"")))
+                .collect();
+            let found = parse(&[format!("Other, {scheme} {}", written.join(" , "))]);
+            prop_assert_eq!(found.len(), 2);
+            prop_assert_eq!(&found[1].scheme, &scheme);
+            prop_assert_eq!(found[1].params.clone(), params.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

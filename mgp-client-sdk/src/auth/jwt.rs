@@ -1,0 +1,108 @@
+//! Signed statements of who a client is (RFC 7523 §2.2, `private_key_jwt`).
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use mgp_types::unguessable;
+use serde::Serialize;
+
+use super::clock::now;
+use super::error::AuthError;
+use super::secret::Secret;
+
+/// For how many seconds a statement holds; the clocks of both sides may differ by most of it.
+const HOLDS: u64 = 120;
+
+/// A private key that a client proves itself with.
+#[derive(Clone)]
+pub struct SigningKey {
+    algorithm: SigningAlgorithm,
+    key: EncodingKey,
+    id: Option<String>,
+}
+
+/// How statements are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SigningAlgorithm {
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// RSA PKCS #1 v1.5 with SHA-256.
+    Rs256,
+    /// Ed25519.
+    EdDsa,
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    aud: &'a str,
+    jti: String,
+    iat: u64,
+    exp: u64,
+}
+
+impl SigningKey {
+    /// A key in PEM (PKCS #8).
+    ///
+    /// # Errors
+    /// [`AuthError::Key`] where it is not a private key for this algorithm.
+    pub fn from_pem(algorithm: SigningAlgorithm, pem: &[u8]) -> Result<Self, AuthError> {
+        let key = match algorithm {
+            SigningAlgorithm::Es256 => EncodingKey::from_ec_pem(pem),
+            SigningAlgorithm::Rs256 => EncodingKey::from_rsa_pem(pem),
+            SigningAlgorithm::EdDsa => EncodingKey::from_ed_pem(pem),
+        };
+        let key = Self { algorithm, key: key.map_err(AuthError::Key)?, id: None };
+        // A key that cannot sign is found out here, not at the first login.
+        key.statement("", "").map(|_| key)
+    }
+
+    /// Names the key, for an authorization server that knows several (`kid`).
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// That the bearer is this client, for this issuer only.
+    pub(super) fn statement(&self, client_id: &str, issuer: &str) -> Result<Secret, AuthError> {
+        let mut header = Header::new(match self.algorithm {
+            SigningAlgorithm::Es256 => Algorithm::ES256,
+            SigningAlgorithm::Rs256 => Algorithm::RS256,
+            SigningAlgorithm::EdDsa => Algorithm::EdDSA,
+        });
+        header.kid.clone_from(&self.id);
+        let iat = now();
+        let (jti, exp) = (unguessable()?, iat + HOLDS);
+        let claims = Claims { iss: client_id, sub: client_id, aud: issuer, jti, iat, exp };
+        encode(&header, &claims, &self.key).map(Secret::new).map_err(AuthError::Key)
+    }
+}
+
+impl FromStr for SigningAlgorithm {
+    type Err = AuthError;
+
+    fn from_str(name: &str) -> Result<Self, AuthError> {
+        match name {
+            "ES256" => Ok(Self::Es256),
+            "RS256" => Ok(Self::Rs256),
+            "EdDSA" => Ok(Self::EdDsa),
+            _ => Err(AuthError::Key(ErrorKind::InvalidAlgorithmName.into())),
+        }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey")
+            .field("algorithm", &self.algorithm)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! How often a server may ask for more, and refuse what is new (MCP authorization, step-up flow).
+//!
+//! Applies to: outbound.
+
+use std::collections::HashMap;
+
+use super::error::AuthError;
+use super::scope::Scopes;
+
+/// How many sets of scopes are counted; a server that asks for more is refused.
+const MOST: usize = 64;
+/// For how many seconds an attempt counts.
+const COUNTS: u64 = 3600;
+/// How many seconds old a token is that still counts as new.
+const NEW: u64 = 60;
+
+/// Counts step-ups by the scopes that were asked for: the same scopes for the same server are the same operation.
+#[derive(Debug)]
+pub(super) struct Limits {
+    limit: u32,
+    step_ups: HashMap<String, (u32, u64)>,
+    refused: u32,
+}
+
+impl Limits {
+    pub(super) fn new(limit: u32) -> Self {
+        Self { limit, step_ups: HashMap::new(), refused: 0 }
+    }
+
+    /// Takes note of a step-up, unless there were too many.
+    pub(super) fn step_up(&mut self, scopes: &Scopes, now: u64) -> Result<(), AuthError> {
+        self.step_ups.retain(|_, (_, at)| now.saturating_sub(*at) < COUNTS);
+        let refuse = || AuthError::StepUps { scopes: scopes.clone(), limit: self.limit };
+        let key = scopes.key();
+        let (count, _) = self.step_ups.get(&key).copied().unwrap_or_default();
+        if count >= self.limit || (count == 0 && self.step_ups.len() >= MOST) {
+            return Err(refuse());
+        }
+        self.step_ups.insert(key, (count + 1, now));
+        Ok(())
+    }
+
+    /// Takes note that a token was refused, unless too many were that were new; says how many there were.
+    pub(super) fn refused(&mut self, issued_at: u64, now: u64) -> Result<u32, AuthError> {
+        self.refused = if now.saturating_sub(issued_at) < NEW { self.refused + 1 } else { 0 };
+        if self.refused > self.limit {
+            self.refused = 0;
+            return Err(AuthError::Rejected { limit: self.limit });
+        }
+        Ok(self.refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_scopes_may_be_asked_for_a_few_times_an_hour() {
+        let mut limits = Limits::new(3);
+        let (one, other) = (Scopes::parse("a b"), Scopes::parse("c"));
+        (0..3).for_each(|now| limits.step_up(&one, now).unwrap());
+        let error = limits.step_up(&Scopes::parse("b a"), 3).unwrap_err();
+        assert!(matches!(error, AuthError::StepUps { limit: 3, .. }));
+        limits.step_up(&other, 4).unwrap();
+        limits.step_up(&one, 2 + COUNTS).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_never_has_enough_is_refused() {
+        let mut limits = Limits::new(3);
+        let scope = |n: usize| Scopes::parse(&n.to_string());
+        (0..MOST).for_each(|n| limits.step_up(&scope(n), 0).unwrap());
+        assert!(limits.step_up(&scope(MOST), 0).is_err());
+        limits.step_up(&scope(0), 0).unwrap();
+    }
+
+    #[test]
+    fn only_new_tokens_count_as_refused() {
+        let mut limits = Limits::new(2);
+        assert_eq!(limits.refused(100, 101).unwrap(), 1);
+        assert_eq!(limits.refused(100, 100 + NEW).unwrap(), 0);
+        assert_eq!(limits.refused(200, 201).unwrap(), 1);
+        assert_eq!(limits.refused(200, 201).unwrap(), 2);
+        assert!(matches!(limits.refused(200, 201), Err(AuthError::Rejected { limit: 2 })));
+    }
+}

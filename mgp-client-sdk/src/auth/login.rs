@@ -1,0 +1,382 @@
+//! The way to a token: discovery, refreshing, registration, login, and what is kept of each (MCP authorization).
+//!
+//! Applies to: outbound.
+
+use tokio::time::timeout;
+use tracing::{debug, warn};
+use url::Url;
+
+use super::address;
+use super::assertion;
+use super::authorize::Request;
+use super::browser::AnyBrowser;
+use super::challenge::Demand;
+use super::clock::now;
+use super::discovery::{Choice, Discovered, discover};
+use super::error::AuthError;
+use super::plan::{ClientCredentials, Grant};
+use super::register::{self, Age, identity};
+use super::scope::{Scopes, select};
+use super::session::{Session, Work, is_stale};
+use super::store::{Registration, RegistrationKind, Stored, Tokens};
+use super::token::{self, Form, Identity};
+
+impl Session {
+    /// Does what is to be done; only ever one at a time.
+    pub(super) async fn work(&self, work: Work) -> Result<(), AuthError> {
+        let server = self.plan.server()?;
+        if !self.is_loaded() {
+            let kept = self.plan.store.latest(&address::canonical(&server)).await?;
+            self.loaded(kept.filter(|kept| self.is_ours(kept)));
+        }
+        match work {
+            Work::Prepare => self.prepare(&server).await,
+            Work::Renew(demand) => self.renew(&server, demand).await,
+            Work::StepUp(demand) => self.step_up(&server, demand).await,
+        }
+    }
+
+    /// Renews a token that ends soon, before the server refuses it.
+    async fn prepare(&self, server: &Url) -> Result<(), AuthError> {
+        let Some(mut entry) = self.entry() else { return Ok(()) };
+        let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
+        let found = match self.discover(server, entry.metadata.as_deref(), Some(&entry)).await {
+            Ok(found) => found,
+            Err(error) => return unless_valid(&tokens, error),
+        };
+        if found.server.issuer != entry.issuer {
+            // What one issuer gave is not shown to another: the server says anew what it wants.
+            entry.tokens = None;
+            self.take(entry);
+            return Ok(());
+        }
+        if self.plan.is_machine() {
+            let scopes = tokens.scopes.clone();
+            let done = self.fetch(&found, entry, &scopes).await;
+            return done.or_else(|error| unless_valid(&tokens, error));
+        }
+        match self.refresh(&found, &mut entry).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.keep(entry).await;
+                Ok(())
+            }
+            Err(error) => unless_valid(&tokens, error),
+        }
+    }
+
+    /// Gets other tokens than those that were refused.
+    async fn renew(&self, server: &Url, demand: Demand) -> Result<(), AuthError> {
+        let before = self.entry();
+        let mut again = 0;
+        if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
+            again = self.with_limits(|limits| limits.refused(tokens.issued_at, now()))?;
+        }
+        let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
+        let mut entry = self.entry_of(server, &found, before).await?;
+        let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
+        // The last try is a login: a refreshed token may be refused for what only a login changes.
+        if enough && again < self.plan.limit && self.refresh(&found, &mut entry).await? {
+            return Ok(());
+        }
+        let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
+        self.fetch(&found, entry, &scopes).await
+    }
+
+    /// Gets tokens for more scopes than were granted.
+    async fn step_up(&self, server: &Url, demand: Demand) -> Result<(), AuthError> {
+        let wanted = demand.scope.unwrap_or_default();
+        self.with_limits(|limits| limits.step_up(&wanted, now()))?;
+        let before = self.entry();
+        let hint = demand.metadata.or_else(|| before.as_ref()?.metadata.clone());
+        let found = self.discover(server, hint.as_deref(), before.as_ref()).await?;
+        let entry = self.entry_of(server, &found, before).await?;
+        let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        let scopes = self.scopes(&found, Some(&wanted), &granted);
+        self.fetch(&found, entry, &scopes).await
+    }
+
+    // === what is known ===
+
+    async fn discover(
+        &self,
+        server: &Url,
+        metadata: Option<&str>,
+        before: Option<&Stored>,
+    ) -> Result<Discovered, AuthError> {
+        let rather = before.map(|entry| entry.issuer.as_str());
+        // Credentials that the user got somewhere belong there from their first use on.
+        let bound = before.filter(|entry| self.plan.bound_id().is_some() && self.is_ours(entry));
+        let bound = bound.filter(|entry| entry.registration.is_some());
+        let only = self.plan.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
+        let found = discover(&self.plan.fetcher, server, metadata, Choice { only, rather }).await?;
+        debug!(server = %server, issuer = %found.server.issuer, "authorization server found");
+        Ok(found)
+    }
+
+    /// The entry of an issuer: what is known now, or what another process kept if that is newer.
+    async fn entry_of(
+        &self,
+        server: &Url,
+        found: &Discovered,
+        known: Option<Stored>,
+    ) -> Result<Stored, AuthError> {
+        let (server, issuer) = (address::canonical(server), &found.server.issuer);
+        let known = known.filter(|known| known.issuer == *issuer);
+        let kept = self.plan.store.load(&server, issuer).await?.filter(|kept| self.is_ours(kept));
+        let issued = |entry: &Stored| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
+        let mut entry = match (known, kept) {
+            (Some(known), Some(kept)) if issued(&kept) > issued(&known) => kept,
+            (Some(known), _) => known,
+            (None, kept) => kept.unwrap_or_else(|| Stored::new(server, issuer)),
+        };
+        entry.metadata.clone_from(&found.metadata);
+        Ok(entry)
+    }
+
+    /// Whether an entry was made with the credentials that are in use.
+    fn is_ours(&self, entry: &Stored) -> bool {
+        let given = entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Given);
+        match (given, self.plan.bound_id()) {
+            (Some(registration), bound) => {
+                let given = self.plan.given.as_ref().map(|given| given.id.as_str());
+                Some(registration.client_id.as_str()) == bound.or(given)
+            }
+            (None, Some(_)) => entry.registration.is_none(),
+            (None, None) => true,
+        }
+    }
+
+    fn scopes(&self, found: &Discovered, wanted: Option<&Scopes>, granted: &Scopes) -> Scopes {
+        let offered = found.server.scopes().filter(|_| !self.plan.is_machine());
+        let before = self.plan.scopes.union(granted);
+        select(wanted, found.scopes.as_ref(), &before, offered.as_ref())
+    }
+
+    /// Shows an entry from now on, and keeps it. A login is worth more than its record: where it cannot be kept, it still
+    /// serves this process.
+    async fn keep(&self, entry: Stored) {
+        self.take(entry.clone());
+        if let Err(error) = self.plan.store.save(entry).await {
+            warn!(%error, "tokens could not be kept; the next start needs a login");
+        }
+    }
+
+    // === getting tokens ===
+
+    /// Shows the refresh token, if there is one; `false` where a new login is needed.
+    async fn refresh(&self, found: &Discovered, entry: &mut Stored) -> Result<bool, AuthError> {
+        let shown = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
+        if let Some(tokens) = &entry.tokens
+            && shown.is_some_and(|shown| shown != tokens.access)
+            && !is_stale(tokens)
+        {
+            // Another process renewed it.
+            self.take(entry.clone());
+            return Ok(true);
+        }
+        let Some(tokens) = entry.tokens.clone() else { return Ok(false) };
+        let (Some(refresh), Some(registration)) = (tokens.refresh, &entry.registration) else {
+            return Ok(false);
+        };
+        let form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.expose()),
+            ("resource", &found.resource),
+        ];
+        match self.ask(found, &self.identity(found, registration), form, &tokens.scopes).await {
+            Ok(mut renewed) => {
+                // Where it is not rotated, it stays.
+                renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
+                entry.tokens = Some(renewed);
+                self.keep(entry.clone()).await;
+                Ok(true)
+            }
+            Err(error) if token::is_final(&error) => {
+                debug!(%error, "the refresh token is no longer good");
+                entry.tokens = None;
+                if token::is_unknown_client(&error) {
+                    entry.registration = None;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gets tokens anew, and keeps them.
+    async fn fetch(
+        &self,
+        found: &Discovered,
+        mut entry: Stored,
+        scopes: &Scopes,
+    ) -> Result<(), AuthError> {
+        let tokens = match &self.plan.grant {
+            Grant::Person(Some(browser)) => {
+                self.login(found, &mut entry, browser.as_ref(), scopes).await?
+            }
+            Grant::Person(None) if self.entry().is_some_and(|entry| entry.tokens.is_some()) => {
+                return Err(AuthError::Expired);
+            }
+            Grant::Person(None) => return Err(AuthError::NoBrowser),
+            Grant::Client(credentials) => {
+                entry.registration = Some(given(credentials, found));
+                let form = vec![("grant_type", "client_credentials")];
+                self.ask_for_itself(found, credentials, form, scopes).await?
+            }
+            Grant::Assertion(credentials, assertions) => {
+                entry.registration = Some(given(credentials, found));
+                let (issuer, resource) = (&found.server.issuer, &found.resource);
+                let assertion = assertions.assertion(issuer, resource, scopes).await?;
+                let form =
+                    vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
+                self.ask_for_itself(found, credentials, form, scopes).await?
+            }
+        };
+        entry.tokens = Some(tokens);
+        self.keep(entry).await;
+        Ok(())
+    }
+
+    /// Has a person log in.
+    async fn login(
+        &self,
+        found: &Discovered,
+        entry: &mut Stored,
+        browser: &dyn AnyBrowser,
+        scopes: &Scopes,
+    ) -> Result<Tokens, AuthError> {
+        loop {
+            let (tokens, age) = self.login_once(found, entry, browser, scopes).await;
+            match tokens {
+                Ok(tokens) => return Ok(tokens),
+                Err(error) => {
+                    let unknown = token::is_unknown_client(&error);
+                    if age == Age::Old || unknown {
+                        // The registration may be what is wrong; the next login makes another.
+                        entry.registration = None;
+                        self.keep(entry.clone()).await;
+                    }
+                    if age == Age::New || !unknown {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One login, and whether its registration is from before.
+    async fn login_once(
+        &self,
+        found: &Discovered,
+        entry: &mut Stored,
+        browser: &dyn AnyBrowser,
+        scopes: &Scopes,
+    ) -> (Result<Tokens, AuthError>, Age) {
+        let mut age = Age::New;
+        let tokens = async {
+            let known = entry.registration.as_ref();
+            let registered = known.and_then(|known| known.redirect_uri.as_deref());
+            let redirect_uri = browser.redirect_uri(registered).await?;
+            // Before anything is sent: without PKCE there is no login.
+            let request = Request::new(&found.server, redirect_uri)?;
+            let (plan, redirect_uri) = (&self.plan, &request.redirect_uri);
+            let registering =
+                register::registration(&plan.fetcher, plan, &found.server, redirect_uri, known);
+            let registration;
+            (registration, age) = registering.await?;
+            let who = identity(&registration);
+            entry.registration = Some(without_given_secret(registration));
+            if age == Age::New {
+                self.keep(entry.clone()).await;
+            }
+            let url = request.url(&found.server, &who.id, &found.resource, scopes)?;
+            let back = timeout(plan.patience, browser.authorize(&url)).await;
+            let back = back.map_err(|_| AuthError::browser("it took too long"))??;
+            let code = request.code(&back)?;
+            let form = vec![
+                ("grant_type", "authorization_code"),
+                ("code", code.expose()),
+                ("redirect_uri", redirect_uri),
+                ("code_verifier", request.pkce.verifier.expose()),
+                ("resource", &found.resource),
+            ];
+            self.ask(found, &who, form, scopes).await
+        };
+        let tokens = tokens.await;
+        (tokens, age)
+    }
+
+    async fn ask_for_itself(
+        &self,
+        found: &Discovered,
+        credentials: &ClientCredentials,
+        mut form: Form<'_>,
+        scopes: &Scopes,
+    ) -> Result<Tokens, AuthError> {
+        let text = scopes.to_string();
+        form.push(("resource", &found.resource));
+        if !scopes.is_empty() {
+            form.push(("scope", &text));
+        }
+        let mut tokens =
+            self.ask(found, &credentials.identity(&found.server), form, scopes).await?;
+        // OAuth 2.1 §4.2.3: there is none, and the credentials do as well.
+        tokens.refresh = None;
+        Ok(tokens)
+    }
+
+    async fn ask(
+        &self,
+        found: &Discovered,
+        identity: &Identity,
+        form: Form<'_>,
+        scopes: &Scopes,
+    ) -> Result<Tokens, AuthError> {
+        token::request(&self.plan.fetcher, &found.server, identity, form, scopes).await
+    }
+
+    /// The client as it registered; what its user gave is not in the store, so it is taken from them.
+    fn identity(&self, found: &Discovered, registration: &Registration) -> Identity {
+        match &self.plan.given {
+            Some(known) if registration.kind == RegistrationKind::Given => {
+                let mut registration = registration.clone();
+                registration.client_secret.clone_from(&known.secret);
+                let method = register::method(&found.server, known.secret.as_ref());
+                method.clone_into(&mut registration.method);
+                identity(&registration)
+            }
+            _ => identity(registration),
+        }
+    }
+}
+
+/// A token that is still valid does until a better one is got.
+fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
+    if tokens.expires_at.is_none_or(|at| at > now()) {
+        warn!(%error, "a token that ends soon was not renewed");
+        return Ok(());
+    }
+    Err(error)
+}
+
+/// What is kept of credentials that the user has: whose they are, not what they are.
+fn without_given_secret(mut registration: Registration) -> Registration {
+    if registration.kind == RegistrationKind::Given {
+        registration.client_secret = None;
+    }
+    registration
+}
+
+fn given(credentials: &ClientCredentials, found: &Discovered) -> Registration {
+    let who = credentials.identity(&found.server);
+    Registration {
+        client_id: who.id,
+        client_secret: None,
+        expires_at: None,
+        method: who.proof.method().to_owned(),
+        redirect_uri: None,
+        kind: RegistrationKind::Given,
+    }
+}

@@ -1,0 +1,52 @@
+//! Proof that who redeems a code is who asked for it (RFC 7636, method S256).
+//!
+//! Applies to: outbound.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_types::unguessable;
+use sha2::{Digest as _, Sha256};
+
+use super::error::AuthError;
+use super::secret::Secret;
+
+/// The only method we use.
+pub(super) const METHOD: &str = "S256";
+
+/// A secret and what is shown of it beforehand.
+#[derive(Debug)]
+pub(super) struct Pkce {
+    pub(super) verifier: Secret,
+    pub(super) challenge: String,
+}
+
+impl Pkce {
+    /// A new pair: 256 random bits.
+    pub(super) fn new() -> Result<Self, AuthError> {
+        let verifier = format!("{}{}", unguessable()?, unguessable()?);
+        Ok(Self { challenge: challenge(&verifier), verifier: verifier.into() })
+    }
+}
+
+/// What is shown of a verifier.
+pub(super) fn challenge(verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_challenge_is_that_of_rfc_7636() {
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        assert_eq!(challenge(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn a_verifier_is_long_and_new_each_time() {
+        let (one, two) = (Pkce::new().unwrap(), Pkce::new().unwrap());
+        assert_ne!(one.verifier, two.verifier);
+        assert!((43..=128).contains(&one.verifier.expose().len()));
+    }
+}

@@ -1,0 +1,205 @@
+//! Who the client is to an authorization server (MCP client registration; RFC 7591).
+//!
+//! Applies to: outbound.
+
+use mgp_types::service::{FetchRequest, Fetcher};
+use serde::{Deserialize, Serialize};
+
+use super::address::{self, shorten};
+use super::authorize::{Place, check_redirect};
+use super::clock::now;
+use super::error::AuthError;
+use super::metadata::AuthServer;
+use super::plan::{Given, Plan};
+use super::secret::Secret;
+use super::store::{Registration, RegistrationKind};
+use super::token::{BASIC, Identity, NONE, POST, Proof};
+
+#[derive(Serialize)]
+struct Application<'a> {
+    client_name: &'a str,
+    redirect_uris: [&'a str; 1],
+    grant_types: [&'static str; 2],
+    response_types: [&'static str; 1],
+    token_endpoint_auth_method: &'static str,
+    application_type: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    #[serde(default)]
+    client_secret: Option<Secret>,
+    #[serde(default)]
+    client_secret_expires_at: Option<u64>,
+    #[serde(default)]
+    token_endpoint_auth_method: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    #[serde(default)]
+    error_description: Option<String>,
+}
+
+/// Whether a registration was there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// From an earlier login.
+    Old,
+    /// Made for this one.
+    New,
+}
+
+/// The client's registration: its metadata document first, then what its user gave, then what it gets by registering.
+pub(super) async fn registration(
+    fetcher: &Fetcher,
+    plan: &Plan,
+    server: &AuthServer,
+    redirect_uri: &str,
+    known: Option<&Registration>,
+) -> Result<(Registration, Age), AuthError> {
+    let place = check_redirect(redirect_uri)?;
+    if let Some(document) = plan.document.as_deref().filter(|_| server.takes_documents()) {
+        check_document(document)?;
+        let made = made(RegistrationKind::Document, document, None, NONE, redirect_uri);
+        return Ok((made, Age::New));
+    }
+    if let Some(Given { id, secret }) = &plan.given {
+        let method = method(server, secret.as_ref());
+        let made = made(RegistrationKind::Given, id, secret.clone(), method, redirect_uri);
+        return Ok((made, Age::New));
+    }
+    if let Some(known) = known.filter(|known| is_good(known, redirect_uri)) {
+        return Ok((known.clone(), Age::Old));
+    }
+    let Some(endpoint) = &server.registration_endpoint else {
+        return Err(AuthError::NoClient { issuer: server.issuer.clone() });
+    };
+    address::secure("the registration endpoint", endpoint)?;
+    let application = Application {
+        client_name: &plan.name,
+        redirect_uris: [redirect_uri],
+        grant_types: ["authorization_code", "refresh_token"],
+        response_types: ["code"],
+        token_endpoint_auth_method: wanted(server),
+        application_type: match place {
+            Place::Native => "native",
+            Place::Web => "web",
+        },
+    };
+    Ok((register(fetcher, server, endpoint, &application).await?, Age::New))
+}
+
+/// How a registered client shows itself to the token endpoint.
+pub(super) fn identity(registration: &Registration) -> Identity {
+    let secret = registration.client_secret.clone();
+    let proof = match (registration.method.as_str(), secret) {
+        (POST, Some(secret)) => Proof::Post(secret),
+        (NONE, _) | (_, None) => Proof::None,
+        (_, Some(secret)) => Proof::Basic(secret),
+    };
+    Identity { id: registration.client_id.clone(), proof }
+}
+
+/// How a client with or without a secret authenticates itself, where nobody said.
+pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
+    let lists = |method| server.has_method(method);
+    match secret {
+        None => NONE,
+        Some(_) if lists(BASIC) == Some(false) && lists(POST) == Some(true) => POST,
+        Some(_) if lists(BASIC) == Some(false) && lists(NONE) == Some(true) => NONE,
+        // RFC 8414 §2: what is meant where nothing is listed.
+        Some(_) => BASIC,
+    }
+}
+
+/// What a client asks for that registers itself: without a secret where that is possible, for a program on a person's
+/// machine keeps none.
+fn wanted(server: &AuthServer) -> &'static str {
+    let methods = [NONE, BASIC, POST];
+    let listed = methods.into_iter().find(|method| server.has_method(method) == Some(true));
+    listed.unwrap_or(NONE)
+}
+
+async fn register(
+    fetcher: &Fetcher,
+    server: &AuthServer,
+    endpoint: &str,
+    application: &Application<'_>,
+) -> Result<Registration, AuthError> {
+    let document = |why: &str| AuthError::Document {
+        what: "the answer of the registration endpoint",
+        url: endpoint.to_owned(),
+        why: why.to_owned(),
+    };
+    let body = serde_json::to_vec(application).map_err(|error| document(&error.to_string()))?;
+    let request = FetchRequest::post(endpoint, body)
+        .header("accept", "application/json")
+        .header("content-type", "application/json");
+    let answer = fetcher.fetch(request).await?;
+    if !matches!(answer.status, 200 | 201) {
+        let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
+        let (error, description) = match refusal {
+            Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
+            None => (format!("status {}", answer.status), String::new()),
+        };
+        return Err(AuthError::Registration {
+            issuer: server.issuer.clone(),
+            error: shorten(&error),
+            description: shorten(&description),
+        });
+    }
+    // What serde says quotes the text, and the text holds a secret.
+    let found: Registered =
+        serde_json::from_slice(&answer.body).map_err(|_| document("it is not a registration"))?;
+    if found.client_id.is_empty() {
+        return Err(document("its client id is empty"));
+    }
+    let method = match found.token_endpoint_auth_method.as_deref() {
+        Some(said) => [NONE, BASIC, POST]
+            .into_iter()
+            .find(|known| *known == said)
+            .ok_or_else(|| document("it asks for a way to authenticate that was not asked for"))?,
+        None => method(server, found.client_secret.as_ref()),
+    };
+    let redirect_uri = application.redirect_uris[0];
+    let kind = RegistrationKind::Dynamic;
+    let mut made = made(kind, &found.client_id, found.client_secret, method, redirect_uri);
+    made.expires_at = found.client_secret_expires_at.filter(|at| *at > 0);
+    Ok(made)
+}
+
+/// Whether a registration from before can be used again.
+fn is_good(known: &Registration, redirect_uri: &str) -> bool {
+    known.kind == RegistrationKind::Dynamic
+        && known.redirect_uri.as_deref() == Some(redirect_uri)
+        && known.expires_at.is_none_or(|at| at > now())
+}
+
+fn made(
+    kind: RegistrationKind,
+    client_id: &str,
+    client_secret: Option<Secret>,
+    method: &str,
+    redirect_uri: &str,
+) -> Registration {
+    let (client_id, method) = (client_id.to_owned(), method.to_owned());
+    let redirect_uri = Some(redirect_uri.to_owned());
+    Registration { client_id, client_secret, expires_at: None, method, redirect_uri, kind }
+}
+
+/// A client id that is an address: `https`, with a path.
+fn check_document(url: &str) -> Result<(), AuthError> {
+    const WHAT: &str = "the client's metadata document";
+    let refuse = |why| AuthError::Address { what: WHAT, url: shorten(url), why };
+    let parsed = address::secure(WHAT, url)?;
+    if parsed.scheme() != "https" {
+        return Err(refuse("it must be `https`"));
+    }
+    if parsed.path() == "/" {
+        return Err(refuse("it has no path"));
+    }
+    Ok(())
+}

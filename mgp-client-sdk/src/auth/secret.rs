@@ -1,0 +1,49 @@
+//! Words that must not be printed: tokens, client secrets, assertions.
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A word that `Debug` does not show; serialising it writes it out, which is for a token store to do.
+///
+/// ```
+/// use mgp_client_sdk::auth::Secret;
+///
+/// assert_eq!(format!("{:?}", Secret::new("hunter2")), "…");
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a word from being printed.
+    pub fn new(word: impl Into<String>) -> Self {
+        Self(word.into())
+    }
+
+    /// The word itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(word: String) -> Self {
+        Self(word)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(word: &str) -> Self {
+        Self(word.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}

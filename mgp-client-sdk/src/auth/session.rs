@@ -1,0 +1,177 @@
+//! What a client shows a server now, and who fetches something better: one at a time, whoever else waits.
+//!
+//! Applies to: outbound.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::Shared;
+use mgp_transport::http::Refused;
+use mgp_types::service::BoxFuture;
+use tokio::task::AbortHandle;
+
+use super::challenge::Demand;
+use super::clock::now;
+use super::error::AuthError;
+use super::limits::Limits;
+use super::plan::Plan;
+use super::store::{Stored, Tokens};
+
+/// How many seconds before its end a token is renewed; short-lived ones later.
+const MARGIN: u64 = 30;
+
+/// The state of one client before one server.
+pub(super) struct Session {
+    pub(super) plan: Plan,
+    state: Mutex<State>,
+    flight: Mutex<Option<Flight>>,
+}
+
+struct State {
+    /// Whether the store was looked into.
+    loaded: bool,
+    entry: Option<Stored>,
+    limits: Limits,
+}
+
+/// What is to be done for better credentials.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// Nothing was refused yet.
+    Prepare,
+    /// What was shown was refused.
+    Renew(Demand),
+    /// More is needed than was granted.
+    StepUp(Demand),
+}
+
+/// Work under way. It runs in a task of its own: a caller that goes away must not tear a login or a rotated token in two.
+struct Flight {
+    outcome: Outcome,
+    task: AbortHandle,
+}
+
+type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
+
+/// How a caller came to work under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Started,
+    Joined,
+}
+
+impl Session {
+    pub(super) fn new(plan: Plan) -> Self {
+        let state = State { loaded: false, entry: None, limits: Limits::new(plan.limit) };
+        Self { plan, state: Mutex::new(state), flight: Mutex::new(None) }
+    }
+
+    /// What to show; `None` where there is nothing yet, and the server has to say what it wants.
+    pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
+        if self.is_wanting() {
+            self.fly(Work::Prepare).0.await?;
+        }
+        Ok(self.shown())
+    }
+
+    /// Gets something better to show than what was refused.
+    pub(super) async fn refused(self: &Arc<Self>, refusal: Refused) -> Result<(), Arc<AuthError>> {
+        let demand = Demand::of(&refusal.challenges);
+        let is_scope = |error: &String| error == "insufficient_scope";
+        let work = match refusal.status {
+            401 => Work::Renew(demand),
+            403 if demand.scope.is_some() && demand.error.as_ref().is_none_or(is_scope) => {
+                Work::StepUp(demand)
+            }
+            status => {
+                let error = demand.error.unwrap_or_else(|| format!("status {status}"));
+                let error = super::address::shorten(&error);
+                return Err(Arc::new(AuthError::Forbidden { error }));
+            }
+        };
+        loop {
+            // Somebody else was refused before, and has got something better.
+            if self.shown().is_some_and(|shown| refusal.shown.as_ref() != Some(&shown)) {
+                return Ok(());
+            }
+            let (outcome, part) = self.fly(work.clone());
+            outcome.await?;
+            if part == Part::Started {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Joins the work under way, or starts this.
+    fn fly(self: &Arc<Self>, work: Work) -> (Outcome, Part) {
+        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flight.as_ref().filter(|flight| !flight.task.is_finished()) {
+            return (flight.outcome.clone(), Part::Joined);
+        }
+        let session = Arc::clone(self);
+        let running = tokio::spawn(async move { session.work(work).await });
+        let task = running.abort_handle();
+        let outcome =
+            async move { running.await.unwrap_or(Err(AuthError::Stopped)).map_err(Arc::new) };
+        let outcome = outcome.boxed().shared();
+        *flight = Some(Flight { outcome: outcome.clone(), task });
+        (outcome, Part::Started)
+    }
+
+    // === state ===
+
+    /// The value of the header, of a token that is still valid.
+    fn shown(&self) -> Option<String> {
+        let state = self.state();
+        let tokens = state.entry.as_ref()?.tokens.as_ref()?;
+        tokens.expires_at.is_none_or(|at| at > now()).then(|| header(tokens))
+    }
+
+    /// Whether something can be done before the server is asked.
+    fn is_wanting(&self) -> bool {
+        let state = self.state();
+        let tokens = state.entry.as_ref().and_then(|entry| entry.tokens.as_ref());
+        let renewable = |tokens: &Tokens| tokens.refresh.is_some() || self.plan.is_machine();
+        !state.loaded || tokens.is_some_and(|tokens| is_stale(tokens) && renewable(tokens))
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.state().loaded
+    }
+
+    /// Takes what the store had.
+    pub(super) fn loaded(&self, entry: Option<Stored>) {
+        let mut state = self.state();
+        state.loaded = true;
+        state.entry = entry;
+    }
+
+    pub(super) fn entry(&self) -> Option<Stored> {
+        self.state().entry.clone()
+    }
+
+    /// Shows from now on what an entry has.
+    pub(super) fn take(&self, entry: Stored) {
+        self.state().entry = Some(entry);
+    }
+
+    pub(super) fn with_limits<T>(&self, run: impl FnOnce(&mut Limits) -> T) -> T {
+        run(&mut self.state().limits)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a token ends soon.
+pub(super) fn is_stale(tokens: &Tokens) -> bool {
+    tokens.expires_at.is_some_and(|at| {
+        let lifetime = at.saturating_sub(tokens.issued_at);
+        at.saturating_sub(MARGIN.min(lifetime / 4)) <= now()
+    })
+}
+
+fn header(tokens: &Tokens) -> String {
+    format!("Bearer {}", tokens.access.expose())
+}

@@ -1,0 +1,300 @@
+//! The token endpoint (OAuth 2.1 §3.2): who the client is, what it asks, what it gets.
+//!
+//! Applies to: outbound.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mgp_types::service::{FetchRequest, Fetched, Fetcher};
+use serde::Deserialize;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::address::{self, shorten};
+use super::clock::now;
+use super::error::AuthError;
+use super::jwt::SigningKey;
+use super::metadata::AuthServer;
+use super::scope::Scopes;
+use super::secret::Secret;
+use super::store::Tokens;
+
+/// How long a token may be that is sent with every request.
+const LONGEST: usize = 16 * 1024;
+
+const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// How clients authenticate themselves, in the words of RFC 7591.
+pub(super) const NONE: &str = "none";
+pub(super) const BASIC: &str = "client_secret_basic";
+pub(super) const POST: &str = "client_secret_post";
+
+/// A client before the token endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) id: String,
+    pub(super) proof: Proof,
+}
+
+/// What it proves itself with.
+#[derive(Clone, Debug)]
+pub(super) enum Proof {
+    /// Nothing: everybody may know the id.
+    None,
+    /// The secret, as a user name and password.
+    Basic(Secret),
+    /// The secret, in the form.
+    Post(Secret),
+    /// A signed statement.
+    Key(SigningKey),
+}
+
+impl Proof {
+    /// The word of RFC 7591 for it.
+    pub(super) fn method(&self) -> &'static str {
+        match self {
+            Self::None => NONE,
+            Self::Basic(_) => BASIC,
+            Self::Post(_) => POST,
+            Self::Key(_) => "private_key_jwt",
+        }
+    }
+}
+
+/// The form of a request.
+pub(super) type Form<'a> = Vec<(&'static str, &'a str)>;
+
+/// What a token endpoint answers with.
+#[derive(Deserialize)]
+pub(super) struct Answer {
+    pub(super) access_token: Secret,
+    pub(super) token_type: String,
+    pub(super) issued_token_type: Option<String>,
+    expires_in: Option<Seconds>,
+    refresh_token: Option<Secret>,
+    scope: Option<String>,
+}
+
+/// A number of seconds; some write it as text, some with a fraction.
+#[derive(Clone, Copy)]
+struct Seconds(u64);
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    #[serde(default)]
+    error_description: Option<String>,
+}
+
+/// Asks for tokens at an authorization server.
+pub(super) async fn request(
+    fetcher: &Fetcher,
+    server: &AuthServer,
+    identity: &Identity,
+    form: Form<'_>,
+    scopes: &Scopes,
+) -> Result<Tokens, AuthError> {
+    let endpoint = server.token_endpoint.as_deref().ok_or_else(|| AuthError::Lacks {
+        issuer: server.issuer.clone(),
+        what: "token endpoint",
+    })?;
+    let answer = ask(fetcher, endpoint, &server.issuer, identity, form).await?;
+    answer.tokens(endpoint, scopes)
+}
+
+/// Asks a token endpoint, and reads what it answers.
+pub(super) async fn ask(
+    fetcher: &Fetcher,
+    endpoint: &str,
+    issuer: &str,
+    identity: &Identity,
+    form: Form<'_>,
+) -> Result<Answer, AuthError> {
+    address::secure("the token endpoint", endpoint)?;
+    let request = post(endpoint, issuer, identity, form)?;
+    read(endpoint, &fetcher.fetch(request).await?)
+}
+
+/// The request: the form, and what the client proves itself with.
+fn post(
+    endpoint: &str,
+    issuer: &str,
+    identity: &Identity,
+    form: Form<'_>,
+) -> Result<FetchRequest, AuthError> {
+    let mut body = Serializer::new(String::new());
+    body.extend_pairs(form);
+    let mut authorization = None;
+    match &identity.proof {
+        Proof::None => {
+            body.append_pair("client_id", &identity.id);
+        }
+        Proof::Basic(secret) => authorization = Some(basic(&identity.id, secret)),
+        Proof::Post(secret) => {
+            body.append_pair("client_id", &identity.id);
+            body.append_pair("client_secret", secret.expose());
+        }
+        Proof::Key(key) => {
+            body.append_pair("client_id", &identity.id);
+            body.append_pair("client_assertion_type", STATEMENT);
+            body.append_pair("client_assertion", key.statement(&identity.id, issuer)?.expose());
+        }
+    }
+    let request = FetchRequest::post(endpoint, body.finish())
+        .header("accept", "application/json")
+        .header("content-type", "application/x-www-form-urlencoded");
+    Ok(match authorization {
+        Some(authorization) => request.header("authorization", authorization),
+        None => request,
+    })
+}
+
+/// OAuth 2.1 §2.4.1: both parts are encoded as in a form before they are joined.
+fn basic(id: &str, secret: &Secret) -> String {
+    let encode = |part: &str| byte_serialize(part.as_bytes()).collect::<String>();
+    format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose()))))
+}
+
+fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
+    if (200..300).contains(&answer.status) {
+        // What serde says quotes the text, and the text is secret.
+        return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
+            what: "the answer of the token endpoint",
+            url: endpoint.to_owned(),
+            why: "it is not a token response".to_owned(),
+        });
+    }
+    let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
+    let refusal = refusal.filter(|_| (400..500).contains(&answer.status));
+    let (error, description) = match refusal {
+        Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
+        None => (format!("status {}", answer.status), String::new()),
+    };
+    let (error, description) = (shorten(&error), shorten(&description));
+    Err(AuthError::Token { endpoint: endpoint.to_owned(), error, description })
+}
+
+impl Answer {
+    /// The tokens, fit to be shown to a server.
+    fn tokens(self, endpoint: &str, asked: &Scopes) -> Result<Tokens, AuthError> {
+        let refuse = |why: &str| AuthError::Document {
+            what: "the answer of the token endpoint",
+            url: endpoint.to_owned(),
+            why: why.to_owned(),
+        };
+        if !self.token_type.eq_ignore_ascii_case("bearer") {
+            return Err(refuse("its token is not for bearers"));
+        }
+        let access = self.access_token.expose();
+        if access.is_empty()
+            || access.len() > LONGEST
+            || !access.bytes().all(|b| b.is_ascii_graphic())
+        {
+            return Err(refuse("its token does not fit in a header"));
+        }
+        let issued_at = now();
+        let granted = self.scope.as_deref().map(Scopes::parse).unwrap_or_default();
+        Ok(Tokens {
+            refresh: self.refresh_token.filter(|refresh| !refresh.expose().is_empty()),
+            expires_at: self.expires_in.map(|Seconds(seconds)| issued_at.saturating_add(seconds)),
+            scopes: asked.union(&granted),
+            access: self.access_token,
+            issued_at,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl serde::de::Visitor<'_> for Reader {
+            type Value = Seconds;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number of seconds")
+            }
+
+            fn visit_u64<E>(self, seconds: u64) -> Result<Seconds, E> {
+                Ok(Seconds(seconds))
+            }
+
+            fn visit_i64<E>(self, seconds: i64) -> Result<Seconds, E> {
+                Ok(Seconds(seconds.try_into().unwrap_or(0)))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<Seconds, E> {
+                self.visit_str(&format!("{:.0}", seconds.trunc()))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, seconds: &str) -> Result<Seconds, E> {
+                seconds.parse().map(Seconds).map_err(E::custom)
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+/// Whether a refusal says that what was shown will never do, rather than that something went wrong.
+pub(super) fn is_final(error: &AuthError) -> bool {
+    const FINAL: &[&str] = &[
+        "invalid_client",
+        "invalid_grant",
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    ];
+    matches!(error, AuthError::Token { error, .. } if FINAL.contains(&error.as_str()))
+}
+
+/// Whether the authorization server does not know the client.
+pub(super) fn is_unknown_client(error: &AuthError) -> bool {
+    matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_parts_of_basic_are_encoded_as_in_a_form() {
+        let header = basic("a:b c", &"p%+é".into());
+        let decoded = STANDARD.decode(header.strip_prefix("Basic ").unwrap()).unwrap();
+        assert_eq!(String::from_utf8(decoded).unwrap(), "a%3Ab+c:p%25%2B%C3%A9");
+    }
+
+    #[test]
+    fn answers_are_checked_before_they_are_used() {
+        #[track_caller]
+        fn check(status: u16, body: &str, expected: Result<Option<u64>, &str>) {
+            let asked = Scopes::parse("a");
+            let tokens = read("https://a.example/token", &Fetched::new(status, body))
+                .and_then(|answer| answer.tokens("https://a.example/token", &asked));
+            match (tokens, expected) {
+                (Ok(tokens), Ok(expires)) => {
+                    assert_eq!(tokens.expires_at.map(|at| at - tokens.issued_at), expires);
+                }
+                (Err(error), Err(words)) => {
+                    let shown = format!("{error} {error:?}");
+                    assert!(shown.contains(words), "{shown}");
+                    assert!(!shown.contains("s3cret"), "{shown}");
+                }
+                (found, _) => panic!("{found:?}"),
+            }
+        }
+        check(200, r#"{"access_token":"t","token_type":"bearer"}"#, Ok(None));
+        check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":60}"#, Ok(Some(60)));
+        check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":"60"}"#, Ok(Some(60)));
+        check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":60.5}"#, Ok(Some(60)));
+        check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":-1}"#, Ok(Some(0)));
+        check(200, r#"{"access_token":"s3cret","token_type":"mac"}"#, Err("not for bearers"));
+        check(200, r#"{"access_token":"s3cret\r\nx: y","token_type":"Bearer"}"#, Err("header"));
+        check(200, r#"{"access_token":"","token_type":"Bearer"}"#, Err("header"));
+        check(200, r#"{"access_token":["s3cret"]}"#, Err("not a token response"));
+        check(200, "s3cret", Err("not a token response"));
+        check(400, r#"{"error":"invalid_grant","error_description":"gone"}"#, Err("gone"));
+        check(302, r#"{"access_token":"s3cret","token_type":"Bearer"}"#, Err("status 302"));
+        check(503, r#"{"error":"invalid_grant"}"#, Err("status 503"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Calls that become tasks: waited for, answered, given up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, TestClient, ToolResult};
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::mcp::{ElicitParams, TaskSupport};
+use mgp_types::service::{Ask, Reply};
+use serde_json::{Value, json};
+
+use crate::script::{Script, plain};
+
+const CREATED: &str = "2026-07-28T10:00:00Z";
+
+fn task(status: &str, more: Value) -> Value {
+    let mut task = json!({
+        "resultType": "complete", "taskId": "t1", "status": status, "createdAt": CREATED,
+        "lastUpdatedAt": CREATED, "ttlMs": 60000, "pollIntervalMs": 500,
+    });
+    task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    task
+}
+
+fn created() -> Value {
+    task("working", json!({ "resultType": "task" }))
+}
+
+fn text(text: &str) -> Value {
+    json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
+}
+
+fn offers_tasks(request: &Value) -> bool {
+    let meta = &request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    meta["extensions"]["io.modelcontextprotocol/tasks"].is_object()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_once() {
+    let builder =
+        plain().on_elicitation(|question: ElicitParams| async move { Ok(question.accept()) });
+    let (client, mut script) = Script::modern(builder, json!({})).await;
+    let server = tokio::spawn(async move {
+        let call = script.serve("tools/call", created()).await;
+        assert!(offers_tasks(&call), "{call}");
+        let form = json!({ "type": "object", "properties": { "sure": { "type": "boolean", "default": true } } });
+        let asked = json!({ "inputRequests": { "k": {
+            "method": "elicitation/create", "params": { "message": "sure?", "requestedSchema": form },
+        } } });
+        let began = tokio::time::Instant::now();
+        let get = script.serve("tasks/get", task("input_required", asked.clone())).await;
+        assert_eq!(began.elapsed(), Duration::from_millis(500));
+        assert_eq!(get["params"]["taskId"], "t1");
+        assert!(offers_tasks(&get), "{get}");
+        let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
+        assert_eq!(update["params"]["inputResponses"]["k"]["content"], json!({ "sure": true }));
+        // It did not get to the answer yet, and is not answered twice.
+        script.serve("tasks/get", task("input_required", asked)).await;
+        script.serve("tasks/get", task("completed", json!({ "result": text("done") }))).await;
+        // An ordinary request offers no tasks: whoever makes it may not know them.
+        let list = script.serve("tools/list", json!({ "tools": [] })).await;
+        assert!(!offers_tasks(&list), "{list}");
+        script
+    });
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    client.list_tools().await.unwrap();
+    let mut script = server.await.unwrap();
+    drop(client);
+    assert!(script.read().await.is_none(), "a task that ended is not cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    for (end, code, says) in [
+        (task("failed", json!({ "error": { "code": 7, "message": "broken" } })), 7, "broken"),
+        (task("failed", json!({ "statusMessage": "no disk" })), -32603, "the task failed: no disk"),
+        (task("cancelled", json!({})), -32603, "the task was cancelled by the server"),
+    ] {
+        let serve = async {
+            script.serve("tools/call", created()).await;
+            script.serve("tasks/get", end).await;
+        };
+        let (outcome, ()) = tokio::join!(client.call("t").send(), serve);
+        let error = outcome.unwrap_err();
+        assert_eq!((error.code().0, &*error.message()), (code, says));
+    }
+
+    let serve = async {
+        script.serve("tools/call", created()).await;
+        script.serve("tasks/get", task("working", json!({}))).await;
+        let cancel = script.serve("tasks/cancel", json!({ "resultType": "complete" })).await;
+        assert_eq!(cancel["params"]["taskId"], "t1");
+    };
+    let bounded = client.call("t").max_timeout(Duration::from_millis(900)).send();
+    let (outcome, ()) = tokio::join!(bounded, serve);
+    assert_eq!(outcome.unwrap_err().code(), ErrorCode::TIMEOUT);
+
+    let dropped = tokio::time::timeout(Duration::from_millis(900), client.call("t").send());
+    let serve = async {
+        script.serve("tools/call", created()).await;
+        script.serve("tasks/get", task("working", json!({}))).await;
+        script.serve("tasks/cancel", json!({ "resultType": "complete" })).await;
+    };
+    let (outcome, ()) = tokio::join!(dropped, serve);
+    outcome.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_task_is_left_to_whoever_takes_the_reply_as_it_came() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    let (reply, call) = tokio::join!(client.call("t").raw(), script.serve("tools/call", created()));
+    assert!(matches!(reply.unwrap(), Reply::Task(_)) && offers_tasks(&call));
+    // Whoever listens to a call hears nothing of a task, so none is offered unless it is wanted.
+    let listening = client.call("t").progress(|_| {});
+    let (_, call) = tokio::join!(listening.send(), script.serve("tools/call", text("a")));
+    assert!(!offers_tasks(&call), "{call}");
+    let wanted = client.call("t").progress(|_| {}).as_task();
+    let (_, call) = tokio::join!(wanted.send(), script.serve("tools/call", text("a")));
+    assert!(offers_tasks(&call), "{call}");
+}
+
+/// A server whose tool takes a while and asks in the middle of it.
+fn slow(dropped: Arc<AtomicBool>) -> Server {
+    struct Guard(Arc<AtomicBool>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let work = move |cx: Context| {
+        let guard = Guard(Arc::clone(&dropped));
+        async move {
+            let _guard = guard;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":3}}}}"#;
+            let sure =
+                cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+            Ok::<_, RpcError>(sure.as_str().to_owned())
+        }
+    };
+    Server::new("slow", "1")
+        .tool(Tool::new("slow", "Takes a while", work).task(TaskSupport::Required))
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_eras_end_with_the_same_result() {
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let builder = Client::builder("c", "1")
+            .era(era)
+            .on_elicitation(|question| async move { Ok(question.accept()) });
+        let client = TestClient::through(slow(Arc::default()), builder).await;
+        let said = client.call("slow").as_task().await.unwrap().to_text();
+        assert!(said.contains(r#""content":{"n":3}"#), "{era:?}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_stops_its_task_at_the_server() {
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let builder = Client::builder("c", "1").era(era);
+        let client = TestClient::through(slow(Arc::clone(&stopped)), builder).await;
+        let call = client.call("slow").as_task().send();
+        tokio::time::timeout(Duration::from_secs(3), call).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(stopped.load(Ordering::Relaxed), "{era:?}");
+    }
+}

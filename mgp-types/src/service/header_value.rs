@@ -1,0 +1,106 @@
+//! How a text stands in a header: as it is where that is safe, else in base64 between marks (MCP 2026-07-28, value encoding).
+//!
+//! `Mcp-Name` and the `Mcp-Param-*` headers are written this way.
+//!
+//! Applies to: both.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// What a text in base64 stands between; the case matters.
+const OPEN: &str = "=?base64?";
+const CLOSE: &str = "?=";
+
+/// Writes a text as the value of a header.
+///
+/// ```
+/// use mgp_types::service::{decode_header, encode_header};
+///
+/// assert_eq!(encode_header("us-west1"), "us-west1");
+/// assert_eq!(encode_header(" padded "), "=?base64?IHBhZGRlZCA=?=");
+/// assert_eq!(decode_header("=?base64?IHBhZGRlZCA=?=").unwrap(), " padded ");
+/// ```
+#[must_use]
+pub fn encode_header(text: &str) -> Cow<'_, str> {
+    let padded = text.starts_with(' ') || text.ends_with(' ');
+    // A text that looks encoded would be decoded by its reader, and an empty header is dropped by some.
+    if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
+}
+
+/// Reads the text that the value of a header stands for; `None` where it holds what no header may, or broken base64.
+#[must_use]
+pub fn decode_header(value: &str) -> Option<Cow<'_, str>> {
+    let value = value.trim_matches([' ', '\t']);
+    if let Some(coded) = inside(value) {
+        return String::from_utf8(STANDARD.decode(coded).ok()?).ok().map(Cow::Owned);
+    }
+    value.bytes().all(|byte| is_plain(byte) || byte == b'\t').then_some(Cow::Borrowed(value))
+}
+
+fn inside(value: &str) -> Option<&str> {
+    value.strip_prefix(OPEN)?.strip_suffix(CLOSE)
+}
+
+/// Visible ASCII and the space; a tab may stand in a header, but readers differ on what they make of it.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, value: &str) {
+        assert_eq!(encode_header(text), value);
+        assert_eq!(decode_header(value).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn what_is_unsafe_is_coded() {
+        check("us-west1", "us-west1");
+        check("us west 1", "us west 1");
+        check("", "=?base64??=");
+        check("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?=");
+        check(" padded ", "=?base64?IHBhZGRlZCA=?=");
+        check("line1\nline2", "=?base64?bGluZTEKbGluZTI=?=");
+        check("a\r\nX-Evil: 1", "=?base64?YQ0KWC1FdmlsOiAx?=");
+        check("\tindented", "=?base64?CWluZGVudGVk?=");
+        check("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=");
+        check("=?base64?SGVsbG8=", "=?base64?SGVsbG8=");
+        check("=?BASE64?SGVsbG8=?=", "=?BASE64?SGVsbG8=?=");
+    }
+
+    #[test]
+    fn broken_values_are_nothing() {
+        let broken =
+            ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "é", "a\u{1}b"];
+        for value in broken {
+            assert_eq!(decode_header(value), None, "{value}");
+        }
+        assert_eq!(decode_header("  a\t").as_deref(), Some("a"));
+        assert_eq!(decode_header("").as_deref(), Some(""));
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_comes_back(text in ".*") {
+            let value = encode_header(&text);
+            prop_assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+            let read = decode_header(&value);
+            prop_assert_eq!(read.as_deref(), Some(&*text));
+        }
+
+        #[test]
+        fn no_value_panics(value in any::<String>()) {
+            let _ = decode_header(&value);
+        }
+    }
+}
