@@ -191,7 +191,9 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let may_ask =
             call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
-        if call.cx().caller.era != Era::Modern || !may_ask {
+        // A caller that answers no questions has one round only, which needs no preparation.
+        let answers = call.cx().caller.asks.any() || call.params().request_state().is_some();
+        if call.cx().caller.era != Era::Modern || !may_ask || !answers {
             return Either::Left { future: self.inner.call(call) };
         }
         let layer = self.layer.clone();
