@@ -7,6 +7,7 @@ mod ci;
 mod conformance;
 mod contract;
 mod corpus;
+mod exchange;
 mod flags;
 mod interop;
 mod packages;

@@ -12,7 +12,7 @@ use std::{
 };
 
 /// How long a server may take to listen on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running server; it ends with this, and whatever it started with it.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use super::browser::Browser;
 use super::error::AuthError;
 
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// How long a connection may take to say what it wants, and to take the answer.
 const TALK: Duration = Duration::from_secs(10);
 /// How long is waited after a connection that could not be taken.

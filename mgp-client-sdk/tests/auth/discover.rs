@@ -82,6 +82,16 @@ async fn whoever_makes_a_request_fail_does_not_choose_what_is_believed() {
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
     };
     check(fails, Err("could not be fetched")).await;
+    let broken = |s: &mut Switches| {
+        s.challenge_names_metadata = false;
+        s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+    };
+    check(broken, Err("the status is 503")).await;
+    let server = |s: &mut Switches| {
+        s.server_at = Some("/.well-known/openid-configuration{}");
+        s.broken = Some("https://one.example/.well-known/oauth-authorization-server");
+    };
+    check(server, Err("the status is 503")).await;
 }
 
 #[tokio::test]

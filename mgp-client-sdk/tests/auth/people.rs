@@ -163,6 +163,24 @@ async fn an_answer_is_taken_only_from_who_was_asked() {
 }
 
 #[tokio::test]
+async fn only_a_registration_that_may_be_wrong_is_made_anew() {
+    for (login, registrations) in
+        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NeverBack, 2)]
+    {
+        let world = World::new(|_| {});
+        let oauth = world.oauth();
+        world.call(&oauth, "").await.unwrap();
+        world.revoke();
+        world.turn(|s| s.login = login);
+        world.call(&oauth, "").await.unwrap_err();
+        world.turn(|s| s.login = Login::Code);
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.registrations().len(), registrations);
+        world.check();
+    }
+}
+
+#[tokio::test]
 async fn each_login_has_a_state_and_a_challenge_of_its_own() {
     let world = World::new(|_| {});
     for _ in 0..2 {
@@ -226,4 +244,18 @@ async fn a_refusal_that_scopes_do_not_mend_is_an_error() {
         assert!(error.message().contains("names no scopes that would help"), "{error}");
     }
     assert!(world.log().is_empty());
+}
+
+#[tokio::test]
+async fn a_person_can_log_in_before_anything_is_asked() {
+    let world = World::new(|s| s.scopes = Some("a"));
+    let oauth = world.oauth();
+    oauth.log_in().await.unwrap();
+    oauth.log_in().await.unwrap();
+    world.call(&oauth, "a").await.unwrap();
+    assert_eq!(world.logins().len(), 1);
+    world.turn(|s| s.login = Login::Denied);
+    let error = world.oauth().log_in().await.unwrap_err();
+    assert!(error.to_string().contains("access_denied"), "{error}");
+    world.check();
 }

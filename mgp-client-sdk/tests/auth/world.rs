@@ -25,6 +25,7 @@ pub(crate) const SECRET: &str = "s3cret:of+the client";
 
 /// What the script plays; each test turns some of it.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Switches {
     /// Where the server's metadata is; `None` for a server of 2025-03-26.
     pub(crate) metadata_at: Option<&'static str>,
@@ -53,8 +54,9 @@ pub(crate) struct Switches {
     pub(crate) token_fault: Option<(u16, &'static str)>,
     /// Scopes that are asked for but never granted.
     pub(crate) withheld: &'static str,
-    /// A URL that cannot be reached.
+    /// A URL that cannot be reached, and one whose server is out of order.
     pub(crate) unreachable: Option<&'static str>,
+    pub(crate) broken: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,7 @@ impl Default for Switches {
             token_fault: None,
             withheld: "",
             unreachable: None,
+            broken: None,
         }
     }
 }
@@ -203,10 +206,14 @@ impl World {
         let switches = self.switches();
         let mut challenge = "Bearer realm=\"x\"".to_owned();
         if let Some(path) = switches.metadata_at.filter(|_| switches.challenge_names_metadata) {
-            challenge += &format!(", resource_metadata=\"https://mcp.example{path}\"");
+            challenge += ", resource_metadata=\"https://mcp.example";
+            challenge += path;
+            challenge.push('"');
         }
         if let Some(scope) = scope {
-            challenge += &format!(", scope=\"{scope}\"");
+            challenge += ", scope=\"";
+            challenge += scope;
+            challenge.push('"');
         }
         challenge
     }
@@ -234,6 +241,9 @@ impl World {
     fn answer(&self, request: &FetchRequest) -> Fetched {
         self.memory().log.push(format!("{} {}", request.method, request.url));
         let switches = self.switches();
+        if switches.broken == Some(&*request.url) {
+            return Fetched::new(503, "{}");
+        }
         let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
         if at.as_ref() == Some(&request.url) {
             let mut metadata = json!({

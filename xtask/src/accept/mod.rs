@@ -147,6 +147,11 @@ const CHECKS: &[Check] = &[
         about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
         run: bench::mcp_bench,
     },
+    Check {
+        name: "mcp.faults",
+        about: "what hostile or careless clients do to a server over HTTP",
+        run: |_| mcp::outside(),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.

@@ -1,5 +1,6 @@
 //! What a row sends: bytes, or a recipe for very many or very slow ones.
 
+use crate::exchange::Piece;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
@@ -24,9 +25,6 @@ pub(super) enum Input {
     /// A child that misbehaves towards our client.
     Child { kind: String, settings: Value },
 }
-
-/// A piece of the input and the pause after it.
-pub(super) type Piece = (Vec<u8>, Duration);
 
 impl Input {
     /// Bytes that end with a newline.

@@ -14,7 +14,7 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, Program, now, seconds, target},
 };
-pub(crate) use http::http;
+pub(crate) use http::{alive, http};
 use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};

@@ -46,6 +46,17 @@ pub(super) struct Core {
     works: AtomicUsize,
 }
 
+/// Where a message belongs that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It stands alone: the modern era.
+    Nowhere,
+    /// Into the session there is; into another one if that is gone.
+    AnySession,
+    /// It speaks of something in this session, and of nothing in another.
+    ThisSession,
+}
+
 /// What the runner does for others.
 pub(super) enum Job {
     /// Runs to its end.
@@ -132,23 +143,26 @@ impl Core {
 
     // === Messages that are no requests ===
 
-    /// POSTs a message that is not answered, in the session as it is; once more in a new one if it is gone.
+    /// POSTs a message that is not answered.
     pub(super) async fn post(
         self: &Arc<Self>,
         headers: HeaderMap,
         body: Bytes,
-        is_legacy: bool,
+        place: Place,
     ) -> Result<(), RpcError> {
         let bound = self.wire.config.message_timeout;
         let posting = async {
             let mut is_renewed = false;
             loop {
                 let mut headers = headers.clone();
-                let lease = is_legacy.then(|| self.session.stamp(&mut headers));
+                let in_session = place != Place::Nowhere;
+                let lease = in_session.then(|| self.session.stamp(&mut headers));
                 let response = self.wire.send(&Method::POST, &headers, &body).await?;
                 let status = response.status();
                 match lease {
-                    Some(lease) if is_gone(status, lease) && !is_renewed => {
+                    Some(lease)
+                        if place == Place::AnySession && is_gone(status, lease) && !is_renewed =>
+                    {
                         is_renewed = true;
                         drain(response.into_body()).await;
                         self.renew(lease).await?;
@@ -189,11 +203,11 @@ impl Core {
             };
             tracing::debug!(server = %self.wire.endpoint, "the session is gone: opening another");
             let asking = Arc::clone(&self).ask(opening.clone());
-            let (reply, id) = asking.await.map_err(|error| {
+            let (reply, told) = asking.await.map_err(|error| {
                 RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
                     .because(error)
             })?;
-            let opened = opened(&reply, id);
+            let opened = opened(&reply, &told);
             if opened.revision != self.session.revision() {
                 return Err(Fault::Session(
                     "and now speaks another revision: connect again".to_owned(),
@@ -244,7 +258,7 @@ pub(super) fn is_gone(status: StatusCode, lease: Lease) -> bool {
 }
 
 /// What an answer to `initialize` says about the session.
-pub(super) fn opened(reply: &Reply, headers: HeaderMap) -> Opened {
+pub(super) fn opened(reply: &Reply, headers: &HeaderMap) -> Opened {
     let result: Option<InitializeResult> = reply.get().ok();
     let revision = result.and_then(|result| result.protocol_version.to_string().parse().ok());
     let id = headers.get(SESSION).filter(|id| {

@@ -19,7 +19,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::config::HttpConfig;
-use super::guard::{is_known_origin, only};
+use super::guard::is_known_origin;
 
 /// Says to browsers which pages may call: loopback ones, and the origins of an [`HttpConfig`].
 #[derive(Clone, Debug)]
@@ -75,9 +75,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let origin = only(request.headers(), &header::ORIGIN).ok().flatten();
-        let known = origin.filter(|origin| is_known_origin(origin, &self.layer.0));
-        let Some(origin) = known.and_then(|origin| HeaderValue::from_str(origin).ok()) else {
+        let origin = request.headers().get(header::ORIGIN);
+        let known = origin.filter(|origin| {
+            origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0))
+        });
+        let Some(origin) = known.cloned() else {
             return Either::Left(self.inner.call(request));
         };
         if *request.method() == Method::OPTIONS

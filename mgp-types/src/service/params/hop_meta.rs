@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Span;
@@ -60,13 +60,37 @@ pub(super) struct HopMeta {
 }
 
 impl HopMeta {
-    /// Looks through the text of `_meta`; what is no object has no members.
-    pub(super) fn read(text: &str, base: usize) -> Self {
-        let mut found = Self { whole: span_of(text, base), members: [None; MetaKey::COUNT] };
-        let mut reader = serde_json::Deserializer::from_str(text);
+    /// Looks through `_meta` by itself; what is no object has no members.
+    pub(super) fn read(meta: &str, base: usize) -> Self {
+        let mut found = Self { whole: span_of(meta, base), members: [None; MetaKey::COUNT] };
+        let mut reader = serde_json::Deserializer::from_str(meta);
         // The message was read before this, so only the shape can be wrong.
         let _ = reader.deserialize_map(Members { found: &mut found, base });
         found
+    }
+
+    /// Looks through `_meta` where it is the next value of the params, so that it is read once only.
+    ///
+    /// `behind` is the text from the end of its name on.
+    pub(super) fn next<'de, A: MapAccess<'de>>(
+        map: &mut A,
+        behind: &str,
+        base: usize,
+    ) -> Result<Self, A::Error> {
+        let value = behind.trim_start_matches(|other: char| other != ':');
+        let value = value[1.min(value.len())..].trim_start();
+        if !value.starts_with('{') {
+            let raw: &RawValue = map.next_value()?;
+            return Ok(Self::read(raw.get(), base));
+        }
+        let mut found = Self { whole: span_of(&value[..1], base), members: [None; MetaKey::COUNT] };
+        let end = map.next_value_seed(Members { found: &mut found, base })?;
+        // Behind the last member, or the opening brace, stands nothing but the closing one.
+        let start = value.as_ptr() as usize - base;
+        let inner = end.map_or(1, |end| end - start);
+        let closing = value[inner..].find('}').map_or(value.len(), |at| inner + at + 1);
+        found.whole = span_of(&value[..closing], base);
+        Ok(found)
     }
 
     pub(super) fn get(&self, member: MetaKey) -> Option<Span> {
@@ -79,20 +103,67 @@ struct Members<'a> {
     base: usize,
 }
 
+impl<'de> DeserializeSeed<'de> for Members<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
 impl<'de> Visitor<'de> for Members<'_> {
-    type Value = ();
+    /// Where the last member ends.
+    type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut end = None;
         while let Some(Key(name)) = map.next_key()? {
             let value: &RawValue = map.next_value()?;
+            let span = span_of(value.get(), self.base);
+            end = Some(span.range().end);
             if let Some(member) = MetaKey::of(&name) {
-                self.found.members[member as usize] = Some(span_of(value.get(), self.base));
+                self.found.members[member as usize] = Some(span);
             }
         }
-        Ok(())
+        Ok(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::service::{MetaKey, Params};
+
+    #[track_caller]
+    fn check(meta: &str, revision: Option<&str>, token: Option<&str>) {
+        for (before, after) in [("", ""), ("\"a\":{},", ",\"b\":\"}\""), ("\n", " ")] {
+            for name in ["\"_meta\"", "\"_met\\u0061\"", "\"_meta\" \n"] {
+                let text = format!("{{{before}{name}: {meta}{after}}}");
+                let params = Params::split("tools/list", text.clone().into()).unwrap();
+                assert_eq!(params.meta_str(), Some(meta.trim()), "{text}");
+                assert_eq!(params.meta_member(MetaKey::Revision), revision, "{text}");
+                assert_eq!(params.meta_member(MetaKey::ProgressToken), token, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn meta_and_its_members_are_found_where_they_stand() {
+        check("{}", None, None);
+        check("{ \n }", None, None);
+        check(r#"{"x":{"y":"}"}}"#, None, None);
+        check(
+            r#"{"io.modelcontextprotocol/protocolVersion" : "2026-07-28" }"#,
+            Some("\"2026-07-28\""),
+            None,
+        );
+        check(r#"{ "progressToken":7 , "x":[{}] }"#, None, Some("7"));
+        check(r#"{"progressToken":1,"progressToken":"}"}"#, None, Some("\"}\""));
+        for other in ["null", "5", "[{}]", "\"{}\""] {
+            check(other, None, None);
+        }
     }
 }

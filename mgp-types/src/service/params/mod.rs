@@ -222,7 +222,7 @@ impl Params {
     /// −32700 when the text is no JSON.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
-        let parts = PartsSeed { base: text.as_ptr() as usize, target: TargetKind::of(method) }
+        let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
             .deserialize(&mut reader)
             .and_then(|parts| reader.end().map(|()| parts))
             .map_err(RpcError::parse)?;

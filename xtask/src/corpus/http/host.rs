@@ -1,10 +1,8 @@
 //! The server all rows share: started on a free port, started again if a row has ended it.
 
-use super::{
-    exchange::{Answer, Status, exchange},
-    fixture,
-};
+use super::fixture;
 use crate::{
+    exchange::{Answer, Status, exchange},
     run::{Context, Failure, Outcome, Program, root, target},
     serving::Served,
 };
@@ -98,7 +96,7 @@ fn post(port: u16, message: &Value, more: &[String]) -> Answer {
 }
 
 /// Whether the server still answers.
-pub(super) fn alive(port: u16) -> bool {
+pub(crate) fn alive(port: u16) -> bool {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},

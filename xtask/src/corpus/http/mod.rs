@@ -2,7 +2,6 @@
 //!
 //! No HTTP library stands between: half of the rows are not HTTP.
 
-mod exchange;
 mod fixture;
 mod host;
 mod plan;
@@ -11,6 +10,8 @@ mod reset;
 mod row;
 mod secrets;
 mod wire;
+
+pub(crate) use host::alive;
 
 use super::Summary;
 use crate::run::{Context, Outcome, now, seconds};

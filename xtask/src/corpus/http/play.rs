@@ -1,9 +1,8 @@
 //! One row against the server: placeholders, the request, what comes back, and a sign of life.
 
 use super::{
-    super::input::{Input, Piece},
+    super::input::Input,
     Report,
-    exchange::{Answer, Status, connect, exchange},
     fixture::{self, filled, secret},
     host::{Host, alive, close_session, open_session},
     plan::{Act, Beside, Plan, plan},
@@ -11,7 +10,10 @@ use super::{
     row::{Request, Row},
     wire::Wire,
 };
-use crate::serving::memory;
+use crate::{
+    exchange::{Answer, Piece, Reader, Status, connect, exchange},
+    serving::memory,
+};
 use serde_json::Value;
 use std::{
     io::Write,
@@ -205,7 +207,7 @@ fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     // A server that has closed already has answered by that.
     let _ = stream.write_all(&bytes);
     let _ = stream.shutdown(Shutdown::Write);
-    vec![super::exchange::Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
+    vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
 /// Opens what stands by; dropping it closes it.

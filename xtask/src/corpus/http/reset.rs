@@ -1,10 +1,9 @@
 //! HTTP/2 rapid reset: streams that are opened and reset at once, thousands of them.
 
-use super::{
-    super::input::Piece,
-    exchange::{Status, connect},
+use crate::{
+    exchange::{Piece, Status, connect},
+    run::now,
 };
-use crate::run::now;
 use std::{
     io::{ErrorKind, Read, Write},
     time::Duration,

@@ -1,7 +1,9 @@
 //! One labelled HTTP row: the request as it is written down, and the status and code that are right.
 
-use super::exchange::Status;
-use crate::run::{Context, Outcome};
+use crate::{
+    exchange::Status,
+    run::{Context, Outcome},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

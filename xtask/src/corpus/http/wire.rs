@@ -1,9 +1,7 @@
 //! A request as bytes: what the row says, and a length if it says none.
 
-use super::{
-    super::input::{Input, Piece},
-    row::Request,
-};
+use super::{super::input::Input, row::Request};
+use crate::exchange::Piece;
 use std::time::Duration;
 
 /// A request, ready to be sent.

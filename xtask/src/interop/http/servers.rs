@@ -30,7 +30,12 @@ struct Server {
 }
 
 const SERVERS: &[Server] = &[
-    Server { name: "python-2-server", pin: PYTHON_2, best: MODERN, command: python },
+    Server {
+        name: "python-2-server",
+        pin: PYTHON_2,
+        best: MODERN,
+        command: |places, port| Ok(python(places, port)),
+    },
     Server { name: "everything-server", pin: SERVER_EVERYTHING, best: LEGACY, command: everything },
     Server {
         name: "rmcp-server",
@@ -46,10 +51,10 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-fn python(places: &Places, port: u16) -> Outcome<Command> {
+fn python(places: &Places, port: u16) -> Command {
     let mut command = Command::new(places.python(PYTHON_2));
     command.arg(places.driver("python2_server.py")).arg(port.to_string());
-    Ok(command)
+    command
 }
 
 /// It listens on every interface, unless what it is loaded with keeps it from that.

@@ -1,6 +1,5 @@
-//! One connection: bytes go up on a thread of their own while the answers are read, and every wait has an end.
+//! HTTP without a library, for what is not HTTP: bytes go up on a thread of their own while the answers are read, and every wait has an end.
 
-use super::super::input::Piece;
 use crate::run::now;
 use serde_json::Value;
 use std::{
@@ -17,9 +16,12 @@ const LINGER: Duration = Duration::from_secs(1);
 /// No answer is read beyond this.
 const LONGEST: usize = 64 << 20;
 
+/// A piece of what is sent, and the pause after it.
+pub(crate) type Piece = (Vec<u8>, Duration);
+
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     /// With this status.
     Of(u16),
     /// The connection was closed without an answer.
@@ -30,7 +32,7 @@ pub(super) enum Status {
 
 impl Status {
     /// As the corpus writes it.
-    pub(super) fn value(self) -> Value {
+    pub(crate) fn value(self) -> Value {
         match self {
             Self::Of(status) => status.into(),
             Self::Closed => "closed".into(),
@@ -41,10 +43,10 @@ impl Status {
 
 /// One answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: Status,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
@@ -53,31 +55,31 @@ impl Answer {
     }
 
     /// A header, by its name in lower case.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
     /// The JSON-RPC message in the body, be it JSON or the last of its kind in a stream of events.
-    pub(super) fn message(&self) -> Option<Value> {
+    pub(crate) fn message(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok().or_else(|| last_reply(&self.body))
     }
 
     /// The JSON-RPC code, if the answer is an error.
-    pub(super) fn code(&self) -> Option<i64> {
+    pub(crate) fn code(&self) -> Option<i64> {
         self.message()?["error"]["code"].as_i64()
     }
 }
 
 /// Opens a connection to the server.
-pub(super) fn connect(port: u16) -> std::io::Result<TcpStream> {
+pub(crate) fn connect(port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Sends the pieces on a connection of its own and reads `count` answers.
-pub(super) fn exchange(
+pub(crate) fn exchange(
     port: u16,
     pieces: impl Iterator<Item = Piece> + Send,
     method: &str,
@@ -114,7 +116,7 @@ fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
 }
 
 /// Reads answers from a connection.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     stream: &'a TcpStream,
     end: Instant,
     held: Vec<u8>,
@@ -124,7 +126,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads until `end` at most.
-    pub(super) fn new(stream: &'a TcpStream, end: Instant) -> Self {
+    pub(crate) fn new(stream: &'a TcpStream, end: Instant) -> Self {
         Self { stream, end, held: Vec::new(), over: None }
     }
 
@@ -157,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next answer; interim ones are passed over.
-    pub(super) fn answer(&mut self, method: &str) -> Answer {
+    pub(crate) fn answer(&mut self, method: &str) -> Answer {
         loop {
             let Some(length) = self.head() else {
                 return Answer::none(self.over.unwrap_or(Status::Closed));
