@@ -5,16 +5,17 @@
 //! Applies to: inbound.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, InputResponses};
 use mgp_types::method::{PromptsGet, ResourcesRead, ToolsCall};
 use mgp_types::service::{
-    Asking, BoxFuture, Call, Context, Either, MgpService, Params, Reply, RoundState, Rounds,
+    Asking, BoxFuture, Call, CallKey, Either, Method, MgpService, Params, Principal, Reply,
+    RoundState, Rounds,
 };
-use mgp_types::{RpcError, Sealer, unguessable};
+use mgp_types::{RpcError, Sealer};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -90,25 +91,42 @@ impl RoundsLayer {
     }
 
     /// Opens the state a call brings and joins the answers to it.
-    fn open(&self, call: &Call, bound: &Binding) -> Result<RoundState, RpcError> {
+    fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
-        let Some(sealed) = params.request_state() else {
-            return Ok(RoundState { logical: unguessable()?, ..RoundState::default() });
+        let responses: InputResponses = match params.input_responses() {
+            Some(responses) => responses.get()?,
+            None => InputResponses::default(),
         };
+        let Some(sealed) = params.request_state() else {
+            return self.begin(&responses);
+        };
+        let bound = Binding::of(&call.cx().principal, call.method(), params)?;
         let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
         let mut state: RoundState =
             serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
         if state.round >= self.config.rounds {
             return Err(Refusal::TooManyRounds(self.config.rounds).into());
         }
-        let responses: InputResponses = match params.input_responses() {
-            Some(responses) => responses.get()?,
-            None => InputResponses::default(),
-        };
         for key in std::mem::take(&mut state.asked) {
             if let Some(answer) = responses.get(&key) {
                 state.answers.insert(key, answer.clone());
             }
+        }
+        Ok(state)
+    }
+
+    /// The first round, with what its caller answers in advance.
+    ///
+    /// A caller may say anything of its person, asked or not, so this gives it nothing;
+    /// values a call keeps are never taken from it.
+    fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
+        let mut state = RoundState { logical: new_name(), ..RoundState::default() };
+        let mut left = self.config.state_bytes;
+        for (key, answer) in responses.iter() {
+            left = left
+                .checked_sub(key.len() + answer.as_str().len())
+                .ok_or(Refusal::StateTooLarge(self.config.state_bytes))?;
+            state.answers.insert(key.to_owned(), answer.clone());
         }
         Ok(state)
     }
@@ -122,6 +140,22 @@ impl RoundsLayer {
         }
         self.sealer.seal(PURPOSE, &bound.parts(), self.config.ttl, &state)
     }
+}
+
+/// A name for a logical call that no other has, in this process or another with the same key.
+///
+/// It needs no secrecy: what comes back is sealed.
+fn new_name() -> String {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}-", fastrand::u64(..)));
+    let mut name = String::with_capacity(40);
+    name.push_str(&PROCESS);
+    let mut rest = CallKey::next().as_u64();
+    while rest > 0 {
+        // One digit of 16, the lowest first: formatting would cost more than the rest of a round.
+        name.push(char::from(b"0123456789abcdef"[usize::try_from(rest & 15).unwrap_or(0)]));
+        rest >>= 4;
+    }
+    name
 }
 
 impl<S> Layer<S> for RoundsLayer {
@@ -157,17 +191,14 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let may_ask =
             call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
-        if call.cx().caller.era != Era::Modern || !may_ask {
+        // A caller that answers no questions has one round only, which needs no preparation.
+        let answers = call.cx().caller.asks.any() || call.params().request_state().is_some();
+        if call.cx().caller.era != Era::Modern || !may_ask || !answers {
             return Either::Left { future: self.inner.call(call) };
         }
         let layer = self.layer.clone();
-        let prepared =
-            Binding::of(call.cx(), call.method().as_str(), call.params()).and_then(|bound| {
-                let state = layer.open(&call, &bound)?;
-                Ok((bound, state))
-            });
-        let (bound, state) = match prepared {
-            Ok(prepared) => prepared,
+        let state = match layer.open(&call) {
+            Ok(state) => state,
             Err(error) => {
                 return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
             }
@@ -176,6 +207,9 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = Asking::Via(Arc::new(rounds.clone()));
         call.cx_mut().asking = asking.clone();
+        // What the state is bound to costs more than most calls: it is worked out where there is state.
+        let (principal, method, params) =
+            (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
         Either::Right {
             future: Box::pin(async move {
@@ -183,6 +217,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
                 if let Reply::InputRequired(needed) = &mut reply
                     && needed.state.is_none()
                 {
+                    let bound = Binding::of(&principal, &method, &params)?;
                     needed.state = Some(layer.seal(&rounds, &bound)?);
                 }
                 Ok(reply)
@@ -201,13 +236,12 @@ struct Binding {
 }
 
 impl Binding {
-    fn of(cx: &Context, method: &str, params: &Params) -> Result<Self, RpcError> {
-        let principal = &cx.principal;
+    fn of(principal: &Principal, method: &Method, params: &Params) -> Result<Self, RpcError> {
         Ok(Self {
             tenant: principal.tenant().to_string(),
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(ToString::to_string).unwrap_or_default(),
-            method: method.to_owned(),
+            method: method.to_string(),
             meaning: params.meaning()?.to_string(),
         })
     }
@@ -221,7 +255,7 @@ impl Binding {
 mod tests {
     use mgp_types::Payload;
     use mgp_types::mcp::Revision;
-    use mgp_types::service::{Ask, Principal, Stack, mock};
+    use mgp_types::service::{Ask, Stack, mock};
     use mgp_types::service::{Asks, Facts};
 
     use super::*;
@@ -272,6 +306,32 @@ mod tests {
         assert_eq!(keys, ["c"]);
         let result = client.request("tools/call", &with(r#"{"c":3}"#, &state)).await.unwrap();
         assert_eq!(result.as_str(), "[7,1,2,3]");
+    }
+
+    #[tokio::test]
+    async fn answers_may_come_before_the_question() {
+        let mut client = client(&Sealer::random().unwrap());
+        let early = |responses: &str| {
+            format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses}}}"#)
+        };
+        let (keys, _) = asked(&mut client, &early(r#"{"seed":9,"wrong":1}"#)).await;
+        assert_eq!(keys, ["a", "b"], "what is not asked answers nothing");
+        let (keys, state) = asked(&mut client, &early(r#"{"b":2,"z":0}"#)).await;
+        assert_eq!(keys, ["a"]);
+        let result = client.request("tools/call", &with(r#"{"a":1}"#, &state)).await;
+        assert!(result.is_err(), "`c` is still open");
+        let result = client.request("tools/call", &early(r#"{"a":1,"b":2,"c":3,"d":4}"#)).await;
+        assert_eq!(
+            result.unwrap().as_str(),
+            "[7,1,2,3]",
+            "what is kept is not the caller's to say"
+        );
+        for wrong in ["null", "7", "[]"] {
+            let refused = client.call("tools/call", &early(wrong)).await.unwrap_err();
+            assert_eq!(refused.code().0, -32602, "{wrong}");
+        }
+        let large = early(&format!(r#"{{"a":"{}"}}"#, "x".repeat(70_000)));
+        assert_eq!(client.call("tools/call", &large).await.unwrap_err().code().0, 3001);
     }
 
     #[tokio::test]

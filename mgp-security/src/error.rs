@@ -5,6 +5,9 @@
 use mgp_types::service::Unaudited;
 use mgp_types::{ErrorCode, RpcError};
 
+#[cfg(feature = "auth")]
+use crate::auth::AuthRefused;
+
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,6 +15,10 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// Who calls is not known.
+    #[cfg(feature = "auth")]
+    #[error(transparent)]
+    Auth(#[from] AuthRefused),
 }
 
 impl From<Refusal> for RpcError {
@@ -21,6 +28,16 @@ impl From<Refusal> for RpcError {
             Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
             // The call never started, and the one who runs the server must look at its log.
             Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
+            #[cfg(feature = "auth")]
+            Refusal::Auth(refused) => match refused {
+                AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {
+                    ErrorCode::AUTH_REQUIRED
+                }
+                AuthRefused::Expired => ErrorCode::AUTH_EXPIRED,
+                AuthRefused::InsufficientScope { .. } => ErrorCode::PERMISSION_DENIED,
+                // Who could tell is out of reach: the issuer, or the store of keys.
+                AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
+            },
         };
         Self::new(code, refusal.to_string()).because(refusal)
     }

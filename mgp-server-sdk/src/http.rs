@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ::http::{Request, Response};
 use hyper::body::Incoming;
-use mgp_transport::http::{ConnectionLimits, HttpBody, HttpConfig, HttpService, listen};
+use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
 use tokio::net::{TcpListener, lookup_host};
 use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
@@ -142,10 +142,12 @@ impl HttpServer {
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
             IpAddr::V6(ip) => config.hosts.push(format!("[{ip}]")),
         }
+        // A browser asks whether it may call before it says who calls.
+        let cors = CorsLayer::new(&config);
         let service = HttpService::new(server.into_stack()?, config);
         let guarded = match door {
-            Door::Guarded(guard) => guard(service.clone()),
-            Door::Unsaid | Door::Open => Guarded::new(service.clone()),
+            Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
+            Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
         };
         Ok(Bound { listener, local, service, guarded, limits })
     }

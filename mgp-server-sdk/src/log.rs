@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams, Meta, key};
+use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams};
 use mgp_types::method::LoggingSetLevel;
-use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, Router};
+use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, MetaKey, Router};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 
@@ -142,11 +142,7 @@ pub(crate) fn note_level(call: &mut Call) {
 
 /// The level a modern request asks for; a word that is no level asks for nothing.
 fn asked(call: &Call) -> Option<LogLevel> {
-    let text = call.params().meta_str()?;
-    if !text.contains(key::LOG_LEVEL) {
-        return None;
-    }
-    serde_json::from_str::<Meta>(text).ok()?.log_level().ok()?
+    serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }
 
 /// Answers what sets the level.

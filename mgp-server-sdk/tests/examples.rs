@@ -110,3 +110,36 @@ async fn stateful() {
     assert_eq!(server.text("changes", json!({})).await, "2");
     server.end().await;
 }
+
+#[tokio::test]
+async fn conformance_server() {
+    let mut server = Example::start("conformance_server").await;
+    let text = server.text("test_simple_text", json!({})).await;
+    assert_eq!(text, "This is a simple text response for testing.");
+    let kinds = server.call("test_multiple_content_types", json!({})).await;
+    let kinds: Vec<_> = (0..3).map(|place| kinds["content"][place]["type"].clone()).collect();
+    assert_eq!(kinds, ["text", "image", "resource"]);
+    let list = server.ask("tools/list", &json!({})).await;
+    let listed = list["tools"].as_array().unwrap();
+    let with_schema = listed.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
+    let written = include_str!("../examples/conformance_server/fixture/schema.json");
+    let written: Value = serde_json::from_str(written).unwrap();
+    assert_eq!(with_schema.unwrap()["inputSchema"], written);
+    let read = server.ask("resources/read", &json!({ "uri": "test://template/7/data" })).await;
+    let member = r#"{"id":"7","templateTest":true,"data":"Data for ID: 7"}"#;
+    assert_eq!(read["contents"][0]["text"], member);
+    let unknown = server.ask("resources/read", &json!({ "uri": "test://none" })).await;
+    assert_eq!(
+        (&unknown["code"], &unknown["data"]["uri"]),
+        (&json!(-32002), &json!("test://none"))
+    );
+    let arguments = json!({ "arg1": "hello", "arg2": "world" });
+    let params = json!({ "name": "test_prompt_with_arguments", "arguments": arguments });
+    let prompt = server.ask("prompts/get", &params).await;
+    let text = "Prompt with arguments: arg1='hello', arg2='world'";
+    assert_eq!(prompt["messages"][0]["content"]["text"], text);
+    // Nobody said that they can be asked.
+    let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await;
+    assert_eq!(refused["code"], 1000);
+    server.end().await;
+}

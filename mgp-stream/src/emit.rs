@@ -16,8 +16,8 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, Method, MgpService,
-    Outlet, Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
+    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, MetaKey, Method,
+    MgpService, Outlet, Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
 };
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -109,11 +109,8 @@ impl Back {
         let streams = cx.caller.has(Extension::Streaming) && call.params().wants_stream();
         let signal = if streams { cx.extensions.get_shared::<CancelSignal>() } else { None };
         let token = call.params().progress_token();
-        let logs = cx.caller.era == Era::Legacy
-            || call
-                .params()
-                .meta_str()
-                .is_some_and(|meta| meta.contains(mgp_types::mcp::key::LOG_LEVEL));
+        let logs =
+            cx.caller.era == Era::Legacy || call.params().meta_member(MetaKey::LogLevel).is_some();
         Some(Self {
             peer: cx.peer.clone(),
             scope: cx.scope.clone(),

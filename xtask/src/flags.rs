@@ -89,9 +89,9 @@ pub(crate) fn help(commands: &[Command]) -> String {
     let mut text = "cargo xtask COMMAND\n\n".to_owned();
     for command in commands {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {:8} {}", command.name, command.help);
+        let _ = writeln!(text, "  {:11} {}", command.name, command.help);
         if !command.usage.is_empty() {
-            let _ = writeln!(text, "           {}", command.usage);
+            let _ = writeln!(text, "              {}", command.usage);
         }
     }
     text

@@ -4,12 +4,16 @@
 mod accept;
 mod bench;
 mod ci;
+mod conformance;
 mod contract;
 mod corpus;
+mod exchange;
 mod flags;
 mod interop;
+mod packages;
 mod run;
 mod schema;
+mod serving;
 mod spec;
 mod tidy;
 
@@ -52,7 +56,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "corpus",
-        usage: "stdio FILE [-- SERVER CMD]",
+        usage: "stdio|http FILE [-- SERVER CMD]",
         help: "send labelled broken input, judge the reaction",
         switches: &[],
         options: &[],
@@ -60,8 +64,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
-        help: "measure against rmcp and the bare loop",
+        usage: "stdio|http [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and a bare server",
         switches: &["--json", "--quick", "--free", "--strict"],
         options: &["--markdown"],
         run: bench::bench,
@@ -69,10 +73,18 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "interop",
         usage: "[--strict] [--json] [CELL…]",
-        help: "talk to the real peers, on stdio, in both directions",
+        help: "talk to the real peers, on stdio and over HTTP, in both directions",
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,
+    },
+    Command {
+        name: "conformance",
+        usage: "[--server|--client] [--only SCENARIO] [--strict]",
+        help: "run the official suite of MCP against our server and our client",
+        switches: &["--server", "--client", "--strict"],
+        options: &["--only"],
+        run: conformance::conformance,
     },
     Command {
         name: "relay",

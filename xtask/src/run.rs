@@ -121,6 +121,12 @@ impl Program {
         self
     }
 
+    /// Sets an environment variable that is not worth showing.
+    pub(crate) fn quietly(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
     /// Removes an environment variable.
     pub(crate) fn without(mut self, key: &str) -> Self {
         self.command.env_remove(key);
@@ -199,4 +205,10 @@ pub(crate) fn now() -> Instant {
 /// A duration for people.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)
 }

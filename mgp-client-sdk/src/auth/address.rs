@@ -6,9 +6,16 @@ use url::{Host, Url};
 
 use super::error::AuthError;
 
+/// How long an address may be.
+const LONGEST: usize = 2048;
+
 /// Reads an address that credentials, codes or trust go over.
 pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     let refuse = |why: &'static str| AuthError::Address { what, url: shorten(text), why };
+    // Parsers pass over these, or read them in ways of their own; the one that dials may read them otherwise.
+    if text.len() > LONGEST || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control()) {
+        return Err(refuse("it is too long, or holds what no URL holds"));
+    }
     let url = Url::parse(text).map_err(|_| refuse("it is not an absolute URL"))?;
     match url.scheme() {
         "https" => {}
@@ -105,6 +112,10 @@ mod tests {
         check("/x", false);
         check("https://user@a.example/", false);
         check("https://a.example/#x", false);
+        check("https://a.example\\@evil.example/", false);
+        check("https://a.exa\nmple/", false);
+        check(" https://a.example/", false);
+        check(&format!("https://a.example/{}", "x".repeat(LONGEST)), false);
         assert!(issuer("https://a.example?x").is_err());
     }
 

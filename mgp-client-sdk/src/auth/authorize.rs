@@ -127,7 +127,7 @@ pub(super) fn check_redirect(uri: &str) -> Result<Place, AuthError> {
     }
 }
 
-/// What kind of application a redirect URI belongs to (OpenID Connect Registration §2).
+/// What kind of application a redirect URI belongs to (`OpenID` Connect Registration §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A program on a person's machine.

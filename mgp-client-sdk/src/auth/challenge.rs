@@ -147,8 +147,6 @@ impl<'a> Cursor<'a> {
         self.skip(|byte| matches!(byte, b' ' | b'\t'));
         if length == 0 || !matches!(self.rest.first(), None | Some(b',')) {
             self.rest = before;
-        } else if before.first() == Some(&b',') {
-            self.rest = before;
         }
     }
 
@@ -231,8 +229,8 @@ mod tests {
         check(&[r#""quoted" Bearer a=b"#], &[("Bearer", &[("a", "b")])]);
         check(&["Basic realm=a", "scope=b"], &[("Basic", &[("realm", "a")])]);
         assert_eq!(parse(&["A, ".repeat(1000)]).len(), MOST_CHALLENGES);
-        let many: String = (0..1000).map(|n| format!("p{n}=1, ")).collect();
-        assert_eq!(parse(&[format!("Bearer {many}")])[0].params.len(), MOST_PARAMS);
+        let many: Vec<_> = (0..1000).map(|n| format!("p{n}=1")).collect();
+        assert_eq!(parse(&[format!("Bearer {}", many.join(", "))])[0].params.len(), MOST_PARAMS);
     }
 
     #[test]

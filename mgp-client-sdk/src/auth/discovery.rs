@@ -1,4 +1,4 @@
-//! Who authorises for a server (MCP authorization server discovery; RFC 9728, RFC 8414, OpenID Connect Discovery).
+//! Who authorises for a server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID` Connect Discovery).
 //!
 //! A server of 2025-03-26 publishes no metadata of its own: its origin is its authorization server.
 //!
@@ -184,7 +184,7 @@ fn document<T: DeserializeOwned>(
     if answer.status != 200 {
         return Err(refuse(format!("the status is {}", answer.status)));
     }
-    serde_json::from_slice(&answer.body).map_err(|error| refuse(error.to_string()))
+    serde_json::from_slice(&answer.body).map_err(|error| refuse(shorten(&error.to_string())))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use super::error::AuthError;
 use super::scope::Scopes;
+use super::secret::Secret;
+use super::store::Tokens;
 
 /// How many sets of scopes are counted; a server that asks for more is refused.
 const MOST: usize = 64;
@@ -20,11 +22,13 @@ pub(super) struct Limits {
     limit: u32,
     step_ups: HashMap<String, (u32, u64)>,
     refused: u32,
+    /// The token that was counted last: refused again, it is still one.
+    last: Option<Secret>,
 }
 
 impl Limits {
     pub(super) fn new(limit: u32) -> Self {
-        Self { limit, step_ups: HashMap::new(), refused: 0 }
+        Self { limit, step_ups: HashMap::new(), refused: 0, last: None }
     }
 
     /// Takes note of a step-up, unless there were too many.
@@ -41,8 +45,13 @@ impl Limits {
     }
 
     /// Takes note that a token was refused, unless too many were that were new; says how many there were.
-    pub(super) fn refused(&mut self, issued_at: u64, now: u64) -> Result<u32, AuthError> {
-        self.refused = if now.saturating_sub(issued_at) < NEW { self.refused + 1 } else { 0 };
+    pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
+        if self.last.as_ref() == Some(&tokens.access) {
+            return Ok(self.refused);
+        }
+        self.last = Some(tokens.access.clone());
+        self.refused =
+            if now.saturating_sub(tokens.issued_at) < NEW { self.refused + 1 } else { 0 };
         if self.refused > self.limit {
             self.refused = 0;
             return Err(AuthError::Rejected { limit: self.limit });
@@ -77,11 +86,20 @@ mod tests {
 
     #[test]
     fn only_new_tokens_count_as_refused() {
+        let token = |access: &str, issued_at| Tokens {
+            access: access.into(),
+            refresh: None,
+            issued_at,
+            expires_at: None,
+            scopes: Scopes::default(),
+        };
         let mut limits = Limits::new(2);
-        assert_eq!(limits.refused(100, 101).unwrap(), 1);
-        assert_eq!(limits.refused(100, 100 + NEW).unwrap(), 0);
-        assert_eq!(limits.refused(200, 201).unwrap(), 1);
-        assert_eq!(limits.refused(200, 201).unwrap(), 2);
-        assert!(matches!(limits.refused(200, 201), Err(AuthError::Rejected { limit: 2 })));
+        assert_eq!(limits.refused(&token("a", 100), 101).unwrap(), 1);
+        assert_eq!(limits.refused(&token("b", 100), 100 + NEW).unwrap(), 0);
+        assert_eq!(limits.refused(&token("c", 200), 201).unwrap(), 1);
+        assert_eq!(limits.refused(&token("c", 200), 201).unwrap(), 1);
+        assert_eq!(limits.refused(&token("d", 200), 201).unwrap(), 2);
+        let error = limits.refused(&token("e", 200), 201).unwrap_err();
+        assert!(matches!(error, AuthError::Rejected { limit: 2 }));
     }
 }

@@ -70,13 +70,14 @@ impl Session {
         let before = self.entry();
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
-            again = self.with_limits(|limits| limits.refused(tokens.issued_at, now()))?;
+            again = self.with_limits(|limits| limits.refused(tokens, now()))?;
         }
         let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
         let mut entry = self.entry_of(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        if enough && again < 2 && self.refresh(&found, &mut entry).await? {
+        // The last try is a login: a refreshed token may be refused for what only a login changes.
+        if enough && again < self.plan.limit && self.refresh(&found, &mut entry).await? {
             return Ok(());
         }
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
@@ -227,7 +228,9 @@ impl Session {
             Grant::Assertion(credentials, assertions) => {
                 entry.registration = Some(given(credentials, found));
                 let (issuer, resource) = (&found.server.issuer, &found.resource);
-                let assertion = assertions.assertion(issuer, resource, scopes).await?;
+                let asking = assertions.assertion(issuer, resource, scopes);
+                let assertion = timeout(self.plan.patience, asking).await;
+                let assertion = assertion.map_err(|_| AuthError::Stopped)??;
                 let form =
                     vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
                 self.ask_for_itself(found, credentials, form, scopes).await?
@@ -251,13 +254,12 @@ impl Session {
             match tokens {
                 Ok(tokens) => return Ok(tokens),
                 Err(error) => {
-                    let unknown = token::is_unknown_client(&error);
-                    if age == Age::Old || unknown {
-                        // The registration may be what is wrong; the next login makes another.
+                    if blames_registration(&error) {
+                        // The next login makes another.
                         entry.registration = None;
                         self.keep(entry.clone()).await;
                     }
-                    if age == Age::New || !unknown {
+                    if age == Age::New || !token::is_unknown_client(&error) {
                         return Err(error);
                     }
                 }
@@ -277,7 +279,9 @@ impl Session {
         let tokens = async {
             let known = entry.registration.as_ref();
             let registered = known.and_then(|known| known.redirect_uri.as_deref());
-            let redirect_uri = browser.redirect_uri(registered).await?;
+            let late = |_| AuthError::browser("it took too long");
+            let asking = timeout(self.plan.patience, browser.redirect_uri(registered));
+            let redirect_uri = asking.await.map_err(late)??;
             // Before anything is sent: without PKCE there is no login.
             let request = Request::new(&found.server, redirect_uri)?;
             let (plan, redirect_uri) = (&self.plan, &request.redirect_uri);
@@ -292,8 +296,7 @@ impl Session {
             }
             let url = request.url(&found.server, &who.id, &found.resource, scopes)?;
             let back = timeout(plan.patience, browser.authorize(&url)).await;
-            let back = back.map_err(|_| AuthError::browser("it took too long"))??;
-            let code = request.code(&back)?;
+            let code = request.code(&back.map_err(late)??)?;
             let form = vec![
                 ("grant_type", "authorization_code"),
                 ("code", code.expose()),
@@ -358,6 +361,16 @@ fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
         return Ok(());
     }
     Err(error)
+}
+
+/// Whether a login may have failed because the authorization server no longer takes the registration; many show a page
+/// then, and do not come back.
+fn blames_registration(error: &AuthError) -> bool {
+    match error {
+        AuthError::Denied { error, .. } => error != "access_denied",
+        AuthError::Browser(_) => true,
+        error => token::is_unknown_client(error),
+    }
 }
 
 /// What is kept of credentials that the user has: whose they are, not what they are.

@@ -22,7 +22,7 @@ use super::browser::Browser;
 use super::error::AuthError;
 
 /// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// How long a connection may take to say what it wants, and to take the answer.
 const TALK: Duration = Duration::from_secs(10);
 /// How long is waited after a connection that could not be taken.
@@ -237,18 +237,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_port_that_was_registered_is_taken_again_if_it_is_free() {
-        let first = LoopbackBrowser::new(drop::<&str>);
+        let first = LoopbackBrowser::new(|_| ());
         let uri = first.redirect_uri(None).await.unwrap();
-        let second = LoopbackBrowser::new(drop::<&str>);
+        let second = LoopbackBrowser::new(|_| ());
         assert_ne!(second.redirect_uri(Some(&uri)).await.unwrap(), uri);
         drop(first);
-        let third = LoopbackBrowser::new(drop::<&str>);
+        let third = LoopbackBrowser::new(|_| ());
         assert_eq!(third.redirect_uri(Some(&uri)).await.unwrap(), uri);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_person_who_does_not_come_back_is_not_waited_for_forever() {
-        let browser = LoopbackBrowser::new(drop::<&str>);
+        let browser = LoopbackBrowser::new(|_| ());
         browser.redirect_uri(None).await.unwrap();
         let error = browser.authorize("https://a.example/?state=s").await.unwrap_err();
         assert!(error.to_string().contains("five minutes"), "{error}");

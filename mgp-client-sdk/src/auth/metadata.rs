@@ -8,6 +8,7 @@ use super::scope::Scopes;
 
 /// What a protected resource says.
 #[derive(Clone, Debug, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "RFC 9728 names the member")]
 pub(super) struct Resource {
     pub(super) resource: String,
     #[serde(default)]

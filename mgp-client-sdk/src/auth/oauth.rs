@@ -22,13 +22,14 @@ use super::store::{MemoryTokens, TokenStore};
 /// How often a server may ask for the same scopes within an hour, and refuse tokens that are new.
 const LIMIT: u32 = 3;
 /// How long a login may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Gets tokens for one server, shows them, and renews them.
 ///
 /// Nothing happens before the server asks for it: its refusal says where its metadata is and which scopes it wants.
 /// All that is sent goes through the [`Fetcher`], which decides which addresses may be reached.
 /// Clones share everything; at most one login or renewal runs at a time, and the calls that need it wait for it.
+/// It goes on where they stop waiting.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
@@ -132,6 +133,20 @@ impl OAuth {
     /// How long a login may take; five minutes, unless this is called.
     pub fn patience(self, patience: Duration) -> Self {
         self.edit(|plan| plan.patience = patience)
+    }
+
+    /// Gets tokens now, unless there are some, rather than at the first refusal.
+    ///
+    /// A person takes longer than a handshake may: who uses a [`browser`](Self::browser) does this before connecting, or
+    /// gives the handshake more time.
+    ///
+    /// # Errors
+    /// Why there are none.
+    ///
+    /// # Cancel safety
+    /// A login under way goes on, and whoever asks next gets what comes of it.
+    pub async fn log_in(&self) -> Result<(), Arc<AuthError>> {
+        self.session.log_in().await
     }
 
     fn with(server: String, fetcher: Fetcher, grant: Grant) -> Self {

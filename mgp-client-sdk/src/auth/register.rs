@@ -16,6 +16,7 @@ use super::store::{Registration, RegistrationKind};
 use super::token::{BASIC, Identity, NONE, POST, Proof};
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "OpenID Connect names the member")]
 struct Application<'a> {
     client_name: &'a str,
     redirect_uris: [&'a str; 1],

@@ -102,14 +102,15 @@ fn is_scope(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(found: &Scopes, expected: &str) {
+        assert_eq!(found.to_string(), expected);
+    }
+
     #[test]
     fn the_challenge_comes_before_the_list_and_nothing_is_lost() {
         let set = Scopes::parse;
         let none = Scopes::default();
-        #[track_caller]
-        fn check(found: &Scopes, expected: &str) {
-            assert_eq!(found.to_string(), expected);
-        }
         check(&select(Some(&set("a")), Some(&set("a b c")), &none, None), "a");
         check(&select(None, Some(&set("a b c")), &none, None), "a b c");
         check(&select(None, None, &none, None), "");

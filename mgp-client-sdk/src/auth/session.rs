@@ -89,9 +89,26 @@ impl Session {
                 return Err(Arc::new(AuthError::Forbidden { error }));
             }
         };
+        self.better_than(refusal.shown.as_deref(), work).await
+    }
+
+    /// Gets something to show, if there is nothing.
+    pub(super) async fn log_in(self: &Arc<Self>) -> Result<(), Arc<AuthError>> {
+        if self.authorization().await?.is_some() {
+            return Ok(());
+        }
+        self.better_than(None, Work::Renew(Demand::default())).await
+    }
+
+    /// Works until there is something else to show.
+    async fn better_than(
+        self: &Arc<Self>,
+        shown: Option<&str>,
+        work: Work,
+    ) -> Result<(), Arc<AuthError>> {
         loop {
             // Somebody else was refused before, and has got something better.
-            if self.shown().is_some_and(|shown| refusal.shown.as_ref() != Some(&shown)) {
+            if self.shown().is_some_and(|now| Some(now.as_str()) != shown) {
                 return Ok(());
             }
             let (outcome, part) = self.fly(work.clone());

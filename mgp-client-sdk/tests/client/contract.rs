@@ -50,10 +50,32 @@ fn a_line_for_each_thing_that_happens() {
     assert_eq!((output.status.code(), &lines[0]["error"]["code"]), (Some(1), &3003.into()));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_is_as_good_as_a_command() {
+    let echo = mgp_server_sdk::Tool::new("echo", "Echoes", || async { "hi" });
+    let server = mgp_server_sdk::Server::new("s", "1").tool(echo);
+    let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    let serving = tokio::spawn(bound.run());
+    for era in ["legacy", "modern"] {
+        let url = url.clone();
+        let asking = move || run(&["--era", era, "--json", "--url", &url, "echo", "{}"]);
+        let (lines, output) = tokio::task::spawn_blocking(asking).await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{lines:?}");
+        assert_eq!(lines[0]["negotiated"]["era"], era);
+        assert_eq!(lines[2]["result"]["content"][0]["text"], "hi");
+    }
+    serving.abort();
+    let words = ["--json", "--url", "ftp://localhost/", "echo", "{}"];
+    let (lines, output) = tokio::task::spawn_blocking(move || run(&words)).await.unwrap();
+    assert_eq!((output.status.code(), &lines[0]["error"]["code"]), (Some(1), &(-32600).into()));
+}
+
 #[test]
 fn wrong_usage_ends_with_two() {
     for (arguments, says) in [
-        (&["--url", "http://127.0.0.1/mcp"][..], "`--url` comes with"),
+        (&["--url", "http://127.0.0.1/mcp"][..], "are missing"),
+        (&["--url", "http://127.0.0.1/mcp", "--", "true", "t", "{}"], "not both"),
         (&["--retry", "--json"], "`--retry` comes with"),
         (&["--era", "stone"], "unknown era `stone`"),
         (&["--mgp", "magic"], "unknown extension `magic`"),

@@ -6,6 +6,7 @@
 //!
 //! Applies to: both.
 
+mod callers;
 mod client;
 mod era;
 mod gate;

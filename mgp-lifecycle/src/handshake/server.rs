@@ -15,13 +15,14 @@ use mgp_types::mcp::{
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
 use mgp_types::mgp::MgpCapability;
 use mgp_types::service::{
-    Asking, Asks, Call, Either, Facts, Kind, MgpService, Params, Reply, WireRules,
+    Asking, Asks, Call, Either, Facts, Kind, MetaKey, MgpService, Reply, WireRules,
 };
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::callers::{Callers, Said};
 use super::era::{self, Way};
 use super::gate::{self, Entry};
 use super::negotiate;
@@ -55,6 +56,7 @@ use super::veil::{self, Seen};
 pub struct HandshakeLayer {
     offer: Arc<ServerOffer>,
     typed: Option<Typed>,
+    callers: Arc<Callers>,
 }
 
 /// Says which tools have an output schema.
@@ -63,7 +65,7 @@ type Typed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 impl HandshakeLayer {
     /// A layer that offers this.
     pub fn new(offer: ServerOffer) -> Self {
-        Self { offer: Arc::new(offer), typed: None }
+        Self { offer: Arc::new(offer), typed: None, callers: Arc::default() }
     }
 
     /// Says which tools have an output schema: plain clients get refusals of these as text only,
@@ -84,7 +86,12 @@ impl<S> Layer<S> for HandshakeLayer {
     type Service = Handshake<S>;
 
     fn layer(&self, inner: S) -> Handshake<S> {
-        Handshake { inner, offer: Arc::clone(&self.offer), typed: self.typed.clone() }
+        Handshake {
+            inner,
+            offer: Arc::clone(&self.offer),
+            typed: self.typed.clone(),
+            callers: Arc::clone(&self.callers),
+        }
     }
 }
 
@@ -94,6 +101,7 @@ pub struct Handshake<S> {
     inner: S,
     offer: Arc<ServerOffer>,
     typed: Option<Typed>,
+    callers: Arc<Callers>,
 }
 
 impl<S> fmt::Debug for Handshake<S> {
@@ -150,21 +158,19 @@ impl<S> Handshake<S> {
         if call.kind() == Kind::Notification {
             return Ok(notification(call, &session, phase, facts));
         }
-        let meta = ModernMeta::read(call.params())?;
+        let params = call.params();
+        let revision = params.meta_member(MetaKey::Revision).map(read::<Revision>).transpose()?;
         let request = era::Request {
             method: call.method().as_str(),
-            meta_revision: meta.as_ref().map(|meta| &meta.revision),
-            has_capabilities: meta.as_ref().is_some_and(|meta| meta.capabilities.is_some()),
+            meta_revision: revision.as_ref(),
+            has_capabilities: params.meta_member(MetaKey::ClientCapabilities).is_some(),
             phase,
         };
         match era::way(request, &self.offer.revisions)? {
             Way::Initialize => self.initialize(call, &session).map(Admission::Answered),
             Way::Early => Ok(Admission::Answered(Reply::empty())),
             Way::Legacy => Self::legacy(call, facts, phase),
-            Way::Modern => match meta {
-                Some(meta) => self.modern(call, meta),
-                None => Err(RpcError::internal("a modern request without its meta")),
-            },
+            Way::Modern => self.modern(call, revision.unwrap_or(Revision::MODERN)),
         }
     }
 
@@ -213,17 +219,35 @@ impl<S> Handshake<S> {
 
     // === Modern ===
 
-    fn modern(&self, call: &mut Call, meta: ModernMeta) -> Result<Admission, RpcError> {
-        let capabilities = meta.capabilities.unwrap_or_default();
-        let offered = capabilities.find_mgp();
-        let mgp = self.mgp_answer(offered.as_ref());
-        let mut facts = client_facts(meta.revision, &capabilities, meta.info.as_ref())?;
-        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
-        provide(call, Arc::new(facts));
+    fn modern(&self, call: &mut Call, revision: Revision) -> Result<Admission, RpcError> {
+        let params = call.params();
+        let said = Said {
+            capabilities: params.meta_member(MetaKey::ClientCapabilities).unwrap_or("{}"),
+            info: params.meta_member(MetaKey::ClientInfo),
+        };
+        let facts = if let Some(known) = self.callers.known(&revision, said) {
+            known
+        } else {
+            let facts = Arc::new(self.facts(revision, said)?);
+            self.callers.remember(said, &facts);
+            facts
+        };
         if call.is::<ServerDiscover>() {
-            return self.discover(mgp).map(Admission::Answered);
+            let offered = read::<ClientCapabilities>(said.capabilities)?.find_mgp();
+            provide(call, facts);
+            return self.discover(self.mgp_answer(offered.as_ref())).map(Admission::Answered);
         }
+        provide(call, facts);
         enter(call)
+    }
+
+    fn facts(&self, revision: Revision, said: Said<'_>) -> Result<Facts, RpcError> {
+        let capabilities: ClientCapabilities = read(said.capabilities)?;
+        let info: Option<Implementation> = said.info.map(read).transpose()?;
+        let mgp = self.mgp_answer(capabilities.find_mgp().as_ref());
+        let mut facts = client_facts(revision, &capabilities, info.as_ref())?;
+        facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
+        Ok(facts)
     }
 
     fn discover(&self, mgp: Option<MgpCapability>) -> Result<Reply, RpcError> {
@@ -295,29 +319,9 @@ fn client_facts(
     Ok(facts)
 }
 
-/// What a modern request says of itself.
-struct ModernMeta {
-    revision: Revision,
-    capabilities: Option<ClientCapabilities>,
-    info: Option<Implementation>,
-}
-
-impl ModernMeta {
-    /// Reads `_meta`; `None` where it names no revision, which only modern requests do.
-    fn read(params: &Params) -> Result<Option<Self>, RpcError> {
-        let Some(text) = params.meta_str() else { return Ok(None) };
-        // A legacy request may have `_meta` too; the look is cheaper than the parse.
-        if !text.contains(key::PROTOCOL_VERSION) {
-            return Ok(None);
-        }
-        let meta: Meta = serde_json::from_str(text).map_err(RpcError::invalid_params)?;
-        let Some(revision) = meta.protocol_version()? else { return Ok(None) };
-        Ok(Some(Self {
-            revision,
-            capabilities: meta.client_capabilities()?,
-            info: meta.client_info()?,
-        }))
-    }
+/// Reads a member of `_meta`.
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, RpcError> {
+    serde_json::from_str(json).map_err(RpcError::invalid_params)
 }
 
 pin_project! {

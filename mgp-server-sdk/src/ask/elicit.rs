@@ -1,13 +1,13 @@
-//! Asking the person: with a form, or with a page to visit (MCP elicitation).
+//! Asking the person with a form (MCP elicitation).
 //!
 //! Applies to: inbound.
 
 use std::marker::PhantomData;
 
-use mgp_types::mcp::{ElicitAction, ElicitMode, ElicitParams, ElicitResult};
+use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request};
 use mgp_types::service::{Ask, BoxFuture, Context};
-use mgp_types::{Payload, RpcError, unguessable};
+use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -34,17 +34,6 @@ impl<T> Elicited<T> {
     }
 }
 
-/// What the person did with a page to visit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visited {
-    /// Agreed to visit it; what happens there is not known yet.
-    Agreed,
-    /// Said no.
-    Declined,
-    /// Went away.
-    Cancelled,
-}
-
 /// A form for the person; await it to ask.
 ///
 /// # Errors
@@ -55,12 +44,20 @@ pub enum Visited {
 pub struct Elicitation<T> {
     question: Question,
     message: String,
+    schema: Option<RawObject>,
     form: PhantomData<fn() -> T>,
 }
 
 impl<T> Elicitation<T> {
     pub(super) fn new(cx: &Context, message: String) -> Self {
-        Self { question: Question::new(cx, "elicitation"), message, form: PhantomData }
+        let question = Question::new(cx, "elicitation");
+        Self { question, message, schema: None, form: PhantomData }
+    }
+
+    /// Asks with this form instead of the one that `T` stands for; the answer must still fit `T`.
+    pub fn schema(mut self, schema: RawObject) -> Self {
+        self.schema = Some(schema);
+        self
     }
 
     /// Names the question within the call.
@@ -75,7 +72,8 @@ impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let ask = form::of::<T>().and_then(|schema| {
+        let schema = self.schema.map_or_else(form::of::<T>, Ok);
+        let ask = schema.and_then(|schema| {
             let mut params = ElicitParams::new(self.message);
             params.requested_schema = Some(schema);
             Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
@@ -96,64 +94,7 @@ impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
     }
 }
 
-/// A page for the person to visit; await it to ask.
-///
-/// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one).
-#[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
-pub struct UrlElicitation {
-    question: Question,
-    message: String,
-    url: String,
-    id: Option<String>,
-}
-
-impl UrlElicitation {
-    pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
-        Self { question: Question::new(cx, "elicitation"), message, url, id: None }
-    }
-
-    /// Names the question within the call.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.question.key = Some(key.into());
-        self
-    }
-
-    /// Names the elicitation, to tell later that the page was visited; one is made otherwise.
-    pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-}
-
-impl IntoFuture for UrlElicitation {
-    type Output = Result<Visited, RpcError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let id = self.id.map_or_else(unguessable, Ok);
-        let ask = id.and_then(|id| {
-            let mut params = ElicitParams::new(self.message);
-            params.mode = Some(ElicitMode::Url);
-            params.url = Some(self.url);
-            params.elicitation_id = Some(id);
-            Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
-        });
-        let answer = self.question.ask(Needs::Url, ask);
-        Box::pin(async move {
-            let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
-            match answer.action {
-                ElicitAction::Accept => Ok(Visited::Agreed),
-                ElicitAction::Decline => Ok(Visited::Declined),
-                ElicitAction::Cancel => Ok(Visited::Cancelled),
-                other => Err(unknown(&other)),
-            }
-        })
-    }
-}
-
-fn unknown(action: &ElicitAction) -> RpcError {
+pub(super) fn unknown(action: &ElicitAction) -> RpcError {
     RpcError::invalid_params(format!(
         "the caller's answer has the unknown action `{action}`; known: accept, decline, cancel"
     ))

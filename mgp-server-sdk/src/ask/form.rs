@@ -5,13 +5,17 @@
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-/// The form of a type.
+use crate::request::declared_fields;
+
+/// The form of a type, its fields in the order the type declares them: people read it from top to bottom.
 ///
 /// # Errors
 /// −32603 when it is no struct of texts, numbers, truth values, words and lists of words.
-pub(super) fn of<T: JsonSchema>() -> Result<RawObject, RpcError> {
+pub(super) fn of<T: DeserializeOwned + JsonSchema>() -> Result<RawObject, RpcError> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -22,20 +26,37 @@ pub(super) fn of<T: JsonSchema>() -> Result<RawObject, RpcError> {
         None if schema.get("type").is_some_and(|kind| kind == "object") => Map::new(),
         _ => return Err(RpcError::internal("a form is made from a struct with named fields")),
     };
-    let mut fields = Map::new();
+    let mut fields = Vec::with_capacity(properties.len());
     for (name, property) in properties {
         let field = field(property).ok_or_else(|| {
             RpcError::internal(format!(
                 "a form is flat: `{name}` must be text, a number, a truth value, a word or a list of words"
             ))
         })?;
-        fields.insert(name, field);
+        fields.push((name, field));
     }
-    let mut form = json!({ "type": "object", "properties": fields });
-    if let Some(required) = schema.get("required") {
-        form["required"] = required.clone();
+    let declared = declared_fields::<T>();
+    fields.sort_by_key(|(name, _)| declared.iter().position(|known| known == name));
+    let required = schema.get("required");
+    RawObject::of(&Form { kind: "object", properties: Fields(fields), required })
+}
+
+#[derive(Serialize)]
+struct Form<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    properties: Fields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required: Option<&'a Value>,
+}
+
+/// Fields in their order.
+struct Fields(Vec<(String, Value)>);
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, field)| (name, field)))
     }
-    RawObject::of(&form)
 }
 
 /// What clients know of a field, besides words.
@@ -74,6 +95,12 @@ fn field(schema: Value) -> Option<Value> {
             Words::Plain(words) => ("enum", words),
             Words::Titled(words) => ("oneOf", words),
         };
+        // Titles as clients before 2025-11-25 know them.
+        if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
+            && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
+        {
+            field.insert("enumNames".to_owned(), names.clone());
+        }
         field.insert(member.to_owned(), words);
         return described(field);
     }
@@ -175,7 +202,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check<T: JsonSchema>(expected: &Value) {
+    fn check<T: DeserializeOwned + JsonSchema>(expected: &Value) {
         assert_eq!(of::<T>().unwrap().get::<Value>().unwrap(), *expected);
     }
 
@@ -224,6 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn fields_stand_in_the_order_they_are_declared() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            zip: String,
+            city: String,
+            after: Option<String>,
+        }
+        let form = of::<Form>().unwrap();
+        let text = form.as_payload().as_str();
+        let places =
+            ["\"zip\":{", "\"city\":{", "\"after\":{"].map(|name| text.find(name).unwrap());
+        assert!(places.is_sorted(), "{text}");
+    }
+
+    #[test]
     fn words_are_plain_or_titled_single_or_many() {
         #[derive(Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
@@ -256,6 +299,71 @@ mod tests {
                 "required": ["plain", "titled", "many", "many_titled"],
             })
         );
+    }
+
+    #[test]
+    fn words_may_have_titles_of_the_old_kind() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Form {
+            #[schemars(extend("enumNames" = ["Rot", "Grün"]))]
+            old: Plain,
+            #[schemars(extend("enumNames" = ["one too few"]))]
+            wrong: Plain,
+        }
+        let words = json!(["red", "green"]);
+        check::<Form>(&json!({
+            "type": "object",
+            "properties": {
+                "old": { "type": "string", "enum": words, "enumNames": ["Rot", "Grün"] },
+                "wrong": { "type": "string", "enum": words },
+            },
+            "required": ["old", "wrong"],
+        }));
+    }
+
+    #[test]
+    fn defaults_of_each_kind_are_kept() {
+        #[derive(Deserialize, JsonSchema, serde::Serialize)]
+        #[serde(default)]
+        struct Form {
+            name: String,
+            age: i64,
+            score: f64,
+            colour: Colour,
+            verified: bool,
+            many: Vec<Colour>,
+        }
+        #[derive(Clone, Copy, Deserialize, JsonSchema, serde::Serialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Colour {
+            Red,
+            Green,
+        }
+        impl Default for Form {
+            fn default() -> Self {
+                Self {
+                    name: "Ann".to_owned(),
+                    age: 30,
+                    score: 95.5,
+                    colour: Colour::Red,
+                    verified: true,
+                    many: vec![Colour::Green],
+                }
+            }
+        }
+        let words = json!({ "type": "string", "enum": ["red", "green"] });
+        check::<Form>(&json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "default": "Ann" },
+                "age": { "type": "integer", "default": 30 },
+                "score": { "type": "number", "default": 95.5 },
+                "colour": { "type": "string", "enum": ["red", "green"], "default": "red" },
+                "verified": { "type": "boolean", "default": true },
+                "many": { "type": "array", "items": words, "default": ["green"] },
+            },
+        }));
     }
 
     #[test]

@@ -13,9 +13,11 @@ mod elicit;
 mod form;
 mod roots;
 mod sample;
+mod visit;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use mgp_lifecycle::TaskTicket;
 use mgp_types::mcp::{ClientCapabilities, Era, LogLevel};
 use mgp_types::service::{Ask, Asking, BoxFuture, Context};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -23,9 +25,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use elicit::{Elicitation, Elicited, UrlElicitation, Visited};
+pub use elicit::{Elicitation, Elicited};
 pub use roots::RootsQuestion;
 pub use sample::Sampling;
+pub use visit::{UrlElicitation, Visited};
 
 use crate::log::Logger;
 
@@ -60,11 +63,30 @@ pub trait ContextExt {
     /// Asks the person to visit a page.
     fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> UrlElicitation;
 
+    /// Tells the caller that a page was visited, by the id its [`UrlElicitation`] was given.
+    ///
+    /// Only callers of 2025-11-25 are told; for others this does nothing.
+    #[must_use = "nothing is told until it is awaited"]
+    fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()>;
+
     /// Asks the caller's model.
     fn sample(&self, prompt: impl Into<String>) -> Sampling;
 
     /// Asks which directories the caller works in.
     fn roots(&self) -> RootsQuestion;
+
+    /// Makes the call a task now, where the tool and its caller support that; else it stays as it is.
+    ///
+    /// What is asked before is asked by the call, what is asked afterwards by the task.
+    /// A call that takes longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig) becomes a task without it.
+    #[must_use = "a task begins when it is awaited"]
+    fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
+
+    /// Ends the stream the call is answered on; the caller comes back for the rest, and the call goes on.
+    ///
+    /// For calls that take long, so that no connection is held for them.
+    /// Callers of 2025-11-25 over HTTP come back; for others nothing happens, and this is `false`.
+    fn hang_up(&self) -> bool;
 
     /// Sends a log message to the caller: text, or anything that can be written as JSON.
     #[must_use = "a message is sent when it is awaited"]
@@ -83,12 +105,30 @@ impl ContextExt for Context {
         UrlElicitation::new(self, message.into(), url.into())
     }
 
+    fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()> {
+        visit::complete(self, id.into())
+    }
+
     fn sample(&self, prompt: impl Into<String>) -> Sampling {
         Sampling::new(self, prompt.into())
     }
 
     fn roots(&self) -> RootsQuestion {
         RootsQuestion::new(self)
+    }
+
+    fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>> {
+        let ticket = TaskTicket::of(self).cloned();
+        Box::pin(async move {
+            match ticket {
+                Some(ticket) => ticket.begin().await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn hang_up(&self) -> bool {
+        self.peer.hang_up(self.key)
     }
 
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()> {

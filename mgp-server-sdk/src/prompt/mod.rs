@@ -4,7 +4,7 @@
 
 mod registry;
 
-use mgp_types::mcp::{self, Completion, GetPromptResult, PromptArgument};
+use mgp_types::mcp::{self, Completion, GetPromptResult, Icon, PromptArgument};
 use mgp_types::service::Extensions;
 
 pub use registry::Prompts;
@@ -73,7 +73,13 @@ impl Prompt {
         self
     }
 
-    /// Changes the definition: icons, `_meta` and so on.
+    /// Adds a picture.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.definition.icons.push(icon);
+        self
+    }
+
+    /// Changes the definition: `_meta` and so on.
     pub fn define(mut self, change: impl FnOnce(&mut mcp::Prompt)) -> Self {
         change(&mut self.definition);
         self

@@ -16,3 +16,4 @@ pub use handler::RequestHandler;
 
 pub(crate) use handler::Function;
 pub(crate) use serving::Serving;
+pub(crate) use text::fields as declared_fields;

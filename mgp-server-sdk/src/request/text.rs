@@ -18,7 +18,7 @@ pub(super) fn read<T: DeserializeOwned>(texts: &BTreeMap<String, String>) -> Res
 }
 
 /// The fields of a struct in the order it declares them; nothing where it is none.
-pub(super) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
+pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
     struct Look<'a>(&'a mut &'static [&'static str]);
 
     impl<'de> Deserializer<'de> for Look<'_> {

@@ -46,11 +46,12 @@ macro_rules! handler {
                         Err(error) => return Box::pin(std::future::ready(Err(error))),
                     };
                 )*
+                let era = request.cx.caller.era;
                 // The arguments fit: from here on a refusal is the function's own.
                 Start::mark_ran(&request.cx);
                 drop(request);
                 let running = self($($value),*);
-                Box::pin(async move { running.await.into_tool_result() })
+                Box::pin(async move { running.await.into_result_for(era) })
             }
 
             fn input_schema(_style: SchemaStyle) -> RawObject {

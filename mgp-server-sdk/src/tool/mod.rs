@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mcp::{self, TaskSupport, ToolAnnotations, ToolExecution};
+use mgp_types::mcp::{self, Icon, TaskSupport, ToolAnnotations, ToolExecution};
 use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -201,13 +201,31 @@ impl Tool {
         self
     }
 
+    /// Adds a picture.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.definition.icons.push(icon);
+        self
+    }
+
     /// Hints for MCP clients; what is not given follows from the security metadata, if there is any.
     pub fn annotations(mut self, hints: ToolAnnotations) -> Self {
         self.definition.annotations = Some(hints);
         self
     }
 
-    /// Replaces the schema of the arguments.
+    /// Replaces the schema of the arguments; it is listed as it is written, whatever words of JSON Schema it uses.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::{Payload, RawObject};
+    ///
+    /// # fn main() -> Result<(), RpcError> {
+    /// let schema = r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##;
+    /// let tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
+    /// assert_eq!(tool.definition().input_schema.as_payload().as_str(), schema);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn input_schema(mut self, schema: RawObject) -> Self {
         self.definition.input_schema = schema;
         self.shape.input = None;
@@ -216,7 +234,7 @@ impl Tool {
 
     /// Says what the structured content looks like, for functions that do not return [`Json`].
     ///
-    /// A type that is no object has no place there and leaves the schema out.
+    /// Before 2026-07-28 it is an object: callers of that time do not see the schema of another kind of value.
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.shape.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());

@@ -16,7 +16,7 @@ use super::extract::{Grants, ToolRequest};
 use super::layers::Carried;
 use super::run::Running;
 use super::security::derive_hints;
-use super::{SchemaStyle, Tool, check};
+use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
 
@@ -399,6 +399,10 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
         security: &'a T,
     }
     let mut shown = definition.clone();
+    if !form.modern {
+        // Before 2026-07-28 structured content is an object.
+        shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
+    }
     match (&definition.security, form.security) {
         (None, _) => {}
         (Some(_), false) => shown.security = None,

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use mgp_types::mcp::CallToolResult;
+use mgp_types::mcp::{CallToolResult, ContentBlock, Era};
 use mgp_types::service::Reply;
 use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
@@ -26,6 +26,17 @@ pub trait IntoToolResult: Send + 'static {
     /// What the caller gets instead.
     fn into_tool_result(self) -> Result<Reply, RpcError>;
 
+    /// Turns it into a reply for a caller of this era, where that makes a difference.
+    ///
+    /// # Errors
+    /// What the caller gets instead.
+    fn into_result_for(self, _: Era) -> Result<Reply, RpcError>
+    where
+        Self: Sized,
+    {
+        self.into_tool_result()
+    }
+
     /// The schema of its structured content, if it always has some.
     #[must_use]
     fn output_schema(_: SchemaStyle) -> Option<RawObject> {
@@ -36,7 +47,8 @@ pub trait IntoToolResult: Send + 'static {
 /// A result as data: the text is its JSON, the structured content the value itself.
 ///
 /// The tool's `outputSchema` is that of the type.
-/// MCP's structured content is an object; a value of another kind is sent as text only.
+/// Before 2026-07-28 structured content is an object: callers of that time get a value of another kind as text only,
+/// and a list without its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -92,6 +104,19 @@ impl IntoToolResult for CallToolResult {
     }
 }
 
+/// One block: a picture, a sound, a link, an embedded resource.
+impl IntoToolResult for ContentBlock {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        vec![self].into_tool_result()
+    }
+}
+
+impl IntoToolResult for Vec<ContentBlock> {
+    fn into_tool_result(self) -> Result<Reply, RpcError> {
+        CallToolResult::new(self).into_tool_result()
+    }
+}
+
 impl IntoToolResult for Reply {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         Ok(self)
@@ -100,9 +125,14 @@ impl IntoToolResult for Reply {
 
 impl<T: Serialize + JsonSchema + Send + 'static> IntoToolResult for Json<T> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
+        self.into_result_for(Era::Legacy)
+    }
+
+    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
         let value = Payload::of(&self.0)?;
         let mut result = CallToolResult::text(value.as_str());
-        result.structured_content = Some(value).filter(|value| value.as_str().starts_with('{'));
+        let fits = era == Era::Modern || value.as_str().starts_with('{');
+        result.structured_content = Some(value).filter(|_| fits);
         Reply::of(&result)
     }
 
@@ -125,6 +155,13 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
         }
     }
 
+    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
+        match self {
+            Ok(value) => value.into_result_for(era),
+            Err(error) => error.into_tool_result(),
+        }
+    }
+
     fn output_schema(style: SchemaStyle) -> Option<RawObject> {
         T::output_schema(style)
     }
@@ -133,6 +170,10 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
 impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         self.and_then(IntoToolResult::into_tool_result)
+    }
+
+    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
+        self.and_then(|value| value.into_result_for(era))
     }
 
     fn output_schema(style: SchemaStyle) -> Option<RawObject> {

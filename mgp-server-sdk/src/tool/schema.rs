@@ -2,9 +2,12 @@
 //!
 //! Applies to: inbound.
 
+use std::borrow::Cow;
+
 use mgp_types::RawObject;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
 
 /// Where a schema has the schemas of the types inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,11 +29,25 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
-/// The schema of a tool's structured content; `None` for values that are no objects, which MCP cannot carry.
+/// The schema of a tool's structured content; `None` where it says nothing.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
     let schema = schema_of::<T>(style);
-    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
-    if is_object { RawObject::of(&schema).ok() } else { None }
+    // `true`: anything.
+    if schema.as_object().is_none_or(serde_json::Map::is_empty) {
+        return None;
+    }
+    RawObject::of(&schema).ok()
+}
+
+/// Whether results are objects, which callers before 2026-07-28 rely on.
+pub(super) fn is_of_objects(schema: &RawObject) -> bool {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Option<Cow<'a, str>>,
+    }
+    let kind: Result<Kind<'_>, _> = serde_json::from_str(schema.as_payload().as_str());
+    kind.is_ok_and(|schema| schema.kind.as_deref() == Some("object"))
 }
 
 /// The schema of a tool that takes no arguments.
@@ -105,12 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_objects_and_so_are_results() {
+    fn arguments_are_objects_and_results_may_be_anything() {
         let shape: serde_json::Value = arguments_of::<Shape>(SchemaStyle::Inlined).get().unwrap();
         assert_eq!(shape["type"], "object");
         assert_eq!(shape["oneOf"].as_array().map(Vec::len), Some(2));
-        assert_eq!(result_of::<Vec<u8>>(SchemaStyle::Inlined), None);
-        assert_eq!(result_of::<serde_json::Value>(SchemaStyle::Inlined), None);
-        assert!(result_of::<Place>(SchemaStyle::Inlined).is_some());
+        let results = |schema: Option<RawObject>| schema.map(|schema| is_of_objects(&schema));
+        assert_eq!(results(result_of::<Vec<u8>>(SchemaStyle::Inlined)), Some(false));
+        assert_eq!(results(result_of::<Shape>(SchemaStyle::Inlined)), Some(false));
+        assert_eq!(results(result_of::<serde_json::Value>(SchemaStyle::Inlined)), None);
+        assert_eq!(results(result_of::<Place>(SchemaStyle::Inlined)), Some(true));
+        let nullable =
+            Some(RawObject::of(&serde_json::json!({ "type": ["object", "null"] })).unwrap());
+        assert_eq!(results(nullable), Some(false));
     }
 }

@@ -188,9 +188,11 @@ async fn a_page_to_visit_is_agreed_to() {
         let mut wire = Wire::offering(server(), era, everything()).await;
         let result = call(&mut wire, "visit", &[json!({ "action": "accept" })]).await.unwrap();
         assert_eq!(result["content"][0]["text"], "agreed");
-        let params = json!({
-            "mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "e1",
-        });
+        let mut params =
+            json!({ "mode": "url", "message": "Sign in", "url": "https://example.com/in" });
+        if era == Era::Legacy {
+            params["elicitationId"] = json!("e1");
+        }
         assert_eq!(wire.asked[0]["params"], params);
     }
 }

@@ -11,4 +11,7 @@ mod logging;
 mod offer;
 mod prompts;
 mod resources;
+mod structured;
+mod tasks;
+mod visiting;
 mod wire;

@@ -32,6 +32,8 @@ pub(crate) struct Wire {
     /// How many rounds the last request took.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
+    /// The last line as it came.
+    pub(crate) last: String,
     pub(crate) scope: Scope,
 }
 
@@ -70,6 +72,7 @@ impl Wire {
             asked: Vec::new(),
             rounds: 0,
             hello: Value::Null,
+            last: String::new(),
             scope,
         };
         wire.hello = match era {
@@ -175,7 +178,8 @@ impl Wire {
 
     async fn line(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(10), self.lines.next_line()).await;
-        serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
+        self.last = line.unwrap().unwrap().unwrap();
+        serde_json::from_str(&self.last).unwrap()
     }
 
     pub(crate) async fn say(&mut self, message: &Value) {

@@ -54,7 +54,7 @@ impl Outbox {
         let before = state.buffer.len();
         write(&mut state.buffer);
         if state.buffer.len() > before {
-            state.buffer.push(b'\n');
+            end_line(&mut state.buffer, before);
         }
         self.note(&state);
     }
@@ -65,8 +65,9 @@ impl Outbox {
         if state.closed {
             return Err(IsClosed);
         }
+        let before = state.buffer.len();
         write(&mut state.buffer);
-        state.buffer.push(b'\n');
+        end_line(&mut state.buffer, before);
         self.note(&state);
         let driver = state.driver.take();
         drop(state);
@@ -173,5 +174,36 @@ impl Outbox {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the message that begins at `start`, which is one line whatever text it was made from.
+///
+/// A schema from a file and a body that came over HTTP may have line breaks between their tokens, where they mean nothing.
+/// Inside strings JSON has none, so taking them out changes no value, and no text can smuggle a second message in.
+fn end_line(buffer: &mut Vec<u8>, start: usize) {
+    let mut at = start;
+    while let Some(found) = memchr::memchr2(b'\n', b'\r', &buffer[at..]) {
+        buffer[at + found] = b' ';
+        at += found + 1;
+    }
+    buffer.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_whatever_text_it_was_made_from() {
+        let outbox = Outbox::new(1024);
+        let smuggling = b"{\"params\":{}\r\n}\n{\"method\":\"second\"}";
+        outbox.push(|buffer| buffer.extend_from_slice(smuggling)).unwrap();
+        outbox.push_own(|buffer| buffer.extend_from_slice(b"{\n}"));
+        outbox.push_own(|_| {});
+        let mut written = Vec::new();
+        outbox.take_into(&mut written);
+        let written = String::from_utf8(written).unwrap();
+        assert_eq!(written, "{\"params\":{}  } {\"method\":\"second\"}\n{ }\n");
     }
 }

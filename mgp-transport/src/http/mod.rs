@@ -10,4 +10,6 @@ mod server;
 pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
 pub use credentials::{Credentials, Refused};
 pub use guard::{Forbidden, GuardedFetch, check_address};
-pub use server::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService, listen};
+pub use server::{
+    Answers, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, listen,
+};

@@ -84,3 +84,29 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 }
+
+impl CreateMessageResult {
+    /// What the model said in text; blocks of other kinds are left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        self.content.as_slice().iter().filter_map(ContentBlock::as_text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_says_in_text_is_joined() {
+        let said = |content: &str| {
+            let text = format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
+            serde_json::from_str::<CreateMessageResult>(&text).unwrap().to_text()
+        };
+        assert_eq!(said(r#"{"type":"text","text":"one"}"#), "one");
+        let use_of = r#"{"type":"tool_use","id":"1","name":"t","input":{}}"#;
+        let blocks =
+            format!(r#"[{{"type":"text","text":"a"}},{use_of},{{"type":"text","text":"b"}}]"#);
+        assert_eq!(said(&blocks), "ab");
+    }
+}

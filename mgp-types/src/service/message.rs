@@ -67,7 +67,7 @@ impl Message {
     pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
-        let read = EnvelopeSeed { out: &mut envelope, base: line.as_ptr() as usize }
+        let read = EnvelopeSeed { out: &mut envelope, text: &line }
             .deserialize(&mut reader)
             .and_then(|()| reader.end());
         let judged = match read {
@@ -255,7 +255,7 @@ impl<'de> de::Visitor<'de> for Items<'_> {
 
 struct EnvelopeSeed<'e, 'de> {
     out: &'e mut Envelope<'de>,
-    base: usize,
+    text: &'de str,
 }
 
 impl<'de> DeserializeSeed<'de> for EnvelopeSeed<'_, 'de> {
@@ -274,7 +274,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { out, base } = self;
+        let Self { out, text } = self;
         while let Some(Key(key)) = map.next_key()? {
             match &*key {
                 "jsonrpc" => {
@@ -299,7 +299,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     out.params = Some(match &out.method {
                         Some(method) => {
                             let target = TargetKind::of(method);
-                            ParamsSlot::Read(map.next_value_seed(PartsSeed { base, target })?)
+                            ParamsSlot::Read(map.next_value_seed(PartsSeed { text, target })?)
                         }
                         None => ParamsSlot::Raw(map.next_value()?),
                     });

@@ -64,7 +64,7 @@ pub use key::CallKey;
 pub use message::{BadMessage, Message, write_answer, write_call};
 pub use method::Method;
 pub use outlet::{Gone, Item, ItemKind, Outlet, Progress, Sink};
-pub use params::{Params, Target};
+pub use params::{MetaKey, Params, Target};
 pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed};
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};

@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll};
 
 use tower_service::Service;
 
-use super::{BoxFuture, Call, Context, Reply, Scope, Start};
+use super::{BoxFuture, Call, CallKey, Context, Reply, Scope, Start};
 use crate::wire::{Id, RpcError};
 
 /// What a connection offers to the layers: object safe, free of I/O types, easy to mock.
@@ -35,6 +35,11 @@ pub trait Link: Send + Sync + 'static {
 
     /// Closes the connection after what is queued; running calls end with the reason.
     fn close(&self, _reason: &str) {}
+
+    /// Ends the stream a call is answered on, where its caller comes back for the rest; `true` when it did.
+    fn hang_up(&self, _call: CallKey) -> bool {
+        false
+    }
 }
 
 /// A request of ours that the peer has not answered.
@@ -146,6 +151,14 @@ impl Peer {
     /// Closes the connection.
     pub fn close(&self, reason: &str) {
         self.0.close(reason);
+    }
+
+    /// Ends the stream a call of the peer's is answered on, where the peer comes back for the rest (2025-11-25 over HTTP).
+    ///
+    /// `true` when it did; elsewhere nothing happens.
+    #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
+    pub fn hang_up(&self, call: CallKey) -> bool {
+        self.0.hang_up(call)
     }
 
     /// The surroundings of a call of our own to this peer.

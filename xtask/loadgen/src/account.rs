@@ -12,6 +12,15 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
     }
 }
 
+/// CPU time in user space (ns) of a whole process, in clock ticks: only long runs say something.
+pub(crate) fn user_ns(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in brackets may hold anything; user time is the 12th field after it.
+    let ticks: Option<u64> =
+        stat.rsplit_once(')').and_then(|x| x.1.split_whitespace().nth(11)?.parse().ok());
+    ticks.unwrap_or(0) * 10_000_000
+}
+
 /// The processes and everything they started.
 pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     let mut par: Vec<(i32, i32)> = vec![];
@@ -78,6 +87,7 @@ pub(crate) fn switches(pid: i32) -> u64 {
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
+    pub(crate) server_user: u64,
     pub(crate) own_cpu: u64,
     pub(crate) server_switches: u64,
 }
@@ -88,6 +98,7 @@ impl Account {
         let pids = tree(roots);
         Account {
             server_cpu: pids.iter().map(|&p| cpu_ns(p)).sum(),
+            server_user: pids.iter().map(|&p| user_ns(p)).sum(),
             own_cpu: cpu_ns(std::process::id() as i32),
             server_switches: pids.iter().map(|&p| switches(p)).sum(),
             pids,
@@ -105,6 +116,11 @@ impl Account {
                 .sum::<u64>()
                 .saturating_sub(self.server_switches),
         )
+    }
+
+    /// Since the start: CPU time of the servers in user space, in nanoseconds.
+    pub(crate) fn user(&self) -> u64 {
+        self.pids.iter().map(|&p| user_ns(p)).sum::<u64>().saturating_sub(self.server_user)
     }
 
     /// The most memory the processes ever had.

@@ -336,12 +336,15 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
     }
     let wall = t.elapsed().as_secs_f64();
     report(o, &g, depth, st, wall, &acct, start_ms, json!({"session_header": session}));
-    stop(child).await;
+    // A server that waits for open connections must not wait for ours.
+    drop(conns);
+    stop(o, child).await;
     Ok(())
 }
 
 /// Ends the server: first politely.
-pub(crate) async fn stop(child: Option<tokio::process::Child>) {
+pub(crate) async fn stop(o: &Options, child: Option<tokio::process::Child>) {
+    let grace = Duration::from_secs(o.number("exit-grace", 5) as u64);
     if let Some(mut ch) = child {
         if let Some(p) = ch.id() {
             // SAFETY: signals a child we started and have not reaped.
@@ -349,7 +352,7 @@ pub(crate) async fn stop(child: Option<tokio::process::Child>) {
                 libc::kill(p as i32, libc::SIGTERM);
             }
         }
-        if tokio::time::timeout(Duration::from_secs(5), ch.wait()).await.is_err() {
+        if tokio::time::timeout(grace, ch.wait()).await.is_err() {
             ch.start_kill().ok();
             let _ = ch.wait().await;
         }

@@ -2,7 +2,7 @@
 use crate::{
     Res,
     account::Account,
-    http::{connect, handshake, spawn_http, stop},
+    http::{connect, handshake, read_reply, spawn_http, stop},
     message::Requests,
     options::Options,
     report::rounded,
@@ -26,6 +26,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     let r0 = acct.rss_kb();
     let mut keep: Vec<Box<dyn std::any::Any>> = vec![];
     let mut distinct = std::collections::HashSet::new();
+    let mut first = None;
     let t = Instant::now();
     let mut c = connect(o, &g.protocol).await?;
     for _ in 0..n {
@@ -34,6 +35,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
         handshake(&mut c, &g).await?;
         if let Some(s) = &c.session {
             distinct.insert(s.clone());
+            first.get_or_insert_with(|| s.clone());
         }
         if o.has("get-stream") {
             // one connection with an open GET SSE stream per session
@@ -59,13 +61,26 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     tokio::time::sleep(Duration::from_secs(o.number("idle-s", 5) as u64)).await;
     let idle = acct.end().0 - i0;
     let r1 = acct.rss_kb();
+    // A server that drops old sessions has not kept them all.
+    c.session = first;
+    let first_lives = match c.session {
+        Some(_) => {
+            let mut body = Vec::new();
+            g.write(1, &mut body);
+            let name = (g.method == "tools/call").then_some(g.tool.as_str());
+            let r = c.post(body.into(), &g.method, name, g.modern, true).await?;
+            r.status().is_success() && read_reply(r, 1).await.is_ok()
+        }
+        None => false,
+    };
     let per = (r1 as f64 - r0 as f64) / n as f64;
     println!(
         "{}",
-        json!({"name": o.text("name", ""), "mode": "sessions", "n": n, "distinct_ids": distinct.len(), "get_stream": o.has("get-stream"), "rss0_kb": r0, "rss1_kb": r1, "kb_per_session": rounded(per),
+        json!({"name": o.text("name", ""), "mode": "sessions", "n": n, "distinct_ids": distinct.len(), "first_lives": first_lives, "get_stream": o.has("get-stream"), "rss0_kb": r0, "rss1_kb": r1, "kb_per_session": rounded(per),
         "sessions_per_gib": if per > 0.0 { (1048576.0 / per).round() } else { 0.0 }, "create_per_s": rounded(n as f64 / wall), "cpu_s_per_1k_sessions": rounded(cpu as f64 / 1e9 / n as f64 * 1000.0), "idle_cpu_pct": rounded(idle as f64 / 1e9 / o.number("idle-s", 5) as f64 * 100.0)})
     );
     drop(keep);
-    stop(child).await;
+    drop(c);
+    stop(o, child).await;
     Ok(())
 }

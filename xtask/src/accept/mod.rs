@@ -4,13 +4,14 @@
 
 mod binary;
 mod fresh;
+mod mcp;
 mod members;
 mod sdk;
 mod spec;
 mod wire;
 
 use crate::{
-    bench,
+    bench, conformance,
     flags::Flags,
     interop,
     run::{Failure, Outcome, Rigour, root},
@@ -120,6 +121,36 @@ const CHECKS: &[Check] = &[
         name: "sdk.bench",
         about: "the budgets of the core hold with checked arguments and typed results",
         run: sdk::sdk_bench,
+    },
+    Check {
+        name: "mcp.required",
+        about: "everything the official suite requires of both revisions, of server and client",
+        run: |_| conformance::required(),
+    },
+    Check {
+        name: "mcp.tasks",
+        about: "what the suite has beyond: tasks, headers, schemas, credentials, old servers",
+        run: |_| conformance::extensions(),
+    },
+    Check {
+        name: "mcp.http-wire",
+        about: "broken requests over HTTP: the labelled corpus",
+        run: |_| mcp::http_wire(),
+    },
+    Check {
+        name: "mcp.interop",
+        about: "foreign clients and servers over HTTP in every mode, and the Inspector",
+        run: interop::over_http,
+    },
+    Check {
+        name: "mcp.bench",
+        about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
+        run: bench::mcp_bench,
+    },
+    Check {
+        name: "mcp.faults",
+        about: "what hostile or careless clients do to a server over HTTP",
+        run: |_| mcp::outside(),
     },
 ];
 

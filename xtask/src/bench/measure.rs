@@ -145,7 +145,7 @@ fn drive(
 }
 
 /// The whole count of a callgrind file.
-fn total_instructions(text: &str) -> Option<u64> {
+pub(super) fn total_instructions(text: &str) -> Option<u64> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("summary:").or_else(|| line.strip_prefix("totals:")))?;
@@ -161,8 +161,9 @@ fn total_allocations(text: &str) -> Option<(u64, u64)> {
     Some((blocks, bytes))
 }
 
+/// The difference of two totals, for one call.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
+pub(super) fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
     many.saturating_sub(few) as f64 / (lengths.1 - lengths.0) as f64
 }
 

@@ -1,8 +1,9 @@
-//! `bench stdio`: our echo server against rmcp and a bare loop, on figures that repeat.
+//! `bench stdio|http`: our echo server against rmcp and a server without a framework, on figures that repeat.
 //!
 //! Instructions and allocations are the difference of two run lengths, so that start-up cancels.
 //! CPU time is taken in alternating rounds, all servers in each, and compared by the minimum.
 
+mod http;
 mod measure;
 mod programs;
 mod stdio;
@@ -26,18 +27,54 @@ enum Effort {
     Full,
 }
 
+/// What the calls go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Stdio,
+    Http,
+}
+
+impl Transport {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+        }
+    }
+
+    /// What the columns hold, a sentence a line.
+    fn about(self) -> &'static str {
+        match self {
+            Self::Stdio => {
+                "`ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
+                 `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
+                 CPU times are minima of alternating rounds.\n"
+            }
+            Self::Http => {
+                "`ours` is `echo --http` (JSON answers) or `echo --http --sse` (a session, answers as events), `rmcp` is rmcp 3.8 in the same manner, `bare` the same tool on bare hyper; all run on a current-thread runtime.\n\
+                 A call echoes 64 bytes; both forms of a JSON call are held to the bound.\n\
+                 User CPU is the mean of alternating rounds, as the kernel counts it in ticks.\n\
+                 Sessions are counted in the server's resident memory; the first must still answer when the last is open.\n"
+            }
+        }
+    }
+}
+
 /// Measures, prints the rows, and fails if one misses its budget.
 pub(crate) fn bench(flags: &Flags) -> Outcome {
-    match flags.words() {
-        [transport] if transport == "stdio" => {}
-        _ => return Err(Failure::new("give a transport: stdio (http comes with its transport)")),
-    }
+    let known = [Transport::Stdio, Transport::Http];
+    let transport = match flags.words() {
+        [word] => known.into_iter().find(|transport| transport.name() == word),
+        _ => None,
+    };
+    let transport = transport.context("a transport: stdio or http")?;
     let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
     let mut programs = Programs::build(flags.rest())?;
     if !flags.has("--free") {
         programs = programs.pinned()?;
     }
-    let rows = rows(&programs, effort, Rigour::from_strict(flags.has("--strict")))?;
+    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let rows = rows(&programs, transport, effort, rigour)?;
     if flags.has("--json") {
         for row in &rows {
             println!("{}", row.json());
@@ -46,8 +83,10 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         print!("{}", table::text(&rows));
     }
     if let Some(file) = flags.value("--markdown") {
-        fs::write(file, table::markdown(&rows, effort, programs.generator.processor.is_some()))
-            .context(file)?;
+        let pinned = programs.generator.processor.is_some();
+        let section = table::markdown(&rows, transport, effort, pinned);
+        let old = fs::read_to_string(file).unwrap_or_default();
+        fs::write(file, table::page(&old, transport, &section)).context(file)?;
         println!("wrote {file}");
     }
     let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();
@@ -56,7 +95,16 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
 
 /// `accept core.bench`.
 pub(crate) fn core_bench(rigour: Rigour) -> Outcome<Verdict> {
-    let rows = rows(&Programs::build(&[])?.pinned()?, Effort::Full, rigour)?;
+    verdict(Transport::Stdio, rigour)
+}
+
+/// `accept mcp.bench`.
+pub(crate) fn mcp_bench(rigour: Rigour) -> Outcome<Verdict> {
+    verdict(Transport::Http, rigour)
+}
+
+fn verdict(transport: Transport, rigour: Rigour) -> Outcome<Verdict> {
+    let rows = rows(&Programs::build(&[])?.pinned()?, transport, Effort::Full, rigour)?;
     print!("{}", table::text(&rows));
     let missed = rows.iter().filter(|row| row.missed()).count();
     Ok(Verdict {
@@ -78,13 +126,27 @@ pub(crate) fn instructions_of(server: &Path, rigour: Rigour) -> Outcome<Option<f
     measure::instructions(&generator, &server, measure::echo(64, 16), lengths).map(Some)
 }
 
-fn rows(programs: &Programs, effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
+fn rows(
+    programs: &Programs,
+    transport: Transport,
+    effort: Effort,
+    rigour: Rigour,
+) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     if has("valgrind") {
-        rows.extend(stdio::counted(programs, effort)?);
+        rows.extend(match transport {
+            Transport::Stdio => stdio::counted(programs, effort)?,
+            Transport::Http => http::counted(programs, effort)?,
+        });
     } else {
         rigour.skip("instructions and allocations", "valgrind is not installed")?;
     }
-    rows.extend(stdio::timed(programs, effort)?);
+    rows.extend(match transport {
+        Transport::Stdio => stdio::timed(programs, effort)?,
+        Transport::Http => http::timed(programs, effort)?,
+    });
+    if transport == Transport::Http {
+        rows.extend(http::sessions(programs, effort)?);
+    }
     Ok(rows)
 }

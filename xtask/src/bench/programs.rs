@@ -60,6 +60,10 @@ pub(super) struct Programs {
     pub(super) rmcp_pipes: Server,
     /// The same tool without a framework.
     pub(super) bare: Server,
+    /// rmcp over HTTP, without the words that say how.
+    pub(super) rmcp_http: Server,
+    /// The same tool on bare hyper, without the address.
+    pub(super) bare_http: Server,
 }
 
 impl Programs {
@@ -84,6 +88,8 @@ impl Programs {
             rmcp_stdio: server("rmcp stdio()", "rmcp-echo", &["stdio"]),
             rmcp_pipes: server("rmcp stdio_pipes()", "rmcp-echo", &["pipes", "--rt", "current"]),
             bare: server("bare loop", "bare-stdio", &["pipes"]),
+            rmcp_http: server("rmcp HTTP", "rmcp-echo", &[]),
+            bare_http: server("bare hyper", "bare-http", &[]),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The rows: what was measured, against what, and whether the budget is kept.
 
-use super::Effort;
+use super::{Effort, Transport};
 use crate::run::Program;
 use serde_json::{Value, json};
 use std::{fmt::Write, fs};
@@ -10,8 +10,12 @@ use std::{fmt::Write, fs};
 pub(super) enum Bound {
     /// Ours is at most this.
     Figure(f64),
+    /// Ours is at least this.
+    AtLeast(f64),
     /// Ours is at most this many times the best peer.
     Ratio(f64),
+    /// Ours is at most these many times the bare server, and the peer.
+    Both { bare: f64, peer: f64 },
 }
 
 /// One figure of ours, and of those we are measured against.
@@ -45,7 +49,11 @@ impl Row {
     pub(super) fn missed(&self) -> bool {
         let kept = match self.bound {
             Bound::Figure(most) => self.ours <= most,
+            Bound::AtLeast(least) => self.ours >= least,
             Bound::Ratio(most) => self.ratio() <= most,
+            Bound::Both { bare, peer } => {
+                self.bare.is_some_and(|floor| self.ours <= bare * floor) && self.ratio() <= peer
+            }
         };
         !kept
     }
@@ -53,7 +61,9 @@ impl Row {
     fn bound(&self) -> String {
         match self.bound {
             Bound::Figure(most) => format!("<= {}", figure(most)),
+            Bound::AtLeast(least) => format!(">= {}", figure(least)),
             Bound::Ratio(most) => format!("<= {most:.2}x"),
+            Bound::Both { bare, peer } => format!("<= {bare:.2}x bare, {peer:.2}x"),
         }
     }
 
@@ -115,8 +125,8 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as a Markdown table, with the command and the machine that made them.
-pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
+/// The rows as a section of Markdown, with the command and the machine that made them.
+pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinned: bool) -> String {
     let free = if pinned { "" } else { " --free" };
     let shared = if pinned {
         "Generator and server share one processor, so that no call pays for waking a sleeping one."
@@ -124,13 +134,12 @@ pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
         "Generator and server run on processors of their own: each call may pay for waking a sleeping one."
     };
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let name = transport.name();
     let mut text = format!(
-        "# Benchmarks\n\nMade by `cargo xtask bench stdio{quick}{free} --markdown FILE` on {}.\n\
-         `ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
-         `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
-         CPU times are minima of alternating rounds.\n\
-         {shared}\n\n",
-        machine()
+        "{}\n\nMade by `cargo xtask bench {name}{quick}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
+        heading(transport),
+        machine(),
+        transport.about(),
     );
     // Writing to a string cannot fail.
     let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
@@ -138,6 +147,30 @@ pub(super) fn markdown(rows: &[Row], effort: Effort, pinned: bool) -> String {
         let _ = writeln!(text, "| {} |", row.cells().join(" | "));
     }
     text
+}
+
+fn heading(transport: Transport) -> String {
+    format!("## {}", transport.name())
+}
+
+/// The page with the section of one transport put in, or in place of the old one.
+pub(super) fn page(old: &str, transport: Transport, section: &str) -> String {
+    let heading = heading(transport);
+    let mut parts = vec!["# Benchmarks\n".to_owned()];
+    let mut placed = false;
+    for part in format!("\n{old}").split("\n## ").skip(1) {
+        let part = format!("## {}", part.trim_end());
+        if part.lines().next() == Some(&*heading) {
+            parts.push(section.trim_end().to_owned() + "\n");
+            placed = true;
+        } else {
+            parts.push(part + "\n");
+        }
+    }
+    if !placed {
+        parts.push(section.trim_end().to_owned() + "\n");
+    }
+    parts.join("\n")
 }
 
 /// Processor and compiler.
@@ -188,10 +221,31 @@ mod tests {
     }
 
     #[test]
+    fn floors_and_ceilings_are_told_apart() {
+        assert!(row(99.0, Bound::AtLeast(100.0)).missed());
+        assert!(!row(100.0, Bound::AtLeast(100.0)).missed());
+        let both = Bound::Both { bare: 2.0, peer: 0.4 };
+        let with = |ours, bare| Row { bare: Some(bare), ..row(ours, both) };
+        assert!(!with(4.0, 2.0).missed());
+        assert!(with(4.0, 1.9).missed() && with(4.1, 3.0).missed());
+        assert!(row(1.0, both).missed());
+    }
+
+    #[test]
+    fn a_section_takes_the_place_of_its_own() {
+        let old = "# Benchmarks\n\n## stdio\n\nold\n\n## http\n\nkept\n";
+        let page = page(old, Transport::Stdio, "## stdio\n\nnew\n");
+        assert_eq!(page, "# Benchmarks\n\n## stdio\n\nnew\n\n## http\n\nkept\n");
+        let first = super::page("", Transport::Http, "## http\n\nnew\n");
+        assert_eq!(first, "# Benchmarks\n\n## http\n\nnew\n");
+    }
+
+    #[test]
     fn rows_are_shown() {
         let rows = [row(6.6, Bound::Ratio(0.65))];
         assert!(text(&rows).contains("0.66x"));
-        assert!(markdown(&rows, Effort::Quick, false).contains("| echo | us | 6.60 |"));
+        let section = markdown(&rows, Transport::Stdio, Effort::Quick, false);
+        assert!(section.contains("| echo | us | 6.60 |"));
         assert_eq!(rows[0].json()["pass"], false);
     }
 }

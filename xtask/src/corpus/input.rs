@@ -1,5 +1,6 @@
 //! What a row sends: bytes, or a recipe for very many or very slow ones.
 
+use crate::exchange::Piece;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
@@ -24,9 +25,6 @@ pub(super) enum Input {
     /// A child that misbehaves towards our client.
     Child { kind: String, settings: Value },
 }
-
-/// A piece of the input and the pause after it.
-pub(super) type Piece = (Vec<u8>, Duration);
 
 impl Input {
     /// Bytes that end with a newline.
@@ -106,6 +104,17 @@ impl Input {
         }
     }
 
+    /// How many bytes it has.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Slow { bytes, .. } | Self::Idle { bytes, .. } => bytes.len(),
+            Self::Repeat { prefix, unit, times, suffix } => {
+                prefix.len() + unit.len() * times + suffix.len()
+            }
+            Self::Child { .. } => 0,
+        }
+    }
+
     /// How many messages it has at most: lines that are not blank, and members of batches.
     pub(super) fn messages(&self) -> usize {
         let count = |bytes: &[u8]| {
@@ -170,6 +179,7 @@ mod tests {
         let input = Input::generated(&recipe).unwrap();
         let all = bytes(&input);
         assert_eq!(all.len(), 1 + 200_002 + 2);
+        assert_eq!(all.len(), input.length());
         assert!(all.starts_with(b"<ab") && all.ends_with(b"ab>\n"));
         assert!(input.ends_a_line());
     }

@@ -4,6 +4,7 @@
 
 mod child;
 mod drive;
+mod http;
 mod input;
 mod judge;
 mod row;
@@ -13,6 +14,7 @@ use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, Program, now, seconds, target},
 };
+pub(crate) use http::{alive, http};
 use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};
@@ -42,6 +44,15 @@ impl Summary {
     pub(crate) fn ratio(self) -> f64 {
         if self.rows == 0 { 0.0 } else { ratio(self.ok, self.rows) }
     }
+
+    /// Fails unless all rows went as labelled.
+    fn whole(self) -> Outcome {
+        if self.ok == self.rows && self.alive == self.rows {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{} of {} rows", self.ok, self.rows)))
+        }
+    }
 }
 
 /// Two small counts as a ratio.
@@ -53,18 +64,9 @@ fn ratio(part: usize, whole: usize) -> f64 {
 /// Runs a file of rows: a JSON line for each, and one for all.
 pub(crate) fn corpus(flags: &Flags) -> Outcome {
     match flags.words() {
-        [transport, file] if transport == "stdio" => {
-            let summary = stdio(Path::new(file), flags.rest())?;
-            if summary.ok == summary.rows && summary.alive == summary.rows {
-                Ok(())
-            } else {
-                Err(Failure::new(format!("{} of {} rows", summary.ok, summary.rows)))
-            }
-        }
-        [transport, ..] if transport == "http" => {
-            Err(Failure::new("not yet: comes with the HTTP transport"))
-        }
-        _ => Err(Failure::new("give a transport and a file")),
+        [transport, file] if transport == "stdio" => stdio(Path::new(file), flags.rest())?.whole(),
+        [transport, file] if transport == "http" => http(Path::new(file), flags.rest())?.whole(),
+        _ => Err(Failure::new("give a transport (stdio, http) and a file")),
     }
 }
 

@@ -1,7 +1,9 @@
 //! A server process: a thread writes to it, a thread reads from it, and every wait has an end.
 
-use super::input::Piece;
-use crate::run::{Context, Outcome, now};
+use crate::{
+    exchange::Piece,
+    run::{Context, Outcome, now},
+};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},

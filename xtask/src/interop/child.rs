@@ -1,6 +1,9 @@
 //! A program with a time limit: run to its end, or killed with everything it started.
 
-use crate::run::{Context, Failure, Outcome, now, target};
+use crate::{
+    run::{Context, Failure, Outcome, now, target},
+    serving::{kill_group, own_group},
+};
 use std::{
     fs::File,
     io::{Read, Write},
@@ -24,7 +27,7 @@ pub(crate) fn talk(command: Command, input: &str) -> Outcome<Ended> {
 }
 
 /// Runs `command` with `input`, its standard error going to a file.
-pub(super) fn run(
+pub(crate) fn run(
     mut command: Command,
     input: &str,
     errors: &Path,
@@ -73,23 +76,6 @@ fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<bool>> {
             None => thread::sleep(Duration::from_millis(10)),
         }
     }
-}
-
-#[cfg(unix)]
-fn own_group(command: &mut Command) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
-}
-
-#[cfg(not(unix))]
-fn own_group(_: &mut Command) {}
-
-/// Kills what is left of a process group; one that is gone already is fine.
-fn kill_group(leader: u32) {
-    let _ = Command::new("kill")
-        .args(["-KILL", "--", &format!("-{leader}")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
 }
 
 #[cfg(all(test, unix))]

@@ -9,29 +9,42 @@ use super::{
 };
 use crate::run::{Context, Failure, Outcome};
 use serde_json::{Value, json};
-use std::{path::Path, process::Command, time::Duration};
+use std::{process::Command, time::Duration};
 
 /// How long one conversation may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(90);
+pub(super) const LIMIT: Duration = Duration::from_secs(90);
 
 /// A foreign SDK that is a client, and the modes it knows with the revision each ends at.
-struct Sdk {
-    name: &'static str,
-    pin: Pin,
+pub(super) struct Sdk {
+    pub(super) name: &'static str,
+    pub(super) pin: Pin,
     driver: &'static str,
-    modes: &'static [(&'static str, &'static str)],
+    pub(super) modes: &'static [(&'static str, &'static str)],
 }
 
 const BOTH_ERAS: &[(&str, &str)] =
     &[("legacy", "2025-11-25"), ("auto", "2026-07-28"), ("2026-07-28", "2026-07-28")];
 const LEGACY: &[(&str, &str)] = &[("legacy", "2025-11-25")];
 
-const SDKS: &[Sdk] = &[
+/// Every SDK that drives our server.
+pub(super) const SDKS: &[Sdk] = &[
     Sdk { name: "python-2", pin: PYTHON_2, driver: "python2.py", modes: BOTH_ERAS },
     Sdk { name: "python-1", pin: PYTHON_1, driver: "python1.py", modes: LEGACY },
     Sdk { name: "typescript-2", pin: TYPESCRIPT_2, driver: "typescript2.mjs", modes: BOTH_ERAS },
     Sdk { name: "typescript-1", pin: TYPESCRIPT_1, driver: "typescript1.mjs", modes: LEGACY },
 ];
+
+impl Sdk {
+    /// The driver, to be given a mode and a server.
+    pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
+        let mut command = match self.pin.registry {
+            Registry::PyPi => Command::new(places.python(self.pin)),
+            _ => Command::new(Places::node(self.pin)?),
+        };
+        command.arg(places.driver(self.driver));
+        Ok(command)
+    }
+}
 
 /// Every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
@@ -51,7 +64,7 @@ pub(super) fn cells() -> Vec<Cell> {
 }
 
 /// What is called: the step, the tool, its arguments.
-fn calls() -> Value {
+pub(super) fn calls() -> Value {
     json!([
         ["echo", "echo", {"message": "hello"}],
         ["unicode", "echo", {"message": UNICODE}],
@@ -78,11 +91,8 @@ const WANTED: &[(&str, &str, &str)] = &[
 fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let places = &stage.places;
     let traffic = places.log(&cell.name, "traffic");
-    let mut command = match sdk.pin.registry {
-        Registry::PyPi => Command::new(places.python(sdk.pin)),
-        _ => Command::new("node"),
-    };
-    command.arg(places.driver(sdk.driver)).arg(mode);
+    let mut command = sdk.driven(places)?;
+    command.arg(mode);
     command.args(relayed(&traffic)?).arg(stage.program(Ours::Echo)?);
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
@@ -91,7 +101,7 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     if !ended.success {
         return Err(Failure::new(format!("the client failed; see {}", errors.display())));
     }
-    plain(&traffic, cell.revision)
+    plain(&Traffic::read(&traffic)?, cell.revision)
 }
 
 /// Lets a program write into a scratch folder what it would write into the user's home.
@@ -101,7 +111,7 @@ pub(super) fn at_home(command: &mut Command, places: &Places) {
 }
 
 /// The client's account of the conversation.
-fn judge(text: &str) -> Outcome {
+pub(super) fn judge(text: &str) -> Outcome {
     let steps = text
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).context(line))
@@ -129,8 +139,7 @@ fn judge(text: &str) -> Outcome {
 }
 
 /// The wire's account: the revision, and not one MGP-named byte.
-fn plain(traffic: &Path, revision: &str) -> Outcome<String> {
-    let traffic = Traffic::read(traffic)?;
+pub(super) fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
     if let Some(line) = mgp_named(&traffic.down) {
         return Err(Failure::new(format!("a plain peer saw {line}")));
     }

@@ -1,7 +1,8 @@
 //! Installs the peers below `target/interop`, once for each set of versions.
 
 use super::pins::{ALL, Pin, Registry};
-use crate::run::{Context, Failure, Outcome, Program, has, target};
+use crate::packages::{self, Node};
+use crate::run::{Context, Failure, Outcome, Program, target};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,8 +12,10 @@ use std::{
 const DRIVERS: &[(&str, &str)] = &[
     ("python2.py", include_str!("drivers/python2.py")),
     ("python1.py", include_str!("drivers/python1.py")),
+    ("python2_server.py", include_str!("drivers/python2_server.py")),
     ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
     ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
+    ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
 
 /// Where everything is.
@@ -57,14 +60,24 @@ impl Places {
         self.root.join(pin.folder).join("bin/python")
     }
 
+    /// The Node that runs what npm brought.
+    pub(super) fn node(pin: Pin) -> Outcome<PathBuf> {
+        Ok(Node::of_at_least(pin.least_node())?.program())
+    }
+
     /// A program that a Python package brought.
     pub(super) fn script(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin").join(pin.package)
     }
 
+    /// Where a Node package is.
+    pub(super) fn package(&self, pin: Pin) -> PathBuf {
+        self.root.join(pin.folder).join("node_modules").join(pin.package)
+    }
+
     /// The main program of a Node package.
     pub(super) fn module(&self, pin: Pin) -> PathBuf {
-        self.root.join("node/node_modules").join(pin.package).join("dist/index.js")
+        self.package(pin).join("dist/index.js")
     }
 
     /// The echo server on rmcp.
@@ -80,26 +93,11 @@ impl Places {
         }
         let wanted: Vec<String> =
             ALL.iter().filter(|other| other.folder == pin.folder).map(|pin| pin.wanted()).collect();
-        let stamp = folder.join("installed.txt");
-        let list = wanted.join("\n");
-        if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {
-            return Ok(());
-        }
-        let home = self.home();
         if pin.registry == Registry::PyPi {
-            need("python3")?;
-            let venv = Program::new("python3").args(&["-m", "venv"]).args(&[&folder]);
-            venv.env("HOME", &home).run()?;
-            let pip = ["install", "--quiet", "--disable-pip-version-check"];
-            let pip = Program::new(folder.join("bin/pip")).args(&pip).args(&wanted);
-            pip.env("HOME", &home).run()?;
+            packages::python(&folder, &wanted, &self.home())
         } else {
-            need("npm")?;
-            fs::write(folder.join("package.json"), "{\"private\":true}\n")?;
-            let npm = ["install", "--no-audit", "--no-fund", "--silent", "--save-exact"];
-            Program::new("npm").args(&npm).args(&wanted).dir(&folder).env("HOME", &home).run()?;
+            Node::of_at_least(pin.least_node())?.install(&folder, &wanted, &self.home())
         }
-        fs::write(&stamp, list).context(stamp.display())
     }
 
     /// Shared with the benchmarks, which build the same peer in the same place.
@@ -114,8 +112,4 @@ impl Places {
         let build = Program::cargo(&build).args(&["--manifest-path", "xtask/peers/Cargo.toml"]);
         build.env("CARGO_TARGET_DIR", &folder).run()
     }
-}
-
-fn need(program: &str) -> Outcome {
-    if has(program) { Ok(()) } else { Err(Failure::new(format!("{program} is not installed"))) }
 }

@@ -1,9 +1,10 @@
-//! `interop`: the four cells of plain and MGP peers on stdio, with the real peers.
+//! `interop`: the four cells of plain and MGP peers, on stdio and over HTTP, with the real peers.
 //!
 //! One binary and one command line serve all: the peers are not told whom they talk to.
 
 mod child;
 mod clients;
+mod http;
 mod install;
 mod ours;
 mod pins;
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use child::talk;
+pub(crate) use child::{run, talk};
 pub(crate) use relay::relay;
 
 /// Which of the four a cell belongs to; plain × plain is the peers' own affair.
@@ -120,7 +121,10 @@ struct Row {
 /// Runs all cells, or those whose names begin with a given word.
 pub(crate) fn interop(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
-    let rows = table(flags.words(), rigour)?;
+    let words = flags.words();
+    let named =
+        |cell: &Cell| words.is_empty() || words.iter().any(|word| cell.name.starts_with(&**word));
+    let rows = table(&named, rigour)?;
     if flags.has("--json") {
         for row in &rows {
             println!("{}", row.json());
@@ -135,7 +139,16 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
 
 /// The part of `accept sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
-    let rows = table(&[], rigour)?;
+    judged(&|cell| !cell.name.starts_with(http::PREFIX), rigour)
+}
+
+/// `accept mcp.interop`.
+pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
+    judged(&|cell| cell.name.starts_with(http::PREFIX), rigour)
+}
+
+fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
+    let rows = table(wanted, rigour)?;
     print!("{}", markdown(&rows));
     let green = rows.iter().filter(|row| row.outcome.is_ok()).count();
     Ok(Verdict {
@@ -145,16 +158,21 @@ pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Runs cells one after the other; a peer that cannot be installed is a skipped cell.
-fn table(wanted: &[String], rigour: Rigour) -> Outcome<Vec<Row>> {
+/// Every cell.
+fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());
     cells.extend(ours::cells());
-    if !wanted.is_empty() {
-        cells.retain(|cell| wanted.iter().any(|word| cell.name.starts_with(word.as_str())));
-    }
+    cells.extend(http::cells());
+    cells
+}
+
+/// Runs cells one after the other; a peer that cannot be installed is a skipped cell.
+fn table(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Vec<Row>> {
+    let mut cells = all();
+    cells.retain(wanted);
     if cells.is_empty() {
-        return Err(Failure::new(format!("no cell is called {}", wanted.join(" or "))));
+        return Err(Failure::new("no cell is called so"));
     }
     let stage = Stage::set()?;
     let mut installed: Vec<(Pin, Result<(), String>)> = Vec::new();
@@ -244,9 +262,7 @@ mod tests {
 
     #[test]
     fn cells_have_names_of_their_own() {
-        let mut cells = clients::cells();
-        cells.extend(servers::cells());
-        cells.extend(ours::cells());
+        let cells = all();
         let mut names: Vec<_> = cells.iter().map(|cell| cell.name.clone()).collect();
         names.sort();
         names.dedup();

@@ -15,13 +15,22 @@ pub(super) enum Mgp {
     None,
 }
 
+/// Where the server is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// Behind a relay, on stdio.
+    Command(&'a [OsString]),
+    /// Behind a tap, whose traffic is put in afterwards.
+    Url(&'a str),
+}
+
 /// One run of `call_tool`.
 #[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
     pub(super) era: &'a str,
     pub(super) mgp: Mgp,
     pub(super) flags: &'a [&'a str],
-    pub(super) server: &'a [OsString],
+    pub(super) server: Place<'a>,
     pub(super) tool: &'a str,
     pub(super) arguments: Value,
 }
@@ -39,7 +48,12 @@ impl Call<'_> {
         let mgp = if self.mgp == Mgp::All { "all" } else { "none" };
         let mut command = Command::new(stage.program(Ours::CallTool)?);
         command.args(["--era", self.era, "--mgp", mgp, "--timeout", "30000"]).args(self.flags);
-        command.args(["--json", "--"]).args(relayed(&traffic)?).args(self.server);
+        match self.server {
+            Place::Command(server) => {
+                command.args(["--json", "--"]).args(relayed(&traffic)?).args(server)
+            }
+            Place::Url(url) => command.args(["--json", "--url", url]),
+        };
         command.arg(self.tool).arg(self.arguments.to_string());
         place(&mut command);
         let ended = child::run(command, "", &stage.places.log(&cell.name, "stderr"), LIMIT)?;
@@ -48,7 +62,11 @@ impl Call<'_> {
             .lines()
             .map(|line| serde_json::from_str(line).context(line))
             .collect::<Outcome<_>>()?;
-        Ok(Seen { lines, traffic: Traffic::read(&traffic)? })
+        let traffic = match self.server {
+            Place::Command(_) => Traffic::read(&traffic)?,
+            Place::Url(_) => Traffic::default(),
+        };
+        Ok(Seen { lines, traffic })
     }
 }
 
@@ -126,7 +144,8 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let server = [stage.program(Ours::Workbench)?.into_os_string()];
     let arguments = json!({"chunks": CHUNKS, "bytes": 10, "delay_ms": 1});
     let flags = &["--stream"];
-    let call = Call { era, mgp: Mgp::All, flags, server: &server, tool: "stream", arguments };
+    let place = Place::Command(&server);
+    let call = Call { era, mgp: Mgp::All, flags, server: place, tool: "stream", arguments };
     let seen = call.make(cell, stage, "traffic", |_| {})?;
     seen.result()?;
     seen.settled_on(cell.revision)?;
@@ -135,7 +154,8 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
         return Err(Failure::new(format!("{chunks} chunks, expected {CHUNKS}")));
     }
     let negotiated = seen.negotiated()?.context("MGP is negotiated")?.join(", ");
-    let all = Call { server: &[server[0].clone(), "--extensions".into(), "all".into()], ..call };
+    let forced = [server[0].clone(), "--extensions".into(), "all".into()];
+    let all = Call { server: Place::Command(&forced), ..call };
     let forced = all.make(cell, stage, "all", |_| {})?;
     let nine = forced.negotiated()?.map_or(0, |all| all.len());
     if nine < 9 {

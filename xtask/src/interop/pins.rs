@@ -37,6 +37,12 @@ pub(super) const SERVER_EVERYTHING: Pin =
 pub(super) const SERVER_FILESYSTEM: Pin =
     npm("@modelcontextprotocol/server-filesystem", "2026.8.31");
 pub(super) const SERVER_MEMORY: Pin = npm("@modelcontextprotocol/server-memory", "2026.8.31");
+pub(super) const INSPECTOR: Pin = Pin {
+    registry: Registry::Npm,
+    package: "@modelcontextprotocol/inspector",
+    version: "2.12.0",
+    folder: "inspector",
+};
 /// Its lock file is the one of `xtask/peers`.
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
@@ -52,6 +58,7 @@ pub(super) const ALL: &[Pin] = &[
     SERVER_EVERYTHING,
     SERVER_FILESYSTEM,
     SERVER_MEMORY,
+    INSPECTOR,
     RMCP,
 ];
 
@@ -64,6 +71,11 @@ impl Pin {
             Registry::CratesIo => "crates.io",
         };
         format!("{} {} ({registry})", self.package, self.version)
+    }
+
+    /// The oldest Node that runs it.
+    pub(super) fn least_node(self) -> u32 {
+        if self == INSPECTOR { 22 } else { 18 }
     }
 
     /// How `pip` and `npm` are asked for it.

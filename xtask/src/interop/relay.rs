@@ -61,6 +61,8 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
 /// What went over one connection.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
+    /// The revision the client's last header names; on stdio there are none.
+    pub(super) announced: Option<String>,
     /// Lines of the client.
     pub(super) up: Vec<String>,
     /// Lines of the server.
@@ -84,6 +86,9 @@ impl Traffic {
 
     /// The revision the two settled on: of the last answer to `initialize`, or else of the last request that names one.
     pub(super) fn revision(&self) -> Option<String> {
+        if self.announced.is_some() {
+            return self.announced.clone();
+        }
         let values = |lines: &[String]| -> Vec<Value> {
             lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
         };
@@ -110,7 +115,7 @@ mod tests {
 
     fn traffic(up: &[&str], down: &[&str]) -> Traffic {
         let own = |lines: &[&str]| lines.iter().map(ToString::to_string).collect();
-        Traffic { up: own(up), down: own(down) }
+        Traffic { announced: None, up: own(up), down: own(down) }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     Cell, Quadrant, Stage,
     clients::at_home,
     install::Places,
-    ours::{Call, Mgp},
+    ours::{Call, Mgp, Place},
     pins::{
         Pin, RMCP, SERVER_EVERYTHING, SERVER_FILESYSTEM, SERVER_GIT, SERVER_MEMORY, SERVER_TIME,
     },
@@ -61,7 +61,11 @@ const SERVERS: &[Server] = &[
         pin: SERVER_EVERYTHING,
         speaks: Speaks::Legacy,
         command: |places| {
-            Ok(vec!["node".into(), places.module(SERVER_EVERYTHING).into(), "stdio".into()])
+            Ok(vec![
+                Places::node(SERVER_EVERYTHING)?.into(),
+                places.module(SERVER_EVERYTHING).into(),
+                "stdio".into(),
+            ])
         },
         tool: "echo",
         arguments: |_| json!({"message": TEXT}),
@@ -72,7 +76,11 @@ const SERVERS: &[Server] = &[
         pin: SERVER_FILESYSTEM,
         speaks: Speaks::Legacy,
         command: |places| {
-            Ok(vec!["node".into(), places.module(SERVER_FILESYSTEM).into(), folder(places)?.into()])
+            Ok(vec![
+                Places::node(SERVER_FILESYSTEM)?.into(),
+                places.module(SERVER_FILESYSTEM).into(),
+                folder(places)?.into(),
+            ])
         },
         tool: "read_text_file",
         arguments: |places| json!({"path": home_folder(places).join("turtle.txt")}),
@@ -88,7 +96,12 @@ const SERVERS: &[Server] = &[
             let _ = fs::remove_file(&memory);
             let mut file = OsString::from("MEMORY_FILE_PATH=");
             file.push(memory);
-            Ok(vec!["env".into(), file, "node".into(), places.module(SERVER_MEMORY).into()])
+            Ok(vec![
+                "env".into(),
+                file,
+                Places::node(SERVER_MEMORY)?.into(),
+                places.module(SERVER_MEMORY).into(),
+            ])
         },
         tool: "create_entities",
         arguments: |_| json!({"entities": [{"name": TEXT, "entityType": "animal", "observations": ["is slow"]}]}),
@@ -106,7 +119,7 @@ const SERVERS: &[Server] = &[
 ];
 
 /// Beyond ASCII, so that every answer shows how it was read.
-const TEXT: &str = "żółw 🦀";
+pub(super) const TEXT: &str = "żółw 🦀";
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
@@ -144,7 +157,14 @@ pub(super) fn cells() -> Vec<Cell> {
 fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let command = (server.command)(&stage.places)?;
     let arguments = (server.arguments)(&stage.places);
-    let call = Call { era, mgp, flags: &[], server: &command, tool: server.tool, arguments };
+    let call = Call {
+        era,
+        mgp,
+        flags: &[],
+        server: Place::Command(&command),
+        tool: server.tool,
+        arguments,
+    };
     let seen = call.make(cell, stage, "traffic", |command| at_home(command, &stage.places))?;
     let text = seen.result()?.to_string();
     // The text of a result may be JSON itself, so one level of escapes is taken off.
@@ -171,12 +191,13 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
 }
 
 /// What a client sends once `initialize` is answered.
-fn after_the_handshake(up: &[String]) -> Vec<String> {
+pub(super) fn after_the_handshake(up: &[String]) -> Vec<String> {
     let first = up.iter().position(|line| line.contains("notifications/initialized"));
     first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())
 }
 
-fn short(text: &str) -> String {
+/// The first line of a text, cut where it gets long.
+pub(super) fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= 60 {
         line.to_owned()

@@ -17,6 +17,10 @@ use crate::connection::{Closed, Limits, Monitor};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
+/// **Which calls may be sent twice.** A call is sent again in two cases, and in both the server said that it did not run it:
+/// after 401 or 403 with new credentials, and once after 404 for a session the server no longer has, in a new session.
+/// A call whose connection broke is not sent again, because it may have run.
+///
 /// ```no_run
 /// use mgp_transport::Limits;
 /// use mgp_transport::http::{Endpoint, HttpClientConfig, HttpConnection};

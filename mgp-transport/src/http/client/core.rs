@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
@@ -14,7 +15,7 @@ use mgp_types::service::{
     BoxFuture, Context, OutMeta, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack, closed,
     write_call,
 };
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::error::Fault;
@@ -45,15 +46,31 @@ pub(super) struct Core {
     works: AtomicUsize,
 }
 
+/// Where a message belongs that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It stands alone: the modern era.
+    Nowhere,
+    /// Into the session there is; into another one if that is gone.
+    AnySession,
+    /// It speaks of something in this session, and of nothing in another.
+    ThisSession,
+}
+
 /// What the runner does for others.
 pub(super) enum Job {
     /// Runs to its end.
     Work(BoxFuture<'static, ()>),
     /// The handler of a notification: one after another.
     Notice(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads what belongs to no request, in the session as it is now.
-    Listen,
+    /// Reads what belongs to no request, in the session as it is now; says when it is known whether that can be read.
+    Listen(oneshot::Sender<()>),
 }
+
+/// How long the first call of a session waits for the stream of the session.
+///
+/// Some servers send it only once there is something to say.
+const LISTENS: Duration = Duration::from_millis(500);
 
 impl Core {
     pub(super) fn new(
@@ -113,25 +130,39 @@ impl Core {
         self.jobs.try_send(job).is_ok()
     }
 
+    /// Begins to read what belongs to no request, and waits until the server has heard of it.
+    ///
+    /// A server may ask there in the middle of the first call, and many a one asks nobody where nobody listens.
+    pub(super) async fn listen(&self) {
+        let (opened, known) = oneshot::channel();
+        if self.job(Job::Listen(opened)) {
+            // Whatever becomes of it, calls go on.
+            let _ = timeout(LISTENS, known).await;
+        }
+    }
+
     // === Messages that are no requests ===
 
-    /// POSTs a message that is not answered, in the session as it is; once more in a new one if it is gone.
+    /// POSTs a message that is not answered.
     pub(super) async fn post(
         self: &Arc<Self>,
         headers: HeaderMap,
         body: Bytes,
-        is_legacy: bool,
+        place: Place,
     ) -> Result<(), RpcError> {
         let bound = self.wire.config.message_timeout;
         let posting = async {
             let mut is_renewed = false;
             loop {
                 let mut headers = headers.clone();
-                let lease = is_legacy.then(|| self.session.stamp(&mut headers));
+                let in_session = place != Place::Nowhere;
+                let lease = in_session.then(|| self.session.stamp(&mut headers));
                 let response = self.wire.send(&Method::POST, &headers, &body).await?;
                 let status = response.status();
                 match lease {
-                    Some(lease) if is_gone(status, lease) && !is_renewed => {
+                    Some(lease)
+                        if place == Place::AnySession && is_gone(status, lease) && !is_renewed =>
+                    {
                         is_renewed = true;
                         drain(response.into_body()).await;
                         self.renew(lease).await?;
@@ -172,11 +203,11 @@ impl Core {
             };
             tracing::debug!(server = %self.wire.endpoint, "the session is gone: opening another");
             let asking = Arc::clone(&self).ask(opening.clone());
-            let (reply, id) = asking.await.map_err(|error| {
+            let (reply, told) = asking.await.map_err(|error| {
                 RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
                     .because(error)
             })?;
-            let opened = opened(&reply, id);
+            let opened = opened(&reply, &told);
             if opened.revision != self.session.revision() {
                 return Err(Fault::Session(
                     "and now speaks another revision: connect again".to_owned(),
@@ -193,7 +224,7 @@ impl Core {
                 return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
             }
             self.session.open(opened, opening);
-            self.job(Job::Listen);
+            self.listen().await;
         }
         Ok(())
     }
@@ -227,7 +258,7 @@ pub(super) fn is_gone(status: StatusCode, lease: Lease) -> bool {
 }
 
 /// What an answer to `initialize` says about the session.
-pub(super) fn opened(reply: &Reply, headers: HeaderMap) -> Opened {
+pub(super) fn opened(reply: &Reply, headers: &HeaderMap) -> Opened {
     let result: Option<InitializeResult> = reply.get().ok();
     let revision = result.and_then(|result| result.protocol_version.to_string().parse().ok());
     let id = headers.get(SESSION).filter(|id| {

@@ -13,7 +13,7 @@ use mgp_types::service::{
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 
-use super::core::{Core, Job};
+use super::core::{Core, Job, Place};
 use super::headers::posting;
 use super::link::StreamLink;
 use crate::connection::read_reply;
@@ -130,7 +130,7 @@ impl Core {
         if body.is_empty() {
             return;
         }
-        if let Err(error) = self.post(posting(), body.into(), true).await {
+        if let Err(error) = self.post(posting(), body.into(), Place::ThisSession).await {
             tracing::debug!(%id, %error, "the server did not take an answer");
         }
     }

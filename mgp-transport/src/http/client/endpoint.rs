@@ -32,10 +32,9 @@ impl Endpoint {
     /// [`HttpClientError::Url`] saying what is wrong with it.
     pub fn parse(url: &str) -> Result<Self, HttpClientError> {
         let wrong = |why: &str| HttpClientError::Url { url: url.to_owned(), why: why.to_owned() };
-        let uri: Uri = url.trim().parse().map_err(|why| wrong(&format!("{why}")))?;
-        let Some(origin) = origin_of(&uri) else {
-            return Err(wrong("it must begin with http:// or https:// and a host"));
-        };
+        let form = "it must begin with http:// or https:// and a host";
+        let uri: Uri = url.trim().parse().map_err(|why| wrong(&format!("{why}; {form}")))?;
+        let Some(origin) = origin_of(&uri) else { return Err(wrong(form)) };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(wrong("credentials do not belong into it: give `.bearer(token)`"));
         }

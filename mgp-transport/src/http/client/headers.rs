@@ -2,13 +2,11 @@
 //!
 //! Applies to: outbound.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mgp_types::mcp::key;
 use mgp_types::method::{Request, TasksCancel, TasksGet, TasksUpdate};
-use mgp_types::service::{Call, HeaderParams};
+use mgp_types::service::{Call, HeaderParams, encode_header};
 use serde::Deserialize;
 
 use super::error::Fault;
@@ -51,8 +49,8 @@ pub(super) fn modern(headers: &mut HeaderMap, call: &Call, revision: &str) -> Re
 }
 
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) -> Result<(), Fault> {
-    let value =
-        HeaderValue::from_str(&plain(value)).map_err(|_| Fault::Header(name.to_string()))?;
+    let value = HeaderValue::from_str(&encode_header(value))
+        .map_err(|_| Fault::Header(name.to_string()))?;
     headers.insert(name, value);
     Ok(())
 }
@@ -75,32 +73,11 @@ fn name_of(call: &Call) -> Option<String> {
     }
 }
 
-/// A value as it stands in a header: as it is, or in Base64 between marks where a header could not carry it unchanged.
-fn plain(value: &str) -> String {
-    let visible = value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    let is_kept = value.trim_matches(' ') == value && !value.is_empty();
-    if visible && is_kept && !value.starts_with("=?base64?") {
-        return value.to_owned();
-    }
-    format!("=?base64?{}?=", STANDARD.encode(value))
-}
-
 #[cfg(test)]
 mod tests {
     use mgp_types::service::{Context, Method, Params, Peer, Principal, Scope, ScopeKind};
 
     use super::*;
-
-    #[test]
-    fn values_a_header_would_change_go_in_base64() {
-        assert_eq!(plain("get_weather"), "get_weather");
-        assert_eq!(plain("two words"), "two words");
-        assert_eq!(plain("wörter"), "=?base64?d8O2cnRlcg==?=");
-        assert_eq!(plain(" padded"), "=?base64?IHBhZGRlZA==?=");
-        assert_eq!(plain("a\nb"), "=?base64?YQpi?=");
-        assert_eq!(plain("=?base64?YQ==?="), "=?base64?PT9iYXNlNjQ/WVE9PT89?=");
-        assert_eq!(plain(""), "=?base64??=");
-    }
 
     #[track_caller]
     fn check(method: &str, params: &str, name: Option<&str>) {
@@ -121,6 +98,7 @@ mod tests {
     #[test]
     fn the_name_is_the_target() {
         check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some("add"));
+        check("tools/call", r#"{"name":"wörter"}"#, Some("=?base64?d8O2cnRlcg==?="));
         check("prompts/get", r#"{"name":"p"}"#, Some("p"));
         check("resources/read", r#"{"uri":"file:///a b"}"#, Some("file:///a b"));
         check("tasks/get", r#"{"taskId":"t1"}"#, Some("t1"));

@@ -10,7 +10,7 @@ use mgp_types::method::Initialized;
 use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_call};
 use mgp_types::{Id, RpcError};
 
-use super::core::{Core, Job, gone};
+use super::core::{Core, Place, gone};
 use super::headers::{modern, posting};
 
 /// The link of a connection over HTTP.
@@ -84,9 +84,10 @@ impl Core {
         }
         let mut body = Vec::new();
         write_call(&mut body, None, call.method().as_str(), call.params(), call.hop());
-        self.post(headers, body.into(), is_legacy).await?;
+        let place = if is_legacy { Place::AnySession } else { Place::Nowhere };
+        self.post(headers, body.into(), place).await?;
         if is_legacy && call.tells::<Initialized>() {
-            self.job(Job::Listen);
+            self.listen().await;
         }
         Ok(Reply::None)
     }

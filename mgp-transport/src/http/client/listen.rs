@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::core::Core;
@@ -12,19 +13,23 @@ use super::request::Stream;
 use super::sse::SseReader;
 
 /// Reads the stream, and takes it up again, until the server says there is none or is gone for too long.
-pub(super) async fn listen(core: Arc<Core>) {
+pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
+    let mut opened = Some(opened);
     let mut reader = SseReader::new(core.wire.config.event_bytes);
     let mut attempts = 0;
     loop {
-        let (news, opened) = (reader.news(), Instant::now());
+        let (news, begun) = (reader.news(), Instant::now());
         let last = reader.last_id().cloned();
-        match core.open_stream(last.as_ref()).await {
+        let stream = core.open_stream(last.as_ref()).await;
+        // Nobody may wait for it any more.
+        let _ = opened.take().map(|opened| opened.send(()));
+        match stream {
             Ok(Stream::Open(body)) => {
                 if let Err(error) = core.listen_to(body, &mut reader).await {
                     tracing::debug!(%error, "the stream of the session failed");
                 }
                 // A stream that lived was worth opening, even if nothing came.
-                if reader.news() > news || opened.elapsed() > core.wire.config.retry {
+                if reader.news() > news || begun.elapsed() > core.wire.config.retry {
                     attempts = 0;
                 }
             }

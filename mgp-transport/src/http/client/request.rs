@@ -21,7 +21,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::answer::{Answer, Kind, kind};
-use super::core::{Core, gone, is_gone, opened};
+use super::core::{Core, Place, gone, is_gone, opened};
 use super::dispatch::Origin;
 use super::error::Fault;
 use super::headers::{LAST_EVENT, modern, modern_revision, posting};
@@ -32,6 +32,9 @@ use crate::connection::Next;
 
 /// How many events are read before their consumer has its turn: less than an inbox holds.
 const BURST: usize = 64;
+
+/// A server that wants no wait at all could keep us busy for ever.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// A request, written.
 struct Written {
@@ -61,7 +64,7 @@ impl Core {
             return self.ask(call).await.map(|(reply, _)| reply);
         }
         let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
-        self.session.open(opened(&reply, headers), call);
+        self.session.open(opened(&reply, &headers), call);
         Ok(reply)
     }
 
@@ -230,15 +233,18 @@ impl Core {
                             "the server does not take it up again, and the call may have run";
                         return Err(Fault::Cut(format!("{gone}: {}", error.message())).into());
                     }
-                    Ok(Stream::Refused(_, error)) | Err(error) => why = error.message().to_owned(),
+                    Ok(Stream::Refused(_, error)) | Err(error) => {
+                        error.message().clone_into(&mut why);
+                    }
                 }
             };
         }
     }
 
-    /// How long to wait before a stream is taken up again: exactly what the server said, up to a bound.
+    /// How long to wait before a stream is taken up again: exactly what the server said, within bounds.
     pub(super) fn pause(&self, reader: &SseReader) -> Duration {
-        reader.retry().unwrap_or(self.wire.config.retry).min(self.wire.config.max_retry)
+        let said = reader.retry().unwrap_or(self.wire.config.retry);
+        said.min(self.wire.config.max_retry).max(LEAST_PAUSE)
     }
 
     /// GETs a stream of the session: the one of no request, or what follows an event.
@@ -352,7 +358,7 @@ impl Drop for Waiting<'_> {
         write_call(&mut body, None, Cancelled::METHOD, &params, &OutMeta::default());
         let core = Arc::clone(self.core);
         self.core.give(async move {
-            if let Err(error) = core.post(posting(), body.into(), true).await {
+            if let Err(error) = core.post(posting(), body.into(), Place::ThisSession).await {
                 tracing::debug!(%error, "a cancellation was not told");
             }
         });

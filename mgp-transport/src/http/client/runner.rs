@@ -55,7 +55,9 @@ impl Runner {
                 Job::Work(work) => self.works.push(work),
                 Job::Notice(size, handling) => self.lane.push(size, handling),
                 // The stream of the session before, if there was one, is of no use now.
-                Job::Listen => self.listening = Some(Box::pin(listen(Arc::clone(&self.core)))),
+                Job::Listen(opened) => {
+                    self.listening = Some(Box::pin(listen(Arc::clone(&self.core), opened)));
+                }
             }
         }
         let core = &self.core;

@@ -29,18 +29,29 @@ pub(super) struct SseReader {
     bound: usize,
     /// The line so far, where it came in several pieces.
     line: Vec<u8>,
-    data: Vec<u8>,
-    has_data: bool,
-    name: Vec<u8>,
-    /// The id the event being read brings: `None` where it brings none.
-    id: Option<Option<HeaderValue>>,
+    draft: Draft,
     last_id: Option<HeaderValue>,
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    too_long: bool,
     /// Grows with every event that moved the stream on.
     news: u64,
+}
+
+/// The event that is being read.
+#[derive(Debug, Default)]
+struct Draft {
+    name: Vec<u8>,
+    data: Option<Vec<u8>>,
+    id: Option<Vec<u8>>,
+    too_long: bool,
+}
+
+impl Draft {
+    /// What it holds so far.
+    fn len(&self) -> usize {
+        self.data.as_ref().map_or(0, Vec::len)
+    }
 }
 
 impl SseReader {
@@ -48,15 +59,11 @@ impl SseReader {
         Self {
             bound,
             line: Vec::new(),
-            data: Vec::new(),
-            has_data: false,
-            name: Vec::new(),
-            id: None,
+            draft: Draft::default(),
             last_id: None,
             retry: None,
             is_start: true,
             after_cr: false,
-            too_long: false,
             news: 0,
         }
     }
@@ -64,7 +71,7 @@ impl SseReader {
     /// Forgets the event that was begun: the next bytes come from a new connection.
     pub(super) fn reconnect(&mut self) {
         self.line.clear();
-        self.forget_event();
+        self.draft = Draft::default();
         self.is_start = true;
         self.after_cr = false;
     }
@@ -121,8 +128,8 @@ impl SseReader {
 
     /// Keeps a piece of a line, unless the event is too long already.
     fn hold(&mut self, piece: &[u8]) {
-        if self.line.len() + self.data.len() + piece.len() > self.bound {
-            self.too_long = true;
+        if self.line.len() + self.draft.len() + piece.len() > self.bound {
+            self.draft.too_long = true;
             // One byte stays, so that the line does not look empty.
             self.line.truncate(1);
             if self.line.is_empty() {
@@ -134,15 +141,16 @@ impl SseReader {
     }
 
     fn take_line(&mut self, mut line: &[u8]) -> Option<Result<Event, TooLong>> {
-        self.too_long |= self.data.len() + line.len() > self.bound;
+        let draft = &mut self.draft;
+        draft.too_long |= draft.len() + line.len() > self.bound;
         if std::mem::take(&mut self.is_start) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {
             return self.dispatch();
         }
-        if self.too_long {
-            self.data = Vec::new();
+        if draft.too_long {
+            draft.data = None;
             return None;
         }
         let (field, value) = match memchr::memchr(b':', line) {
@@ -150,20 +158,15 @@ impl SseReader {
             None => (line, &b""[..]),
         };
         match field {
-            b"data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push(b'\n');
+            b"data" => match &mut draft.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
                 }
-                self.data.extend_from_slice(value);
-            }
-            b"event" => {
-                self.name.clear();
-                self.name.extend_from_slice(value);
-            }
-            b"id" if !value.contains(&0) => {
-                let fits = !value.is_empty() && value.len() <= ID_BYTES;
-                self.id = Some(HeaderValue::from_bytes(value).ok().filter(|_| fits));
-            }
+                none => *none = Some(value.to_vec()),
+            },
+            b"event" => draft.name = value.to_vec(),
+            b"id" if !value.contains(&0) => draft.id = Some(value.to_vec()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let text = std::str::from_utf8(value).unwrap_or_default();
                 self.retry = Some(Duration::from_millis(text.parse().unwrap_or(u64::MAX)));
@@ -175,27 +178,17 @@ impl SseReader {
     }
 
     fn dispatch(&mut self) -> Option<Result<Event, TooLong>> {
-        if let Some(id) = self.id.take() {
-            self.last_id = id;
-            self.news += 1;
-        } else if self.has_data {
-            self.news += 1;
+        let draft = std::mem::take(&mut self.draft);
+        self.news += u64::from(draft.id.is_some() || draft.data.is_some());
+        if let Some(id) = draft.id {
+            let fits = !id.is_empty() && id.len() <= ID_BYTES;
+            self.last_id = HeaderValue::try_from(id).ok().filter(|_| fits);
         }
-        let too_long = self.too_long;
-        let event = (self.has_data && !too_long).then(|| Event {
-            name: String::from_utf8_lossy(&self.name).into_owned(),
-            data: text(std::mem::take(&mut self.data)),
-        });
-        self.forget_event();
-        if too_long { Some(Err(TooLong)) } else { event.map(Ok) }
-    }
-
-    fn forget_event(&mut self) {
-        self.data.clear();
-        self.has_data = false;
-        self.name.clear();
-        self.id = None;
-        self.too_long = false;
+        if draft.too_long {
+            return Some(Err(TooLong));
+        }
+        let name = String::from_utf8_lossy(&draft.name).into_owned();
+        draft.data.map(|data| Ok(Event { name, data: text(data) }))
     }
 }
 
@@ -290,7 +283,7 @@ mod tests {
             let expected = read(&mut whole, &text, usize::MAX);
             prop_assert_eq!(read(&mut pieces, &text, piece), expected);
             prop_assert_eq!(pieces.last_id(), whole.last_id());
-            prop_assert!(pieces.line.len() + pieces.data.len() <= 512);
+            prop_assert!(pieces.line.len() + pieces.draft.len() <= 512);
         }
 
         #[test]
@@ -300,9 +293,13 @@ mod tests {
         ) {
             let mut text = String::new();
             for (name, data) in &events {
-                text += &format!("event: {name}\n");
+                text.push_str("event: ");
+                text.push_str(name);
+                text.push('\n');
                 for line in data.split('\n') {
-                    text += &format!("data: {line}\n");
+                    text.push_str("data: ");
+                    text.push_str(line);
+                    text.push('\n');
                 }
                 text.push('\n');
             }

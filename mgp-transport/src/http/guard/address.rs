@@ -49,51 +49,77 @@ pub fn check_address(address: IpAddr) -> Result<(), Forbidden> {
     }
 }
 
+/// Networks of IPv4 without public servers: the first address, and how many bits of it count.
+const V4: &[(Ipv4Addr, u32, Forbidden)] = &[
+    (Ipv4Addr::UNSPECIFIED, 8, Forbidden::Reserved),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, Forbidden::Private),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, Forbidden::Shared),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, Forbidden::Loopback),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, Forbidden::LinkLocal),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, Forbidden::Private),
+    // Assignments of protocols, documentation, relays of 6to4.
+    (Ipv4Addr::new(192, 0, 0, 0), 24, Forbidden::Reserved),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, Forbidden::Reserved),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, Forbidden::Reserved),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, Forbidden::Private),
+    // Benchmarks, documentation.
+    (Ipv4Addr::new(198, 18, 0, 0), 15, Forbidden::Reserved),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, Forbidden::Reserved),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, Forbidden::Reserved),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, Forbidden::Multicast),
+    (Ipv4Addr::BROADCAST, 32, Forbidden::Multicast),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, Forbidden::Reserved),
+];
+
+/// Networks of IPv6 whose addresses hold one of IPv4, and how many bits stand behind it.
+const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
+    // Mapped, translated (SIIT), NAT64, 6to4, compatible.
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, 0),
+    (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, 0),
+    (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, 0),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, 80),
+    (Ipv6Addr::UNSPECIFIED, 96, 0),
+];
+
+/// Networks of IPv6 without public servers; outside `2000::/3` nothing is assigned.
+const V6: &[(Ipv6Addr, u32, Forbidden)] = &[
+    // NAT64 with a prefix of the network's own leads inside it.
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, Forbidden::Private),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, Forbidden::Private),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::LinkLocal),
+    // Site-local, which nobody should have any more.
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::Private),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Forbidden::Multicast),
+    // Assignments of protocols, Teredo, which hides where it leads, and documentation.
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, Forbidden::Reserved),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, Forbidden::Reserved),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, Forbidden::Reserved),
+];
+
 fn check_v4(address: Ipv4Addr) -> Result<(), Forbidden> {
-    match address.octets() {
-        [127, ..] => Err(Forbidden::Loopback),
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Err(Forbidden::Private),
-        [169, 254, ..] => Err(Forbidden::LinkLocal),
-        [100, 64..=127, ..] => Err(Forbidden::Shared),
-        [224..=239, ..] | [255, 255, 255, 255] => Err(Forbidden::Multicast),
-        // This network, protocol assignments, documentation, 6to4 relays, benchmarks, the future.
-        [0, ..]
-        | [192, 0, 0 | 2, _]
-        | [192, 88, 99, _]
-        | [198, 18 | 19, ..]
-        | [198, 51, 100, _]
-        | [203, 0, 113, _]
-        | [240..=255, ..] => Err(Forbidden::Reserved),
-        _ => Ok(()),
-    }
+    let is_in = |network: Ipv4Addr, bits: u32| {
+        (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+    };
+    let found = V4.iter().find(|(network, bits, _)| is_in(*network, *bits));
+    found.map_or(Ok(()), |(_, _, why)| Err(*why))
 }
 
 fn check_v6(address: Ipv6Addr) -> Result<(), Forbidden> {
-    let v4 = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        check_v4(Ipv4Addr::new(a, b, c, d))
+    let is_in = |network: Ipv6Addr, bits: u32| {
+        (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
     };
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0] => Err(Forbidden::Reserved),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Err(Forbidden::Loopback),
-        // Mapped, translated (SIIT), compatible, NAT64, and 6to4 hold an address of IPv4.
-        [0, 0, 0, 0, 0, 0xffff, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0, 0, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => v4(high, low),
-        // NAT64 with a prefix of the network's own leads inside; Teredo hides where it leads.
-        [0x64, 0xff9b, 1, ..] => Err(Forbidden::Private),
-        [0xfc00..=0xfdff, ..] => Err(Forbidden::Private),
-        [0xfe80..=0xfebf, ..] => Err(Forbidden::LinkLocal),
-        // Site-local, which nobody should have any more.
-        [0xfec0..=0xfeff, ..] => Err(Forbidden::Private),
-        [0xff00..=0xffff, ..] => Err(Forbidden::Multicast),
-        // Of what is assigned, protocol assignments and documentation are no servers either.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Err(Forbidden::Reserved),
-        [0x2000..=0x3fff, ..] => Ok(()),
-        _ => Err(Forbidden::Reserved),
+    if address == Ipv6Addr::LOCALHOST {
+        return Err(Forbidden::Loopback);
     }
+    if let Some((_, _, behind)) = CARRIERS.iter().find(|(network, bits, _)| is_in(*network, *bits))
+    {
+        let [.., a, b, c, d] = (address.to_bits() >> behind).to_be_bytes();
+        return check_v4(Ipv4Addr::new(a, b, c, d));
+    }
+    if let Some((_, _, why)) = V6.iter().find(|(network, bits, _)| is_in(*network, *bits)) {
+        return Err(*why);
+    }
+    if address.segments()[0] >> 13 == 1 { Ok(()) } else { Err(Forbidden::Reserved) }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
+use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::Client;
@@ -113,6 +114,10 @@ impl GuardedFetch {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: url.clone(), why };
         let uri = self.rules.judge_url(&url)?;
+        // A connector without TLS would speak plain HTTP to it.
+        if !cfg!(feature = "tls") && uri.scheme() == Some(&Scheme::HTTPS) {
+            return Err(failed("https needs the feature `tls` of mgp-transport".to_owned()));
+        }
         let mut sent = Request::new(Full::new(Bytes::from(request.body)));
         *sent.method_mut() = Method::from_bytes(request.method.as_bytes())
             .map_err(|_| failed(format!("`{}` is no method", request.method)))?;
@@ -129,9 +134,6 @@ impl GuardedFetch {
         }
         let response = self.client.request(sent).await.map_err(|error| match blocked(&error) {
             Some(blocked) => FetchError::Forbidden { url: url.clone(), why: blocked.to_string() },
-            None if is_tls_missing(&url) => {
-                failed("https needs TLS: build with the feature `tls` of mgp-transport".to_owned())
-            }
             None => failed(causes(&error)),
         })?;
         let (head, body) = response.into_parts();
@@ -283,10 +285,6 @@ fn blocked<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Blocked> {
         next = error.source();
     }
     None
-}
-
-fn is_tls_missing(url: &str) -> bool {
-    !cfg!(feature = "tls") && url.starts_with("https:")
 }
 
 #[cfg(test)]

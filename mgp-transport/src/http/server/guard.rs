@@ -2,40 +2,23 @@
 //!
 //! Applies to: inbound.
 
-use http::header::{self, HeaderMap};
-use http::request::Parts;
+use http::Uri;
 
 use super::config::HttpConfig;
+use super::heads::Heads;
 use super::refusal::Refusal;
 
 /// Checks `Host` and `Origin`.
-pub(super) fn check(parts: &Parts, config: &HttpConfig) -> Result<(), Refusal> {
-    let host = match only(&parts.headers, &header::HOST).map_err(|()| Refusal::Twice("Host"))? {
-        Some(host) => host,
-        None => parts.uri.authority().map_or("", |authority| authority.as_str()),
-    };
+pub(super) fn check(uri: &Uri, heads: &Heads<'_>, config: &HttpConfig) -> Result<(), Refusal> {
+    let host =
+        heads.host.unwrap_or_else(|| uri.authority().map_or("", |authority| authority.as_str()));
     if !is_known_host(host, config) {
         return Err(Refusal::Host(host.to_owned()));
     }
-    let origin = only(&parts.headers, &header::ORIGIN).map_err(|()| Refusal::Twice("Origin"))?;
-    match origin {
+    match heads.origin {
         Some(origin) if !is_known_origin(origin, config) => Err(Refusal::Origin(origin.to_owned())),
         _ => Ok(()),
     }
-}
-
-/// The one value of a header; an error when there are several, text where it is none.
-pub(super) fn only<'a>(
-    headers: &'a HeaderMap,
-    name: &header::HeaderName,
-) -> Result<Option<&'a str>, ()> {
-    let mut values = headers.get_all(name).iter();
-    let Some(first) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(());
-    }
-    // Bytes that are no text equal nothing we know.
-    Ok(Some(first.to_str().unwrap_or("\u{fffd}")))
 }
 
 fn is_known_host(host: &str, config: &HttpConfig) -> bool {
@@ -43,7 +26,8 @@ fn is_known_host(host: &str, config: &HttpConfig) -> bool {
     is_loopback(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
+/// Whether a page of this origin may call.
+pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
     if config.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
         return true;
     }

@@ -6,46 +6,23 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
-use http::header::HeaderName;
-use http::request::Parts;
-use mgp_types::mcp::{Era, Revision, key};
+use mgp_types::RpcError;
+use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Request as _, TasksCancel, TasksGet, TasksUpdate};
-use mgp_types::service::{HeaderParams, Kind, Method, Params};
+use mgp_types::service::{Kind, MetaKey, Method, Params, decode_header};
 use serde::Deserialize;
 
-use super::guard::only;
+use super::heads::Heads;
 use super::refusal::Refusal;
 
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
-const PARAM: &str = "mcp-param-";
-
-/// What the headers of a request say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Announced<'a> {
-    headers: &'a HeaderMap,
-    version: Option<&'a str>,
-}
-
-impl<'a> Announced<'a> {
-    /// Reads the version header.
-    pub(super) fn read(parts: &'a Parts) -> Result<Self, Refusal> {
-        let version =
-            only(&parts.headers, &VERSION).map_err(|()| Refusal::Twice("MCP-Protocol-Version"))?;
-        Ok(Self { headers: &parts.headers, version })
-    }
-
+impl Heads<'_> {
     /// Whether they say that the request stands alone.
-    pub(super) fn is_modern(self) -> bool {
+    pub(super) fn is_modern(&self) -> bool {
         self.version == Some(Revision::MODERN.as_str())
     }
 
     /// Whether they name a revision we do not know, or another than the session settled on.
-    pub(super) fn legacy(self, settled: Option<&Revision>) -> Result<(), Refusal> {
+    pub(super) fn legacy(&self, settled: Option<&Revision>) -> Result<(), Refusal> {
         let Some(version) = self.version else { return Ok(()) };
         let known = Revision::LEGACY.iter().any(|revision| revision.as_str() == version);
         if !known {
@@ -62,14 +39,14 @@ impl<'a> Announced<'a> {
     }
 
     /// Decides the era of a message and holds a modern one to its headers.
-    pub(super) fn era(self, kind: Kind, method: &Method, params: &Params) -> Result<Era, Refusal> {
+    pub(super) fn era(&self, kind: Kind, method: &Method, params: &Params) -> Result<Era, Refusal> {
         let Some(inside) = revision_inside(params)? else {
             if !self.is_modern() {
                 return Ok(Era::Legacy);
             }
             // A notification says nothing of itself.
             if kind == Kind::Notification {
-                return self.method(method).map(|()| Era::Modern);
+                return self.says_method(method).map(|()| Era::Modern);
             }
             if method.as_str() == Initialize::METHOD {
                 return Err(Refusal::Mismatch {
@@ -87,60 +64,49 @@ impl<'a> Announced<'a> {
                 body: quoted(&inside),
             });
         }
-        self.method(method)?;
-        self.name(method, params)?;
+        self.says_method(method)?;
+        self.says_name(method, params)?;
         Ok(Era::Modern)
     }
 
-    fn method(self, method: &Method) -> Result<(), Refusal> {
-        self.same(&METHOD, "Mcp-Method", method.as_str(), Presence::Required)
+    fn says_method(&self, method: &Method) -> Result<(), Refusal> {
+        same("Mcp-Method", self.method, method.as_str(), Presence::Required)
     }
 
-    fn name(self, method: &Method, params: &Params) -> Result<(), Refusal> {
+    fn says_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
         #[derive(Deserialize)]
         struct Task {
             #[serde(rename = "taskId")]
             task_id: String,
         }
         if let Some(target) = params.target() {
-            return self.same(&NAME, "Mcp-Name", target.as_str(), Presence::Required);
+            return same("Mcp-Name", self.name, target.as_str(), Presence::Required);
         }
         let is_task =
             [TasksGet::METHOD, TasksUpdate::METHOD, TasksCancel::METHOD].contains(&method.as_str());
+        if !is_task {
+            return Ok(());
+        }
         match params.get::<Task>() {
-            Ok(task) if is_task => self.same(&NAME, "Mcp-Name", &task.task_id, Presence::Optional),
-            _ => Ok(()),
+            Ok(task) => same("Mcp-Name", self.name, &task.task_id, Presence::Optional),
+            // Whoever answers the method says what is wrong with it.
+            Err(_) => Ok(()),
         }
     }
+}
 
-    fn same(
-        self,
-        header: &HeaderName,
-        shown: &'static str,
-        body: &str,
-        presence: Presence,
-    ) -> Result<(), Refusal> {
-        let came = only(self.headers, header).map_err(|()| Refusal::Twice(shown))?;
-        let mismatch =
-            |came: String| Err(Refusal::Mismatch { header: shown, came, body: quoted(body) });
-        match came {
-            None if presence == Presence::Optional => Ok(()),
-            None => mismatch("missing".to_owned()),
-            Some(came) if decoded(came).as_deref() == Some(body) => Ok(()),
-            Some(came) => mismatch(quoted(came)),
-        }
-    }
-
-    /// The arguments that stand in headers.
-    pub(super) fn params(self) -> HeaderParams {
-        let mut params = HeaderParams::new();
-        for (name, value) in self.headers {
-            if let Some(name) = name.as_str().strip_prefix(PARAM) {
-                // Bytes that are no text equal no argument.
-                params.push(name, value.to_str().unwrap_or("\u{fffd}"));
-            }
-        }
-        params
+fn same(
+    header: &'static str,
+    came: Option<&str>,
+    body: &str,
+    presence: Presence,
+) -> Result<(), Refusal> {
+    let mismatch = |came: String| Err(Refusal::Mismatch { header, came, body: quoted(body) });
+    match came {
+        None if presence == Presence::Optional => Ok(()),
+        None => mismatch("missing".to_owned()),
+        Some(came) if decode_header(came).as_deref() == Some(body) => Ok(()),
+        Some(came) => mismatch(quoted(came)),
     }
 }
 
@@ -153,28 +119,15 @@ enum Presence {
 
 /// The revision a request names in its `_meta`, which only modern ones do.
 fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
-    #[derive(Deserialize)]
-    struct Inside<'a> {
-        #[serde(rename = "io.modelcontextprotocol/protocolVersion", borrow, default)]
-        revision: Option<Cow<'a, str>>,
+    let Some(json) = params.meta_member(MetaKey::Revision) else { return Ok(None) };
+    let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(plain) = plain.filter(|plain| !plain.contains('\\')) {
+        return Ok(Some(Cow::Borrowed(plain)));
     }
-    // The look is cheaper than the parse.
-    let Some(meta) = params.meta_str().filter(|meta| meta.contains(key::PROTOCOL_VERSION)) else {
-        return Ok(None);
-    };
-    serde_json::from_str::<Inside<'_>>(meta)
-        .map(|inside| inside.revision)
-        .map_err(|error| Refusal::Message(mgp_types::RpcError::invalid_params(error), None))
-}
-
-/// The text a header stands for: itself, or what is in `=?base64?…?=`.
-fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    let Some(inside) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="))
-    else {
-        return Some(Cow::Borrowed(value));
-    };
-    let bytes = STANDARD.decode(inside).ok()?;
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    let text = serde_json::from_str::<String>(json).map_err(|error| {
+        Refusal::Message(RpcError::invalid_params(error).without_recovery(), None)
+    })?;
+    Ok(Some(Cow::Owned(text)))
 }
 
 fn quoted(text: &str) -> String {

@@ -4,8 +4,10 @@
 
 mod body;
 mod config;
+mod cors;
 mod events;
 mod guard;
+mod heads;
 mod legacy;
 mod listener;
 mod load;
@@ -23,25 +25,22 @@ use std::task::{Context as Task, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use mgp_types::service::{BoxFuture, Principal, Stack};
 use tower_service::Service;
 
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
+pub use self::cors::{Cors, CorsLayer};
 use self::events::Events;
-use self::guard::only;
+use self::heads::Heads;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, listen};
 use self::load::Load;
-use self::mirror::Announced;
 use self::modern::Callers;
 use self::refusal::{Refusal, empty, events};
 use self::stream::{EventId, Store};
-
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A stack at a URL: mount it in a router, or give it to [`listen`].
 ///
@@ -82,7 +81,8 @@ impl HttpService {
     /// A service over a stack.
     #[must_use]
     pub fn new(stack: Stack, config: HttpConfig) -> Self {
-        let store = Arc::new(Store::new(config.store_bytes, config.replay_bytes, config.stall));
+        let store = Store::new(config.store_bytes, config.replay_bytes, config.stall, config.retry);
+        let store = Arc::new(store);
         let sessions = Sessions::new(config.sessions, config.idle, Arc::clone(&store));
         Self(Arc::new(Shared {
             stack,
@@ -145,86 +145,81 @@ where
     B: Body<Data = Bytes> + Send,
 {
     let (parts, body) = request.into_parts();
-    let checked =
-        guard::check(&parts, &shared.config).and_then(|()| match &shared.config.endpoint {
-            Some(endpoint) if endpoint != parts.uri.path() => {
-                Err(Refusal::Path(parts.uri.path().to_owned()))
-            }
-            _ => Ok(()),
-        });
-    if let Err(refusal) = checked {
-        return refusal.of(None);
+    answer(shared, &parts, body).await.unwrap_or_else(|refusal| refusal.of(None))
+}
+
+async fn answer<B>(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    body: B,
+) -> Result<Response<HttpBody>, Refusal>
+where
+    B: Body<Data = Bytes> + Send,
+{
+    let heads = Heads::read(&parts.headers)?;
+    guard::check(&parts.uri, &heads, &shared.config)?;
+    if shared.config.endpoint.as_ref().is_some_and(|endpoint| endpoint != parts.uri.path()) {
+        return Err(Refusal::Path(parts.uri.path().to_owned()));
     }
-    let outcome = match parts.method {
-        Method::POST => post::post(shared, &parts, body).await,
-        Method::GET => get(shared, &parts),
-        Method::DELETE => delete(shared, &parts),
+    let came = Came { shared, parts, heads };
+    match parts.method {
+        Method::POST => post::post(came, body).await,
+        Method::GET => came.get(),
+        Method::DELETE => came.delete(),
         _ => Err(Refusal::Method(parts.method.to_string())),
-    };
-    outcome.unwrap_or_else(|refusal| refusal.of(None))
+    }
 }
 
-/// Opens the stream of a session, or goes on with one that was cut.
-fn get(shared: &Arc<Shared>, parts: &Parts) -> Result<Response<HttpBody>, Refusal> {
-    let session = stateful(shared, parts)?;
-    if !accepts(&parts.headers, "text/event-stream") {
-        return Err(Refusal::Accept);
-    }
-    let last = only(&parts.headers, &LAST_EVENT).map_err(|()| Refusal::Twice("Last-Event-ID"))?;
-    let (stream, after) = match last {
-        None => (session.standalone(), None),
-        Some(last) => {
-            let unknown = || Refusal::UnknownEvent(last.chars().take(100).collect());
-            let event = EventId::parse(last).ok_or_else(unknown)?;
-            (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
+/// A request that came.
+#[derive(Clone, Copy)]
+struct Came<'a> {
+    shared: &'a Arc<Shared>,
+    parts: &'a Parts,
+    heads: Heads<'a>,
+}
+
+impl Came<'_> {
+    /// Opens the stream of a session, or goes on with one that was cut.
+    fn get(&self) -> Result<Response<HttpBody>, Refusal> {
+        let session = self.stateful()?;
+        if !self.heads.takes_events() {
+            return Err(Refusal::Accept);
         }
-    };
-    let body = Events::new(stream, after, shared.config.keep_alive);
-    Ok(events(HttpBody::events(body)))
-}
-
-/// Ends a session.
-fn delete(shared: &Arc<Shared>, parts: &Parts) -> Result<Response<HttpBody>, Refusal> {
-    let session = stateful(shared, parts)?;
-    shared.sessions.close(&session);
-    Ok(empty(StatusCode::NO_CONTENT))
-}
-
-/// The session of a request that only makes sense in one.
-fn stateful(shared: &Arc<Shared>, parts: &Parts) -> Result<Arc<Session>, Refusal> {
-    let announced = Announced::read(parts)?;
-    if announced.is_modern() {
-        return Err(Refusal::Stateless);
+        let (stream, after) = match self.heads.last_event {
+            None => (session.standalone(), None),
+            Some(last) => {
+                let unknown = || Refusal::UnknownEvent(last.chars().take(100).collect());
+                let event = EventId::parse(last).ok_or_else(unknown)?;
+                (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
+            }
+        };
+        let body = Events::new(stream, after, self.shared.config.keep_alive);
+        Ok(events(HttpBody::events(body)))
     }
-    let session = session(shared, parts)?.ok_or(Refusal::NoSession)?;
-    announced.legacy(session.rules().revision())?;
-    Ok(session)
-}
 
-/// The session a request names.
-fn session(shared: &Arc<Shared>, parts: &Parts) -> Result<Option<Arc<Session>>, Refusal> {
-    let id = only(&parts.headers, &SESSION).map_err(|()| Refusal::Twice("Mcp-Session-Id"))?;
-    let Some(id) = id else { return Ok(None) };
-    let found = shared.sessions.find(id, &principal(parts));
-    found.map(Some).ok_or(Refusal::UnknownSession)
-}
-
-/// For whom a request is made.
-fn principal(parts: &Parts) -> Principal {
-    parts.extensions.get::<Principal>().cloned().unwrap_or_else(Principal::local)
-}
-
-/// Whether a type may be answered; who says nothing takes anything.
-fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
-    let mut ranges = headers.get_all(header::ACCEPT).iter().peekable();
-    if ranges.peek().is_none() {
-        return true;
+    /// Ends a session.
+    fn delete(&self) -> Result<Response<HttpBody>, Refusal> {
+        let session = self.stateful()?;
+        self.shared.sessions.close(&session);
+        Ok(empty(StatusCode::NO_CONTENT))
     }
-    let family = wanted.split('/').next().unwrap_or_default();
-    ranges.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim();
-        range.eq_ignore_ascii_case(wanted)
-            || range == "*/*"
-            || range.strip_suffix("/*").is_some_and(|prefix| prefix.eq_ignore_ascii_case(family))
-    })
+
+    /// The session of a request that only makes sense in one.
+    fn stateful(&self) -> Result<Arc<Session>, Refusal> {
+        if self.heads.is_modern() { Err(Refusal::Stateless) } else { self.session() }
+    }
+
+    /// The session a legacy request names, which its headers must agree with.
+    fn session(&self) -> Result<Arc<Session>, Refusal> {
+        let id = self.heads.session.ok_or(Refusal::NoSession)?;
+        let found = self.shared.sessions.find(id, &self.principal());
+        let session = found.ok_or(Refusal::UnknownSession)?;
+        self.heads.legacy(session.rules().revision())?;
+        Ok(session)
+    }
+
+    /// For whom the request is made.
+    fn principal(&self) -> Principal {
+        self.parts.extensions.get::<Principal>().cloned().unwrap_or_else(Principal::local)
+    }
 }

@@ -16,7 +16,10 @@ use super::stream::Stream;
 ///
 /// Requests of one principal share a scope, so that a cancellation which comes as a request of its own finds its call.
 #[derive(Debug, Default)]
-pub(super) struct Callers(Mutex<HashMap<Principal, Caller>>);
+pub(super) struct Callers(Mutex<HashMap<Principal, Caller, ahash::RandomState>>);
+
+/// Scopes that are kept for callers without a running request: most call again soon.
+const KEPT: usize = 64;
 
 #[derive(Debug)]
 struct Caller {
@@ -28,14 +31,19 @@ impl Callers {
     /// Enters a request of a principal.
     pub(super) fn enter(self: &Arc<Self>, principal: Principal) -> Within {
         let mut callers = self.callers();
-        let caller = callers
-            .entry(principal.clone())
-            .or_insert_with(|| Caller { scope: Scope::new(ScopeKind::Handle), requests: 0 });
-        caller.requests += 1;
-        Within { scope: caller.scope.clone(), principal, callers: Arc::clone(self) }
+        let scope = if let Some(caller) = callers.get_mut(&principal) {
+            caller.requests += 1;
+            caller.scope.clone()
+        } else {
+            let scope = Scope::new(ScopeKind::Handle);
+            callers.insert(principal.clone(), Caller { scope: scope.clone(), requests: 1 });
+            scope
+        };
+        drop(callers);
+        Within { scope, principal, callers: Arc::clone(self) }
     }
 
-    fn callers(&self) -> MutexGuard<'_, HashMap<Principal, Caller>> {
+    fn callers(&self) -> MutexGuard<'_, HashMap<Principal, Caller, ahash::RandomState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,7 +61,7 @@ impl Drop for Within {
         let mut callers = self.callers.callers();
         let Some(caller) = callers.get_mut(&self.principal) else { return };
         caller.requests -= 1;
-        if caller.requests == 0 {
+        if caller.requests == 0 && callers.len() > KEPT {
             callers.remove(&self.principal);
             drop(callers);
             self.scope.end();

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body;
-use mgp_types::mcp::{Era, key};
+use mgp_types::mcp::Era;
 use mgp_types::method::{Initialize, Request as _, ToolsCall};
 use mgp_types::service::{
-    Call, Context, Kind, Message, Method, Params, Peer, Principal, Reply, Scope, write_answer,
+    Call, Context, Kind, Message, MetaKey, Method, Params, Peer, Principal, Reply, Scope,
+    write_answer,
 };
 use mgp_types::{ErrorCode, Id, Payload, RpcError};
 use tokio::time::timeout;
@@ -24,45 +24,40 @@ use tokio::time::timeout;
 use super::body::HttpBody;
 use super::config::{Answers, HttpConfig};
 use super::events::{Driven, Events};
-use super::guard::only;
 use super::legacy::Session;
 use super::load::Busy;
-use super::mirror::Announced;
 use super::modern::PostLink;
 use super::refusal::{Refusal, empty, events, json};
 use super::stream::{Begin, Stream};
-use super::{SESSION, Shared, accepts, principal, read, session};
+use super::{Came, Shared, heads, read};
 use crate::connection::read_reply;
 use crate::own;
 
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
 /// Answers a POST.
-pub(super) async fn post<B>(
-    shared: &Arc<Shared>,
-    parts: &Parts,
-    body: B,
-) -> Result<Response<HttpBody>, Refusal>
+pub(super) async fn post<B>(came: Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
 where
     B: Body<Data = Bytes>,
 {
-    let config = &shared.config;
-    is_json(parts)?;
-    if !accepts(&parts.headers, "application/json") || !accepts(&parts.headers, "text/event-stream")
-    {
+    let config = &came.shared.config;
+    if !came.heads.content_type.is_some_and(is_json) {
+        return Err(Refusal::ContentType);
+    }
+    if !came.heads.takes_both() {
         return Err(Refusal::Accept);
     }
-    let announced = Announced::read(parts)?;
-    let mut busy = shared.load.enter(config.in_flight)?;
-    let text = read::text(parts, body, config, &mut busy).await?;
+    let mut busy = came.shared.load.enter(config.in_flight)?;
+    let text = read::text(&came.heads, body, config, &mut busy).await?;
     let message = Message::parse(text).map_err(|bad| {
         let error = bad.error.unwrap_or_else(|| RpcError::invalid_request("an unreadable answer"));
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
-    let post = Post { shared, parts, announced, busy };
+    let post = Post { came, busy };
     match message {
         Message::Request { id, method, params } => {
-            let kind = Kind::Request;
             let asked = id.clone();
-            let answer = match announced.era(kind, &method, &params) {
+            let answer = match came.heads.era(Kind::Request, &method, &params) {
                 Ok(Era::Modern) => post.modern(id, method, params).await,
                 Ok(Era::Legacy) => post.legacy(id, method, params).await,
                 Err(refusal) => Err(refusal),
@@ -70,33 +65,27 @@ where
             answer.or_else(|refusal| Ok(refusal.of(Some(asked))))
         }
         Message::Notification { method, params } => {
-            match announced.era(Kind::Notification, &method, &params)? {
+            match came.heads.era(Kind::Notification, &method, &params)? {
                 Era::Modern => post.tell_modern(method, params).await,
                 Era::Legacy => post.tell_legacy(method, params),
             }
         }
-        Message::Response { id, outcome } => post.answered(id, outcome),
+        Message::Response { id, outcome } => post.answered(id.as_ref(), outcome),
         Message::Batch(items) => post.batch(items).await,
     }
 }
 
-fn is_json(parts: &Parts) -> Result<(), Refusal> {
-    let kind = only(&parts.headers, &header::CONTENT_TYPE)
-        .map_err(|()| Refusal::Twice("Content-Type"))?
-        .unwrap_or_default();
-    let essence = kind.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        Ok(())
-    } else {
-        Err(Refusal::ContentType)
-    }
+fn is_json(kind: &str) -> bool {
+    kind == "application/json"
+        || kind
+            .split(';')
+            .next()
+            .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// One message, and where it came from.
 struct Post<'a> {
-    shared: &'a Arc<Shared>,
-    parts: &'a Parts,
-    announced: Announced<'a>,
+    came: Came<'a>,
     busy: Busy,
 }
 
@@ -116,17 +105,17 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let Self { shared, parts, announced, busy } = self;
+        let Self { came, busy } = self;
+        let shared = came.shared;
         let config = &shared.config;
-        let within = shared.callers.enter(principal(parts));
+        let within = shared.callers.enter(came.principal());
         let stream = Arc::new(Stream::new(None, Arc::clone(&shared.store)));
         let peer = PostLink::peer(&stream);
         let mut cx = Self::context(peer, &within.scope, &within.principal, id.clone());
         if method.as_str() == ToolsCall::METHOD {
-            cx.extensions.insert(announced.params());
+            cx.extensions.insert(heads::params(&came.parts.headers));
         }
-        let says_all =
-            params.meta_str().is_some_and(|meta| meta.contains(key::CLIENT_CAPABILITIES));
+        let says_all = params.meta_member(MetaKey::ClientCapabilities).is_some();
         let mut call = shared.stack.send(Call::request(method, params, cx));
         let mut outcome = None;
         let begin = poll_fn(|task| match call.as_mut().poll(task) {
@@ -158,22 +147,15 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let within = self.shared.callers.enter(principal(self.parts));
+        let within = self.came.shared.callers.enter(self.came.principal());
         let cx = Context::new(Peer::none(), within.scope.clone(), within.principal.clone());
-        let telling = self.shared.stack.send(Call::notification(method, params, cx));
+        let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
         // A notification has no answer; what it meets is logged by whoever meets it.
         let _ = telling.await;
         Ok(empty(StatusCode::ACCEPTED))
     }
 
     // === Legacy ===
-
-    /// The session of a legacy message, held to its headers.
-    fn session(&self) -> Result<Arc<Session>, Refusal> {
-        let session = session(self.shared, self.parts)?.ok_or(Refusal::NoSession)?;
-        self.announced.legacy(session.rules().revision())?;
-        Ok(session)
-    }
 
     /// A request in a session: it goes on when its client leaves.
     async fn legacy(
@@ -182,15 +164,14 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let opens =
-            method.as_str() == Initialize::METHOD && !self.parts.headers.contains_key(SESSION);
+        let opens = method.as_str() == Initialize::METHOD && self.came.heads.session.is_none();
         if !opens {
-            let session = self.session()?;
+            let session = self.came.session()?;
             return Ok(self.in_session(&session, id, method, params).await);
         }
-        self.announced.legacy(None)?;
-        let shared = Arc::clone(self.shared);
-        let session = shared.sessions.open(principal(self.parts))?;
+        self.came.heads.legacy(None)?;
+        let shared = Arc::clone(self.came.shared);
+        let session = shared.sessions.open(self.came.principal())?;
         let opening = Opening { shared: &shared, session: &session };
         let mut response = self.in_session(&session, id, method, params).await;
         if opening.is_settled()
@@ -208,7 +189,8 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Response<HttpBody> {
-        let Self { shared, busy, .. } = self;
+        let Self { came, busy } = self;
+        let shared = came.shared;
         let config = &shared.config;
         let cx = Self::context(session.peer(), session.scope(), session.principal(), id.clone());
         let open = session.open(cx.key);
@@ -231,9 +213,9 @@ impl Post<'_> {
     }
 
     fn tell_legacy(self, method: Method, params: Params) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.session()?;
+        let session = self.came.session()?;
         let cx = Context::new(session.peer(), session.scope().clone(), session.principal().clone());
-        let telling = self.shared.stack.send(Call::notification(method, params, cx));
+        let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
         let busy = self.busy;
         drop(own(session.scope(), async move {
             let _held = busy;
@@ -246,14 +228,14 @@ impl Post<'_> {
     /// The answer to a question of ours.
     fn answered(
         self,
-        id: Option<Id>,
+        id: Option<&Id>,
         outcome: Result<Payload, RpcError>,
     ) -> Result<Response<HttpBody>, Refusal> {
-        if self.announced.is_modern() {
+        if self.came.heads.is_modern() {
             return Err(Refusal::NoQuestions);
         }
-        let session = self.session()?;
-        let known = id.as_ref().zip(session.asked()).is_some_and(|(id, asked)| {
+        let session = self.came.session()?;
+        let known = id.zip(session.asked()).is_some_and(|(id, asked)| {
             asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
         });
         if !known {
@@ -264,10 +246,10 @@ impl Post<'_> {
 
     /// Several messages at once (2025-03-26 only): their answers come in one array, in the order they are ready.
     async fn batch(self, items: Vec<ByteString>) -> Result<Response<HttpBody>, Refusal> {
-        if self.announced.is_modern() {
+        if self.came.heads.is_modern() {
             return Err(Refusal::Batch);
         }
-        let session = self.session()?;
+        let session = self.came.session()?;
         if !session.rules().takes_batches() {
             return Err(Refusal::Batch);
         }
@@ -282,7 +264,7 @@ impl Post<'_> {
                         session.principal(),
                         id.clone(),
                     );
-                    let call = self.shared.stack.send(Call::request(method, params, cx));
+                    let call = self.came.shared.stack.send(Call::request(method, params, cx));
                     waiting.push(own(session.scope(), async move { written(&id, &call.await) }));
                 }
                 Ok(Message::Notification { method, params }) => {
@@ -291,7 +273,8 @@ impl Post<'_> {
                         session.scope().clone(),
                         session.principal().clone(),
                     );
-                    let telling = self.shared.stack.send(Call::notification(method, params, cx));
+                    let telling =
+                        self.came.shared.stack.send(Call::notification(method, params, cx));
                     drop(own(session.scope(), telling));
                 }
                 Ok(Message::Response { id, outcome }) => {

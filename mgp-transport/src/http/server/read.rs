@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use http::request::Parts;
 use http_body::Body;
 use http_body_util::BodyExt;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, timeout_at};
 
 use super::config::HttpConfig;
+use super::heads::Heads;
 use super::load::Busy;
 use super::refusal::Refusal;
 
@@ -26,7 +26,7 @@ const SHORT: usize = 16 * 1024;
 
 /// Reads a body as text.
 pub(super) async fn text<B>(
-    parts: &Parts,
+    heads: &Heads<'_>,
     body: B,
     config: &HttpConfig,
     busy: &mut Busy,
@@ -39,9 +39,7 @@ where
     if announced > bound as u64 {
         return Err(Refusal::TooLong(bound));
     }
-    let is_plain =
-        |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
-    if !parts.headers.get_all(http::header::CONTENT_ENCODING).iter().all(is_plain) {
+    if heads.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
     let start = Instant::now();

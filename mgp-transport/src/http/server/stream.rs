@@ -31,11 +31,13 @@ pub(super) struct Store {
     replay: usize,
     /// How long senders wait for a reader.
     stall: Duration,
+    /// How long a client waits before it comes back.
+    retry: Duration,
 }
 
 impl Store {
-    pub(super) fn new(bound: usize, replay: usize, stall: Duration) -> Self {
-        Self { held: AtomicUsize::new(0), bound, replay, stall }
+    pub(super) fn new(bound: usize, replay: usize, stall: Duration, retry: Duration) -> Self {
+        Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
     }
 
     fn is_full(&self) -> bool {
@@ -82,6 +84,8 @@ struct State {
     held: usize,
     /// Counts the readers, so that an earlier one learns that it was replaced.
     reader: u64,
+    /// Readers up to this one are let go once they have everything.
+    let_go: u64,
     is_read: bool,
     /// An answer that came before it was decided how to write it.
     answer: Option<Vec<u8>>,
@@ -158,6 +162,24 @@ impl Stream {
             }
         }
         self.close(state);
+    }
+
+    /// Lets the reader go once it has what there is; it comes back for the rest.
+    pub(super) fn hang_up(&self) -> bool {
+        if self.number.is_none() {
+            return false;
+        }
+        self.as_events(Some(self.store.retry));
+        let mut state = self.state();
+        if state.ended {
+            return false;
+        }
+        // The first reader may not have begun.
+        state.let_go = state.reader.max(1);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        true
     }
 
     /// Ends the stream.
@@ -303,7 +325,7 @@ impl Stream {
         let skipped = usize::try_from(state.next - state.first).unwrap_or(usize::MAX);
         let unread = state.events.len() - skipped;
         if unread == 0 {
-            if state.ended {
+            if state.ended || reader <= state.let_go {
                 return Poll::Ready(None);
             }
             state.waker = Some(task.waker().clone());
@@ -383,4 +405,45 @@ fn push_id(event: &mut Vec<u8>, id: EventId) {
     // Writing into memory cannot fail.
     let _ = writeln!(text, "id: {}-{}", id.stream, id.number);
     event.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(number: Option<u64>) -> Stream {
+        let second = Duration::from_secs(1);
+        Stream::new(number, Arc::new(Store::new(1 << 20, 1 << 10, second, second)))
+    }
+
+    fn read(stream: &Stream, reader: u64) -> Poll<Option<String>> {
+        let read = stream.poll_read(reader, &Task::from_waker(Waker::noop()));
+        read.map(|piece| piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn who_is_hung_up_on_comes_back_for_the_answer() {
+        let stream = stream(Some(3));
+        assert!(stream.hang_up());
+        let first = stream.attach(None);
+        let primed = "id: 3-0\nretry: 1000\ndata: \n\n".to_owned();
+        assert_eq!(read(&stream, first), Poll::Ready(Some(primed)));
+        assert_eq!(read(&stream, first), Poll::Ready(None));
+        stream.detach(first);
+        let second = stream.attach(Some(0));
+        assert_eq!(read(&stream, second), Poll::Pending, "it waits, it was not hung up on");
+        stream.finish(b"{}".to_vec());
+        let answer = "event: message\nid: 3-1\ndata: {}\n\n".to_owned();
+        assert_eq!(read(&stream, second), Poll::Ready(Some(answer)));
+        assert_eq!(read(&stream, second), Poll::Ready(None));
+        assert!(!stream.hang_up(), "it has ended");
+    }
+
+    #[test]
+    fn nobody_is_hung_up_on_who_cannot_come_back() {
+        let stream = stream(None);
+        assert!(!stream.hang_up());
+        let reader = stream.attach(None);
+        assert_eq!(read(&stream, reader), Poll::Pending);
+    }
 }

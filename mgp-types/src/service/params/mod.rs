@@ -6,6 +6,7 @@
 //!
 //! Applies to: both.
 
+mod hop_meta;
 mod read;
 
 use std::borrow::Cow;
@@ -17,6 +18,8 @@ use bytestring::ByteString;
 use serde::de::{self, DeserializeOwned, DeserializeSeed};
 use serde::{Deserialize, Serialize};
 
+use self::hop_meta::HopMeta;
+pub use self::hop_meta::MetaKey;
 pub(super) use self::read::PartsSeed;
 use super::hop::{OutMeta, merge_meta};
 use crate::wire::{Id, Payload, RpcError};
@@ -95,7 +98,8 @@ pub(super) struct Parts {
     target: Option<Target>,
     arguments: Option<Span>,
     body: Body,
-    meta: Option<Span>,
+    /// Apart, so that calls without one are small to move.
+    meta: Option<Box<HopMeta>>,
     mgp: Option<Span>,
     trace_id: Option<Span>,
     input_responses: Option<Span>,
@@ -218,7 +222,7 @@ impl Params {
     /// −32700 when the text is no JSON.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
-        let parts = PartsSeed { base: text.as_ptr() as usize, target: TargetKind::of(method) }
+        let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
             .deserialize(&mut reader)
             .and_then(|parts| reader.end().map(|()| parts))
             .map_err(RpcError::parse)?;
@@ -276,13 +280,20 @@ impl Params {
     /// The `_meta` object as it came on this hop.
     #[must_use]
     pub fn meta(&self) -> Option<Payload> {
-        self.slice(self.parts.meta)
+        self.slice(self.parts.meta.as_ref().map(|meta| meta.whole))
     }
 
     /// Borrows the text of `_meta`.
     #[must_use]
     pub fn meta_str(&self) -> Option<&str> {
-        self.parts.meta.map(|span| &self.text[span.range()])
+        self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
+    }
+
+    /// Borrows the JSON of a member of `_meta`, which was found when the params were read.
+    #[must_use]
+    pub fn meta_member(&self, member: MetaKey) -> Option<&str> {
+        let span = self.parts.meta.as_ref()?.get(member)?;
+        Some(&self.text[span.range()])
     }
 
     /// The `_mgp` object as it came on this hop.
@@ -316,21 +327,25 @@ impl Params {
             #[serde(borrow)]
             traceparent: Option<Cow<'a, str>>,
         }
-        let direct = self.parts.trace_id.and_then(|span| {
-            serde_json::from_str::<Cow<'_, str>>(&self.text[span.range()]).ok().map(Cow::into_owned)
-        });
-        let found = direct.or_else(|| {
-            [self.parts.mgp, self.parts.meta].into_iter().flatten().find_map(|span| {
-                let text = &self.text[span.range()];
-                // Most have no trace; the look is cheaper than the parse.
-                if !text.contains("\"trace") {
-                    return None;
-                }
-                let inside: Inside<'_> = serde_json::from_str(text).ok()?;
-                let parent = inside.traceparent.as_deref().and_then(trace_of);
-                inside.trace_id.map(Cow::into_owned).or(parent)
-            })
-        })?;
+        let text =
+            |json: &str| serde_json::from_str::<Cow<'_, str>>(json).ok().map(Cow::into_owned);
+        let direct = || text(&self.text[self.parts.trace_id?.range()]);
+        let in_mgp = || {
+            let mgp = &self.text[self.parts.mgp?.range()];
+            // Most have no trace; the look is cheaper than the parse.
+            if !mgp.contains("\"trace") {
+                return None;
+            }
+            let inside: Inside<'_> = serde_json::from_str(mgp).ok()?;
+            let parent = inside.traceparent.as_deref().and_then(trace_of);
+            inside.trace_id.map(Cow::into_owned).or(parent)
+        };
+        let in_meta = || {
+            let own = self.meta_member(MetaKey::TraceId).and_then(text);
+            let parent = || self.meta_member(MetaKey::Traceparent).and_then(text);
+            own.or_else(|| parent().as_deref().and_then(trace_of))
+        };
+        let found = direct().or_else(in_mgp).or_else(in_meta)?;
         let clean: String = found.chars().filter(char::is_ascii_graphic).take(128).collect();
         (!clean.is_empty()).then(|| clean.into())
     }
@@ -343,38 +358,17 @@ impl Params {
             #[serde(default)]
             stream: bool,
         }
-        #[derive(Deserialize)]
-        struct Meta {
-            #[serde(default)]
-            mgp: Mgp,
-        }
         let is_true = |span: Span| &self.text[span.range()] == "true";
-        let read = |span: Span| {
-            serde_json::from_str::<Mgp>(&self.text[span.range()]).unwrap_or_default().stream
-        };
-        self.parts.mgp.is_some_and(read)
+        let read = |json: &str| serde_json::from_str::<Mgp>(json).unwrap_or_default().stream;
+        self.parts.mgp.is_some_and(|span| read(&self.text[span.range()]))
             || self.parts.stream.is_some_and(is_true)
-            || self.parts.meta.is_some_and(|span| {
-                let text = &self.text[span.range()];
-                text.contains("\"mgp\"")
-                    && serde_json::from_str::<Meta>(text).is_ok_and(|meta| meta.mgp.stream)
-            })
+            || self.meta_member(MetaKey::Mgp).is_some_and(read)
     }
 
     /// The caller's progress token on this hop.
     #[must_use]
     pub fn progress_token(&self) -> Option<Id> {
-        #[derive(Deserialize)]
-        struct Meta {
-            #[serde(rename = "progressToken")]
-            progress_token: Option<Id>,
-        }
-        let text = self.meta_str()?;
-        // Most `_meta` objects have no token; the look is cheaper than the parse.
-        if !text.contains("progressToken") {
-            return None;
-        }
-        serde_json::from_str::<Meta>(text).ok()?.progress_token
+        serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
     }
 
     /// Whether the body may have a member of this name, given in quotes: a look at the text, cheaper than a parse.
@@ -399,8 +393,8 @@ impl Params {
     /// Leaves the hop-by-hop members behind: what is written next is the next hop's own.
     pub fn forget_hop(&mut self) {
         let parts = &mut self.parts;
+        parts.meta = None;
         for span in [
-            &mut parts.meta,
             &mut parts.mgp,
             &mut parts.trace_id,
             &mut parts.input_responses,

@@ -11,22 +11,24 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
 
+use super::hop_meta::HopMeta;
 use super::{Parts, Shape, Span, TargetKind};
 use crate::record::Key;
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
-fn span_of(text: &str, base: usize) -> Span {
+pub(super) fn span_of(text: &str, base: usize) -> Span {
     let start = (text.as_ptr() as usize - base) as u32;
     Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
 }
 
-/// Reads a params value in one pass, noting where its members are in the buffer that begins at `base`.
-pub(in crate::service) struct PartsSeed {
-    pub(in crate::service) base: usize,
+/// Reads a params value in one pass, noting where its members are in the text.
+pub(in crate::service) struct PartsSeed<'t> {
+    /// The whole text that is read.
+    pub(in crate::service) text: &'t str,
     pub(in crate::service) target: TargetKind,
 }
 
-impl<'de> DeserializeSeed<'de> for PartsSeed {
+impl<'de> DeserializeSeed<'de> for PartsSeed<'_> {
     type Value = Parts;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts, D::Error> {
@@ -34,13 +36,13 @@ impl<'de> DeserializeSeed<'de> for PartsSeed {
     }
 }
 
-impl PartsSeed {
+impl PartsSeed<'_> {
     fn other() -> Parts {
         Parts { shape: Shape::Other, ..Parts::default() }
     }
 }
 
-impl<'de> de::Visitor<'de> for PartsSeed {
+impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     type Value = Parts;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,11 +50,18 @@ impl<'de> de::Visitor<'de> for PartsSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
-        let Self { base, target } = self;
+        let Self { text, target } = self;
+        let base = text.as_ptr() as usize;
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
         // Whether the member before belongs to the body: the next one then joins its run.
         let mut run_open = false;
         while let Some(Key(key)) = map.next_key()? {
+            if let Cow::Borrowed(name @ "_meta") = key {
+                let behind = span_of(name, base).range().end;
+                parts.meta = Some(Box::new(HopMeta::next(&mut map, &text[behind..], base)?));
+                run_open = false;
+                continue;
+            }
             let value: &RawValue = map.next_value()?;
             let span = span_of(value.get(), base);
             let place = match (&*key, target) {
@@ -61,7 +70,11 @@ impl<'de> de::Visitor<'de> for PartsSeed {
                     run_open = false;
                     continue;
                 }
-                ("_meta", _) => &mut parts.meta,
+                ("_meta", _) => {
+                    parts.meta = Some(Box::new(HopMeta::read(value.get(), base)));
+                    run_open = false;
+                    continue;
+                }
                 ("_mgp", _) => &mut parts.mgp,
                 ("trace_id", _) => &mut parts.trace_id,
                 ("inputResponses", _) => &mut parts.input_responses,

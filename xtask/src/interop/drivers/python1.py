@@ -1,4 +1,4 @@
-"""Drives a server with the Python SDK 1.x: python1.py MODE CMD…, one line of JSON a step."""
+"""Drives a server with the Python SDK 1.x: python1.py MODE CMD… or MODE URL, one line of JSON a step."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from datetime import timedelta
 import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamablehttp_client
 
 
 def say(step, **facts):
@@ -26,8 +27,12 @@ async def call(session, step, name, arguments):
 
 
 async def main(command):
-    server = StdioServerParameters(command=command[0], args=command[1:])
-    async with stdio_client(server) as (read, write):
+    if command[0].startswith("http://"):
+        transport = streamablehttp_client(command[0])
+    else:
+        transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+    # Over HTTP a third part says the session's id.
+    async with transport as (read, write, *_):
         async with ClientSession(read, write, timedelta(seconds=20)) as session:
             await session.initialize()
             say("connect")

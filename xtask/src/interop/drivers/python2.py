@@ -1,4 +1,4 @@
-"""Drives a server with the Python SDK 2.x: python2.py MODE CMD…, one line of JSON a step."""
+"""Drives a server with the Python SDK 2.x: python2.py MODE CMD… or MODE URL, one line of JSON a step."""
 
 import json
 import sys
@@ -24,7 +24,10 @@ async def call(client, step, name, arguments):
 
 
 async def main(mode, command):
-    server = StdioServerParameters(command=command[0], args=command[1:])
+    if command[0].startswith("http://"):
+        server = command[0]
+    else:
+        server = StdioServerParameters(command=command[0], args=command[1:])
     async with Client(server, mode=mode, read_timeout_seconds=20) as client:
         say("connect")
         tools = await client.list_tools()

@@ -1,8 +1,9 @@
-// Drives a server with the TypeScript SDK 1.x: typescript1.mjs MODE CMD…, one line of JSON a step.
+// Drives a server with the TypeScript SDK 1.x: typescript1.mjs MODE CMD… or MODE URL, one line of JSON a step.
 
 import { readFileSync } from 'node:fs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 const say = (step, facts = {}) => console.log(JSON.stringify({ step, ...facts }));
 const textOf = (result) => result.content.map((block) => block.text ?? '').join('');
@@ -10,7 +11,10 @@ const textOf = (result) => result.content.map((block) => block.text ?? '').join(
 // The first argument is the mode, of which this SDK has one.
 const [, command, ...args] = process.argv.slice(2);
 const client = new Client({ name: 'interop', version: '1' }, { capabilities: {} });
-await client.connect(new StdioClientTransport({ command, args }));
+const transport = command.startsWith('http://')
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args });
+await client.connect(transport);
 say('connect');
 say('list', { names: (await client.listTools()).tools.map((tool) => tool.name) });
 for (const [step, name, given] of JSON.parse(readFileSync(0, 'utf8'))) {

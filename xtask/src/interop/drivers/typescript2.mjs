@@ -1,7 +1,7 @@
-// Drives a server with the TypeScript SDK 2.x: typescript2.mjs MODE CMD…, one line of JSON a step.
+// Drives a server with the TypeScript SDK 2.x: typescript2.mjs MODE CMD… or MODE URL, one line of JSON a step.
 
 import { readFileSync } from 'node:fs';
-import { Client } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const say = (step, facts = {}) => console.log(JSON.stringify({ step, ...facts }));
@@ -13,7 +13,10 @@ const client = new Client(
   { name: 'interop', version: '1' },
   { capabilities: {}, versionNegotiation: { mode: named ? mode : { pin: mode } } },
 );
-await client.connect(new StdioClientTransport({ command, args }));
+const transport = command.startsWith('http://')
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args });
+await client.connect(transport);
 say('connect');
 say('list', { names: (await client.listTools()).tools.map((tool) => tool.name) });
 for (const [step, name, given] of JSON.parse(readFileSync(0, 'utf8'))) {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Notification as _};
 use mgp_types::service::{
-    BoxFuture, Call, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+    BoxFuture, Call, CallKey, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
+    write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
+use crate::connection::Pending;
 
 impl Session {
     async fn tell(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
@@ -90,7 +92,11 @@ impl Link for Session {
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.asked().map(|pending| pending.all()).unwrap_or_default()
+        self.asked().map(Pending::all).unwrap_or_default()
+    }
+
+    fn hang_up(&self, call: CallKey) -> bool {
+        self.may_prime() && self.stream(call).is_some_and(|stream| stream.hang_up())
     }
 
     fn is_closed(&self) -> bool {

@@ -24,7 +24,7 @@ const INBOX: usize = 1 << 20;
 
 /// A session.
 pub(in super::super) struct Session {
-    this: Weak<Session>,
+    this: Weak<Self>,
     id: String,
     principal: Principal,
     scope: Scope,
@@ -140,8 +140,12 @@ impl Session {
 
     /// The stream that carries what belongs to a call; that of the session once the call has ended.
     pub(super) fn route(&self, related: Option<CallKey>) -> Arc<Stream> {
-        let of_call = related.and_then(|key| self.live().calls.get(&key).cloned());
-        of_call.unwrap_or_else(|| self.standalone())
+        related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
+    }
+
+    /// The stream of a call that runs.
+    pub(super) fn stream(&self, key: CallKey) -> Option<Arc<Stream>> {
+        self.live().calls.get(&key).cloned()
     }
 
     // === Our requests ===

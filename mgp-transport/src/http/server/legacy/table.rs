@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,14 +18,18 @@ use super::session::Session;
 /// A session used more recently does not make room for another.
 const FRESH: Duration = Duration::from_mins(1);
 
+type Known = HashMap<String, Arc<Session>>;
+
 /// The table.
 pub(in super::super) struct Sessions {
-    known: Mutex<HashMap<String, Arc<Session>>>,
+    known: Mutex<Known>,
     store: Arc<Store>,
     bound: usize,
     idle: Duration,
     start: Instant,
     is_swept: AtomicBool,
+    /// Until when, in seconds, there is no room: nobody was idle long enough when it was looked for.
+    full_until: AtomicU64,
 }
 
 impl Sessions {
@@ -37,6 +41,7 @@ impl Sessions {
             idle,
             start: Instant::now(),
             is_swept: AtomicBool::new(false),
+            full_until: AtomicU64::new(0),
         }
     }
 
@@ -51,11 +56,11 @@ impl Sessions {
         let made_room = {
             let mut known = self.known();
             let made_room =
-                if known.len() >= self.bound { Some(self.make_room(&mut known)?) } else { None };
+                if known.len() >= self.bound { self.make_room(&mut known)? } else { Vec::new() };
             known.insert(session.id().to_owned(), Arc::clone(&session));
             made_room
         };
-        if let Some(left) = made_room {
+        for left in made_room {
             left.end();
         }
         self.sweep_from_now_on();
@@ -95,18 +100,25 @@ impl Sessions {
         Duration::from_secs(self.now().saturating_sub(session.used.load(Ordering::Relaxed)))
     }
 
-    fn make_room(
-        &self,
-        known: &mut HashMap<String, Arc<Session>>,
-    ) -> Result<Arc<Session>, Refusal> {
-        let longest = known
+    /// Takes out the sessions that are idle longest: several, so that the next ones need no look at all of them.
+    fn make_room(&self, known: &mut Known) -> Result<Vec<Arc<Session>>, Refusal> {
+        let now = self.now();
+        if now < self.full_until.load(Ordering::Relaxed) {
+            return Err(Refusal::TooManySessions);
+        }
+        let mut idle: Vec<_> = known
             .values()
-            .filter(|session| session.is_idle())
-            .max_by_key(|session| self.idle_for(session))
-            .filter(|session| self.idle_for(session) >= FRESH)
-            .map(|session| session.id().to_owned());
-        let longest = longest.and_then(|id| known.remove(&id));
-        longest.ok_or(Refusal::TooManySessions)
+            .map(|session| (self.idle_for(session), session))
+            .filter(|(idle, session)| *idle >= FRESH && session.is_idle())
+            .map(|(idle, session)| (idle, session.id().to_owned()))
+            .collect();
+        if idle.is_empty() {
+            self.full_until.store(now + 1, Ordering::Relaxed);
+            return Err(Refusal::TooManySessions);
+        }
+        idle.sort_unstable_by(|one, other| other.cmp(one));
+        idle.truncate((self.bound / 100).max(1));
+        Ok(idle.into_iter().filter_map(|(_, id)| known.remove(&id)).collect())
     }
 
     // === Idle sessions ===
@@ -147,7 +159,7 @@ impl Sessions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,176 @@
+//! Credentials belong to one server and one issuer.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::auth::{MemoryTokens, OAuth, TokenStore as _};
+use mgp_types::ErrorCode;
+
+use crate::world::{DOCUMENT, ONE, Person, SECRET, SERVER, TWO, World};
+
+#[tokio::test]
+async fn a_server_that_moves_to_another_issuer_takes_nothing_along() {
+    let world = World::new(|s| (s.refreshes, s.method) = (true, "client_secret_basic"));
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.turn(|s| s.issuers = vec![TWO]);
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    let logins = world.logins();
+    assert_eq!(logins[1]["issuer"], TWO);
+    assert_ne!(logins[0]["client_id"], logins[1]["client_id"]);
+    assert_eq!(world.registrations().len(), 2);
+    let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
+    assert_eq!(grants, ["authorization_code", "authorization_code"]);
+    // And back: the first registration is still good there.
+    world.turn(|s| s.issuers = vec![ONE]);
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.registrations().len(), 2);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_token_that_ends_is_not_refreshed_at_another_issuer() {
+    use mgp_transport::http::Credentials as _;
+    let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
+    let oauth = world.oauth();
+    let refusal = mgp_transport::http::Refused::new(401, vec![], None);
+    oauth.refused(refusal).await.unwrap();
+    world.turn(|s| s.issuers = vec![TWO]);
+    assert_eq!(oauth.authorization().await.unwrap(), None);
+    assert_eq!(world.tokens().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn given_credentials_are_not_shown_to_another_issuer() {
+    for pinned in [false, true] {
+        let store = Arc::new(MemoryTokens::new());
+        let world = World::new(|s| s.method = "client_secret_basic");
+        world.knows(ONE, "given", Some(SECRET));
+        let oauth = || {
+            let oauth = world.oauth().preregistered("given", SECRET).store(Arc::clone(&store));
+            if pinned { oauth.issuer(ONE) } else { oauth }
+        };
+        world.call(&oauth(), "").await.unwrap();
+        world.turn(|s| s.issuers = vec![TWO]);
+        world.revoke();
+        // Even by another process.
+        let error = world.call(&oauth(), "").await.unwrap_err();
+        assert!(
+            error.message().contains("the credentials are for `https://one.example`"),
+            "{error}"
+        );
+        assert_eq!(world.logins().len(), 1);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_metadata_document_is_good_at_every_issuer() {
+    let server = serde_json::json!({ "client_id_metadata_document_supported": true });
+    let world = World::new(|s| s.server = server);
+    let oauth = world.oauth().cimd(DOCUMENT);
+    world.call(&oauth, "").await.unwrap();
+    world.turn(|s| s.issuers = vec![TWO]);
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert!(world.logins().iter().all(|login| login["client_id"] == DOCUMENT));
+    world.check();
+}
+
+#[tokio::test]
+async fn tokens_of_one_server_are_not_shown_to_another() {
+    use mgp_transport::http::Credentials as _;
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|_| {});
+    world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();
+    let same = OAuth::new("https://MCP.example/mcp", world.fetcher()).store(Arc::clone(&store));
+    assert!(same.authorization().await.unwrap().is_some());
+    for other in ["https://mcp.example", "https://mcp.example/mcp2", "https://other.example/mcp"] {
+        let oauth = OAuth::new(other, world.fetcher()).store(Arc::clone(&store));
+        assert_eq!(oauth.authorization().await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn other_credentials_do_not_inherit_what_was_got_with_these() {
+    use mgp_transport::http::Credentials as _;
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|_| {});
+    world.knows(ONE, "one", None);
+    world.knows(ONE, "two", None);
+    let oauth = |id| world.oauth().preregistered_public(id).store(Arc::clone(&store));
+    world.call(&oauth("one"), "").await.unwrap();
+    assert!(oauth("one").authorization().await.unwrap().is_some());
+    assert_eq!(oauth("two").authorization().await.unwrap(), None);
+    world.call(&oauth("two"), "").await.unwrap();
+    assert_eq!(world.logins()[1]["client_id"], "two");
+    world.check();
+}
+
+#[tokio::test]
+async fn what_another_process_renewed_is_used() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = || world.oauth().store(Arc::clone(&store));
+    let (one, two) = (oauth(), oauth());
+    world.call(&one, "").await.unwrap();
+    world.call(&two, "").await.unwrap();
+    world.revoke();
+    world.call(&one, "").await.unwrap();
+    // Tokens are dated by the second: this one was renewed later.
+    let mut kept = store.latest(SERVER).await.unwrap().unwrap();
+    kept.tokens.as_mut().unwrap().issued_at += 1;
+    store.save(kept).await.unwrap();
+    world.call(&two, "").await.unwrap();
+    assert_eq!((world.logins().len(), world.tokens().len()), (1, 2));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_trusted_is_an_error() {
+    use mgp_client_sdk::auth::{StoreError, Stored, TokenStore};
+    struct Broken;
+    impl TokenStore for Broken {
+        async fn load(&self, _: &str, _: &str) -> Result<Option<Stored>, StoreError> {
+            Err(StoreError::Other("broken".to_owned()))
+        }
+        async fn latest(&self, _: &str) -> Result<Option<Stored>, StoreError> {
+            Err(StoreError::Other("broken".to_owned()))
+        }
+        async fn save(&self, _: Stored) -> Result<(), StoreError> {
+            Err(StoreError::Other("broken".to_owned()))
+        }
+    }
+    let world = World::new(|_| {});
+    let oauth =
+        OAuth::new(SERVER, world.fetcher()).browser(Person(Arc::clone(&world))).store(Broken);
+    let error = world.call(&oauth, "").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
+    assert!(error.message().contains("broken"), "{error}");
+}
+
+#[tokio::test]
+async fn a_login_that_cannot_be_kept_still_serves() {
+    use mgp_client_sdk::auth::{StoreError, Stored, TokenStore};
+    struct Full;
+    impl TokenStore for Full {
+        async fn load(&self, _: &str, _: &str) -> Result<Option<Stored>, StoreError> {
+            Ok(None)
+        }
+        async fn latest(&self, _: &str) -> Result<Option<Stored>, StoreError> {
+            Ok(None)
+        }
+        async fn save(&self, _: Stored) -> Result<(), StoreError> {
+            Err(StoreError::Other("full".to_owned()))
+        }
+    }
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth().store(Full);
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}

@@ -1,0 +1,261 @@
+//! People who log in: how the client registers, what it asks for, and which answers it takes.
+
+use serde_json::json;
+
+use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, Switches, World};
+
+/// One call through a login, which must ask for these scopes.
+async fn asks(turn: impl FnOnce(&mut Switches), expected: Option<&str>) {
+    let world = World::new(turn);
+    world.call(&world.oauth(), "").await.unwrap();
+    assert_eq!(world.logins()[0].get("scope").map(String::as_str), expected);
+    world.check();
+}
+
+#[tokio::test]
+async fn the_scopes_are_those_of_the_challenge_else_those_of_the_server_else_none() {
+    asks(|s| (s.challenge_scope, s.scopes) = (Some("a"), Some("a b")), Some("a")).await;
+    asks(|s| s.scopes = Some("a b"), Some("a b")).await;
+    asks(|_| {}, None).await;
+}
+
+#[tokio::test]
+async fn offline_access_is_asked_for_only_where_it_is_listed() {
+    let listed = |scopes: &'static str| {
+        move |s: &mut Switches| {
+            s.scopes = Some("a");
+            s.server = json!({ "scopes_supported": scopes.split(' ').collect::<Vec<_>>() });
+        }
+    };
+    asks(listed("a offline_access"), Some("a offline_access")).await;
+    asks(listed("a b"), Some("a")).await;
+}
+
+#[tokio::test]
+async fn a_document_comes_before_credentials_and_these_before_registering() {
+    let takes = json!({ "client_id_metadata_document_supported": true });
+    // (takes documents, document, credentials) -> id
+    for (takes, document, given, expected) in [
+        (true, true, true, DOCUMENT),
+        (false, true, true, "given"),
+        (true, false, true, "given"),
+        (false, true, false, "client-1"),
+        (true, false, false, "client-1"),
+    ] {
+        let server = if takes { takes_documents() } else { json!({}) };
+        let world = World::new(|s| s.server = server);
+        world.knows(ONE, "given", None);
+        let mut oauth = world.oauth();
+        if document {
+            oauth = oauth.cimd(DOCUMENT);
+        }
+        if given {
+            oauth = oauth.preregistered_public("given");
+        }
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.logins()[0]["client_id"], expected);
+        assert_eq!(world.registrations().len(), usize::from(expected == "client-1"));
+        world.check();
+    }
+    let world = World::new(|s| s.server = takes);
+    for unfit in ["http://127.0.0.1/client.json", "https://me.example", "https://me.example/"] {
+        let error = world.call(&world.oauth().cimd(unfit), "").await.unwrap_err();
+        assert!(error.message().contains("metadata document"), "{error}");
+    }
+}
+
+fn takes_documents() -> serde_json::Value {
+    json!({ "client_id_metadata_document_supported": true })
+}
+
+#[tokio::test]
+async fn a_registration_says_what_the_client_is() {
+    let world = World::new(|_| {});
+    world.call(&world.oauth(), "").await.unwrap();
+    let expected = json!({
+        "client_name": "tester",
+        "redirect_uris": [REDIRECT],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    });
+    assert_eq!(world.registrations(), [expected]);
+    let world = World::new(|s| s.registers = false);
+    let error = world.call(&world.oauth(), "").await.unwrap_err();
+    assert!(error.message().contains("takes no registrations"), "{error}");
+}
+
+#[tokio::test]
+async fn clients_prove_themselves_as_they_registered() {
+    for method in ["none", "client_secret_basic", "client_secret_post"] {
+        let world = World::new(|s| s.method = method);
+        world.call(&world.oauth(), "").await.unwrap();
+        assert_eq!(world.registrations()[0]["token_endpoint_auth_method"], method);
+        world.check();
+        if method != "none" {
+            let world = World::new(|s| s.method = method);
+            world.knows(ONE, "given", Some(SECRET));
+            world.call(&world.oauth().preregistered("given", SECRET), "").await.unwrap();
+            world.check();
+        }
+    }
+    // Nothing listed means basic.
+    let world = World::new(|s| {
+        s.method = "client_secret_basic";
+        s.server = json!({ "token_endpoint_auth_methods_supported": null });
+    });
+    world.knows(ONE, "given", Some(SECRET));
+    world.call(&world.oauth().preregistered("given", SECRET), "").await.unwrap();
+    world.check();
+}
+
+#[tokio::test]
+async fn an_answer_is_taken_only_from_who_was_asked() {
+    #[track_caller]
+    fn judge(
+        found: Result<String, mgp_types::RpcError>,
+        expected: Result<(), &str>,
+        world: &World,
+    ) {
+        match (found, expected) {
+            (Ok(_), Ok(())) => world.check(),
+            (Err(error), Err(words)) => {
+                assert!(error.message().contains(words), "{error}");
+                assert_eq!(world.tokens().len(), 0, "the code goes nowhere");
+            }
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+    let promised = || json!({ "authorization_response_iss_parameter_supported": true });
+    // (promised, iss) -> as RFC 9207 §2.4 and MCP say
+    for (promises, iss, expected) in [
+        (true, Some(ONE), Ok(())),
+        (true, None, Err("does not say which issuer")),
+        (true, Some("https://evil.example"), Err("another issuer")),
+        (true, Some("https://one.example/"), Err("another issuer")),
+        (true, Some("https://ONE.example"), Err("another issuer")),
+        (true, Some("https://one.example:443"), Err("another issuer")),
+        (false, None, Ok(())),
+        (false, Some(ONE), Ok(())),
+        (false, Some("https://evil.example"), Err("another issuer")),
+        (false, Some(""), Err("another issuer")),
+    ] {
+        let world = World::new(|s| {
+            s.iss = iss;
+            s.server = if promises { promised() } else { json!({}) };
+        });
+        judge(world.call(&world.oauth(), "").await, expected, &world);
+    }
+    for (login, words) in [
+        (Login::WrongState, "another state"),
+        (Login::Elsewhere, "another address"),
+        (Login::Denied, "access_denied"),
+        (Login::NeverBack, "nobody came back"),
+    ] {
+        let world = World::new(|s| s.login = login);
+        judge(world.call(&world.oauth(), "").await, Err(words), &world);
+    }
+    // What a stranger says about the login is not shown.
+    let world = World::new(|s| (s.login, s.iss) = (Login::Denied, Some("https://evil.example")));
+    let error = world.call(&world.oauth(), "").await.unwrap_err();
+    assert!(!error.message().contains("access_denied"), "{error}");
+}
+
+#[tokio::test]
+async fn only_a_registration_that_may_be_wrong_is_made_anew() {
+    for (login, registrations) in
+        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NeverBack, 2)]
+    {
+        let world = World::new(|_| {});
+        let oauth = world.oauth();
+        world.call(&oauth, "").await.unwrap();
+        world.revoke();
+        world.turn(|s| s.login = login);
+        world.call(&oauth, "").await.unwrap_err();
+        world.turn(|s| s.login = Login::Code);
+        world.call(&oauth, "").await.unwrap();
+        assert_eq!(world.registrations().len(), registrations);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn each_login_has_a_state_and_a_challenge_of_its_own() {
+    let world = World::new(|_| {});
+    for _ in 0..2 {
+        world.call(&world.oauth(), "").await.unwrap();
+    }
+    let logins = world.logins();
+    for name in ["state", "code_challenge"] {
+        assert_ne!(logins[0][name], logins[1][name]);
+    }
+}
+
+#[tokio::test]
+async fn without_a_browser_the_client_says_what_is_missing() {
+    let world = World::new(|_| {});
+    let oauth = mgp_client_sdk::auth::OAuth::new(crate::world::SERVER, world.fetcher());
+    let error = world.call(&oauth, "").await.unwrap_err();
+    assert!(error.message().contains("give the client a `browser`"), "{error}");
+}
+
+#[tokio::test]
+async fn more_scopes_are_asked_for_where_they_are_wanted_and_none_is_lost() {
+    let world = World::new(|s| (s.challenge_scope, s.scopes) = (Some("read"), Some("read write")));
+    let oauth = world.oauth();
+    world.call(&oauth, "read").await.unwrap();
+    world.call(&oauth, "write").await.unwrap();
+    world.call(&oauth, "read write").await.unwrap();
+    let scopes: Vec<_> = world.logins().iter().map(|login| login["scope"].clone()).collect();
+    assert_eq!(scopes, ["read", "read write"]);
+    assert_eq!(world.registrations().len(), 1, "the registration is used again");
+    world.check();
+}
+
+#[tokio::test]
+async fn scopes_that_are_never_granted_are_not_asked_for_forever() {
+    let world = World::new(|s| s.withheld = "admin");
+    let oauth = world.oauth();
+    let error = world.call(&oauth, "admin").await.unwrap_err();
+    assert!(error.message().contains("asked for `admin` more than 3 times"), "{error}");
+    assert_eq!(world.logins().len(), 1 + 3);
+    // The limit is one of this operation: others are not held up, and this one stays refused.
+    world.call(&oauth, "read").await.unwrap();
+    assert!(world.call(&oauth, "admin").await.is_err());
+    assert_eq!(world.logins().len(), 1 + 3 + 1);
+    let world = World::new(|s| s.withheld = "admin");
+    assert!(world.call(&world.oauth().step_up_limit(1), "admin").await.is_err());
+    assert_eq!(world.logins().len(), 1 + 1);
+}
+
+#[tokio::test]
+async fn a_refusal_that_scopes_do_not_mend_is_an_error() {
+    use mgp_transport::http::{Credentials as _, Refused};
+    let world = World::new(|_| {});
+    let oauth = world.oauth();
+    for challenge in [
+        "Basic realm=x",
+        "Bearer error=\"insufficient_scope\"",
+        "Bearer error=\"invalid_token\", scope=\"a\"",
+    ] {
+        let refusal = Refused::new(403, vec![challenge.to_owned()], None);
+        let error = oauth.refused(refusal).await.unwrap_err();
+        assert!(error.message().contains("names no scopes that would help"), "{error}");
+    }
+    assert!(world.log().is_empty());
+}
+
+#[tokio::test]
+async fn a_person_can_log_in_before_anything_is_asked() {
+    let world = World::new(|s| s.scopes = Some("a"));
+    let oauth = world.oauth();
+    oauth.log_in().await.unwrap();
+    oauth.log_in().await.unwrap();
+    world.call(&oauth, "a").await.unwrap();
+    assert_eq!(world.logins().len(), 1);
+    world.turn(|s| s.login = Login::Denied);
+    let error = world.oauth().log_in().await.unwrap_err();
+    assert!(error.to_string().contains("access_denied"), "{error}");
+    world.check();
+}

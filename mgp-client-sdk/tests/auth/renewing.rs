@@ -1,0 +1,185 @@
+//! Tokens that end, are refused, or are wanted by many at once.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use mgp_client_sdk::auth::{MemoryTokens, OAuth};
+use mgp_transport::http::Credentials as _;
+use mgp_types::ErrorCode;
+
+use crate::world::{SERVER, World};
+
+#[tokio::test]
+async fn a_refused_token_is_refreshed_and_the_refresh_token_rotated() {
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth();
+    let mut shown = vec![world.call(&oauth, "").await.unwrap()];
+    for _ in 0..2 {
+        world.revoke();
+        shown.push(world.call(&oauth, "").await.unwrap());
+    }
+    shown.dedup();
+    assert_eq!(shown.len(), 3);
+    assert_eq!(world.logins().len(), 1, "nobody is asked again");
+    let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
+    assert_eq!(grants[..2], ["authorization_code", "refresh_token"]);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_not_rotated_stays() {
+    let world = World::new(|s| (s.refreshes, s.rotates) = (true, false));
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.turn(|s| s.refreshes = false);
+    for _ in 0..2 {
+        world.revoke();
+        world.call(&oauth, "").await.unwrap();
+    }
+    let forms = world.tokens();
+    assert_eq!(forms[1]["refresh_token"], forms[2]["refresh_token"]);
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_the_server_refuses_it() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(1)));
+    let oauth = world.oauth().store(Arc::clone(&store));
+    world.turn(|s| s.expires_in = Some(0));
+    // What was got has ended at once.
+    let refusal = mgp_transport::http::Refused::new(401, vec![], None);
+    oauth.refused(refusal).await.unwrap();
+    world.turn(|s| s.expires_in = Some(3600));
+    let renewed = oauth.authorization().await.unwrap();
+    assert!(renewed.is_some());
+    assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn many_calls_share_one_login_and_one_refresh() {
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth();
+    let calls = || join_all((0..20).map(|_| world.call(&oauth, "")));
+    let shown: Vec<_> = calls().await.into_iter().map(Result::unwrap).collect();
+    assert!(shown.iter().all(|token| *token == shown[0]));
+    assert_eq!(
+        (world.logins().len(), world.tokens().len(), world.registrations().len()),
+        (1, 1, 1)
+    );
+    world.revoke();
+    for call in calls().await {
+        call.unwrap();
+    }
+    assert_eq!((world.logins().len(), world.tokens().len()), (1, 2));
+    world.check();
+}
+
+#[tokio::test]
+async fn many_calls_share_one_failure() {
+    let world = World::new(|s| s.login = crate::world::Login::Denied);
+    let oauth = world.oauth();
+    for call in join_all((0..20).map(|_| world.call(&oauth, ""))).await {
+        assert!(call.unwrap_err().message().contains("access_denied"));
+    }
+    assert_eq!(world.logins().len(), 1, "a person who says no is asked once");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_tear_a_rotation_in_two() {
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    {
+        let mut leaving = Box::pin(world.call(&oauth, ""));
+        assert!(leaving.as_mut().now_or_never().is_none());
+    }
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!((world.logins().len(), world.tokens().len()), (1, 2));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_no_longer_good_leads_to_a_login() {
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.revoke_refresh();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.logins().len(), 2);
+    assert_eq!(world.registrations().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn trouble_at_the_token_endpoint_is_no_reason_to_log_in_again() {
+    let world = World::new(|s| s.refreshes = true);
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.turn(|s| s.token_fault = Some((503, "busy")));
+    let error = world.call(&oauth, "").await.unwrap_err();
+    assert!(error.message().contains("status 503"), "{error}");
+    world.turn(|s| s.token_fault = None);
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_client_that_was_forgotten_registers_anew() {
+    let world = World::new(|_| {});
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.forgets(crate::world::ONE);
+    // The person is sent with an id that is gone once; the faults of the script say so.
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.registrations().len(), 2);
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.registrations().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_all_tokens_is_not_asked_forever() {
+    use mgp_transport::http::Refused;
+    let world = World::new(|_| {});
+    let oauth = world.oauth();
+    let mut tries = 0;
+    let error = loop {
+        let shown = oauth.authorization().await.unwrap();
+        match oauth.refused(Refused::new(401, vec![], shown)).await {
+            Ok(()) => tries += 1,
+            Err(error) => break error,
+        }
+        assert!(tries < 10);
+    };
+    assert!(error.message().contains("refused 3 tokens in a row"), "{error}");
+    assert_eq!(tries, 1 + 3);
+}
+
+#[tokio::test]
+async fn without_a_browser_a_login_that_ended_is_an_error_of_its_own() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = World::new(|s| s.refreshes = true);
+    world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();
+    let later = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
+    world.call(&later, "").await.unwrap();
+    world.revoke();
+    world.call(&later, "").await.unwrap();
+    world.revoke();
+    world.revoke_refresh();
+    for _ in 0..5 {
+        let error = world.call(&later, "").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+    }
+    assert_eq!(world.logins().len(), 1);
+    world.check();
+}

@@ -1,0 +1,503 @@
+//! A protected server, two authorization servers and a person, played by one script with switches.
+//!
+//! Nothing here is lenient: whatever a rule forbids is noted in [`World::faults`], and tests end by asking for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use mgp_client_sdk::auth::{AuthError, Browser, OAuth};
+use mgp_transport::http::{Credentials, Refused};
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, Fetcher};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+use url::form_urlencoded;
+
+pub(crate) const SERVER: &str = "https://mcp.example/mcp";
+pub(crate) const ONE: &str = "https://one.example";
+pub(crate) const TWO: &str = "https://two.example/tenant";
+pub(crate) const REDIRECT: &str = "http://127.0.0.1:3000/callback";
+pub(crate) const DOCUMENT: &str = "https://me.example/client.json";
+pub(crate) const SECRET: &str = "s3cret:of+the client";
+
+/// What the script plays; each test turns some of it.
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+pub(crate) struct Switches {
+    /// Where the server's metadata is; `None` for a server of 2025-03-26.
+    pub(crate) metadata_at: Option<&'static str>,
+    /// Whether refusals say so.
+    pub(crate) challenge_names_metadata: bool,
+    /// The scope that refusals name.
+    pub(crate) challenge_scope: Option<&'static str>,
+    pub(crate) resource: &'static str,
+    pub(crate) scopes: Option<&'static str>,
+    pub(crate) issuers: Vec<&'static str>,
+    /// Where authorization servers have their metadata, after their origin; `{}` is the path of the issuer.
+    pub(crate) server_at: Option<&'static str>,
+    /// What they add to their metadata, or put in its place.
+    pub(crate) server: Value,
+    /// The issuer in the answer to a login.
+    pub(crate) iss: Option<&'static str>,
+    /// What else the answer to a login has in the place of a code.
+    pub(crate) login: Login,
+    /// How registered clients authenticate themselves, and whether they get a secret.
+    pub(crate) method: &'static str,
+    pub(crate) registers: bool,
+    pub(crate) expires_in: Option<u64>,
+    pub(crate) refreshes: bool,
+    pub(crate) rotates: bool,
+    /// What the token endpoint says instead.
+    pub(crate) token_fault: Option<(u16, &'static str)>,
+    /// Scopes that are asked for but never granted.
+    pub(crate) withheld: &'static str,
+    /// A URL that cannot be reached, and one whose server is out of order.
+    pub(crate) unreachable: Option<&'static str>,
+    pub(crate) broken: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Login {
+    Code,
+    Denied,
+    WrongState,
+    Elsewhere,
+    NeverBack,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            metadata_at: Some("/.well-known/oauth-protected-resource/mcp"),
+            challenge_names_metadata: true,
+            challenge_scope: None,
+            resource: SERVER,
+            scopes: None,
+            issuers: vec![ONE],
+            server_at: Some("/.well-known/oauth-authorization-server{}"),
+            server: json!({}),
+            iss: None,
+            login: Login::Code,
+            method: "none",
+            registers: true,
+            expires_in: Some(3600),
+            refreshes: false,
+            rotates: true,
+            token_fault: None,
+            withheld: "",
+            unreachable: None,
+            broken: None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Requests, as `METHOD URL`.
+    log: Vec<String>,
+    faults: Vec<String>,
+    /// Clients by issuer and id: the secret, if there is one.
+    clients: BTreeMap<(String, String), Option<String>>,
+    /// Codes, with what they were asked with.
+    codes: BTreeMap<String, BTreeMap<String, String>>,
+    /// Access tokens with their scopes.
+    access: BTreeMap<String, BTreeSet<String>>,
+    /// Refresh tokens: issuer and scopes.
+    refresh: BTreeMap<String, (String, String)>,
+    /// Query of each login, form of each token request, body of each registration.
+    logins: Vec<BTreeMap<String, String>>,
+    tokens: Vec<BTreeMap<String, String>>,
+    registrations: Vec<Value>,
+    made: u32,
+}
+
+pub(crate) struct World {
+    switches: Mutex<Switches>,
+    memory: Mutex<Memory>,
+}
+
+impl World {
+    pub(crate) fn new(turn: impl FnOnce(&mut Switches)) -> Arc<Self> {
+        let mut switches = Switches::default();
+        turn(&mut switches);
+        Arc::new(Self { switches: Mutex::new(switches), memory: Mutex::default() })
+    }
+
+    pub(crate) fn turn(&self, turn: impl FnOnce(&mut Switches)) {
+        turn(&mut self.switches.lock().unwrap());
+    }
+
+    pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
+        Arc::new(Script(Arc::clone(self)))
+    }
+
+    /// Credentials of a person for the server.
+    pub(crate) fn oauth(self: &Arc<Self>) -> OAuth {
+        OAuth::new(SERVER, self.fetcher()).client_name("tester").browser(Person(Arc::clone(self)))
+    }
+
+    /// Adds a client that an issuer knows.
+    pub(crate) fn knows(&self, issuer: &str, id: &str, secret: Option<&str>) {
+        let key = (issuer.to_owned(), id.to_owned());
+        self.memory().clients.insert(key, secret.map(str::to_owned));
+    }
+
+    /// Forgets a client.
+    pub(crate) fn forgets(&self, issuer: &str) {
+        self.memory().clients.retain(|(known, _), _| known != issuer);
+    }
+
+    /// Makes all access tokens invalid.
+    pub(crate) fn revoke(&self) {
+        self.memory().access.clear();
+    }
+
+    pub(crate) fn revoke_refresh(&self) {
+        self.memory().refresh.clear();
+    }
+
+    pub(crate) fn logins(&self) -> Vec<BTreeMap<String, String>> {
+        self.memory().logins.clone()
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<BTreeMap<String, String>> {
+        self.memory().tokens.clone()
+    }
+
+    pub(crate) fn registrations(&self) -> Vec<Value> {
+        self.memory().registrations.clone()
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.memory().log.clone()
+    }
+
+    /// What was done against a rule.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        assert_eq!(self.memory().faults, Vec::<String>::new());
+    }
+
+    /// Sends a request that needs scopes, as the HTTP link does: again after each refusal that was mended.
+    pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
+        for _ in 0..32 {
+            let shown = oauth.authorization().await?;
+            let token = shown.as_deref().and_then(|shown| shown.strip_prefix("Bearer "));
+            let granted = token.and_then(|token| self.memory().access.get(token).cloned());
+            let refusal = match granted {
+                Some(granted) if words(needs).is_subset(&granted) => {
+                    return Ok(token.unwrap_or_default().to_owned());
+                }
+                Some(_) => Refused::new(403, vec![self.challenge(Some(needs))], shown),
+                None => {
+                    let scope = self.switches().challenge_scope;
+                    Refused::new(401, vec![self.challenge(scope)], shown)
+                }
+            };
+            oauth.refused(refusal).await?;
+        }
+        panic!("the client never gives up");
+    }
+
+    fn challenge(&self, scope: Option<&str>) -> String {
+        let switches = self.switches();
+        let mut challenge = "Bearer realm=\"x\"".to_owned();
+        if let Some(path) = switches.metadata_at.filter(|_| switches.challenge_names_metadata) {
+            challenge += ", resource_metadata=\"https://mcp.example";
+            challenge += path;
+            challenge.push('"');
+        }
+        if let Some(scope) = scope {
+            challenge += ", scope=\"";
+            challenge += scope;
+            challenge.push('"');
+        }
+        challenge
+    }
+
+    fn switches(&self) -> Switches {
+        self.switches.lock().unwrap().clone()
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap()
+    }
+
+    fn fault(&self, what: impl Into<String>) {
+        self.memory().faults.push(what.into());
+    }
+
+    fn make(&self, what: &str) -> String {
+        let mut memory = self.memory();
+        memory.made += 1;
+        format!("{what}-{}", memory.made)
+    }
+
+    // === the protected server and the authorization servers ===
+
+    fn answer(&self, request: &FetchRequest) -> Fetched {
+        self.memory().log.push(format!("{} {}", request.method, request.url));
+        let switches = self.switches();
+        if switches.broken == Some(&*request.url) {
+            return Fetched::new(503, "{}");
+        }
+        let at = switches.metadata_at.map(|path| format!("https://mcp.example{path}"));
+        if at.as_ref() == Some(&request.url) {
+            let mut metadata = json!({
+                "resource": switches.resource,
+                "authorization_servers": switches.issuers,
+            });
+            if let Some(scopes) = switches.scopes {
+                metadata["scopes_supported"] = scopes.split(' ').collect();
+            }
+            return Fetched::new(200, metadata.to_string());
+        }
+        for issuer in [ONE, TWO, "https://mcp.example"] {
+            let (origin, path) = parts(issuer);
+            let at = switches.server_at.map(|at| format!("{origin}{}", at.replace("{}", &path)));
+            if at.as_ref() == Some(&request.url) {
+                return Fetched::new(200, Self::metadata(issuer, &switches).to_string());
+            }
+            if request.url == format!("{issuer}/register") {
+                return self.register(issuer, request, &switches);
+            }
+            if request.url == format!("{issuer}/token") {
+                return self.token(issuer, request, &switches);
+            }
+        }
+        Fetched::new(404, "<html>")
+    }
+
+    fn metadata(issuer: &str, switches: &Switches) -> Value {
+        let mut metadata = json!({
+            "issuer": issuer,
+            "authorization_endpoint": format!("{issuer}/authorize"),
+            "token_endpoint": format!("{issuer}/token"),
+            "code_challenge_methods_supported": ["plain", "S256"],
+            "token_endpoint_auth_methods_supported": [switches.method],
+        });
+        if switches.registers {
+            metadata["registration_endpoint"] = format!("{issuer}/register").into();
+        }
+        for (name, value) in switches.server.as_object().unwrap() {
+            metadata[name] = value.clone();
+        }
+        metadata
+    }
+
+    fn register(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        self.memory().registrations.push(body);
+        let id = self.make("client");
+        let secret = (switches.method != "none").then(|| SECRET.to_owned());
+        self.knows(issuer, &id, secret.as_deref());
+        let mut answer = json!({"client_id": id, "token_endpoint_auth_method": switches.method});
+        if let Some(secret) = secret {
+            answer["client_secret"] = secret.into();
+        }
+        Fetched::new(201, answer.to_string())
+    }
+
+    fn token(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
+        let form: BTreeMap<String, String> =
+            form_urlencoded::parse(&request.body).into_owned().collect();
+        self.memory().tokens.push(form.clone());
+        if let Some((status, error)) = switches.token_fault {
+            return Fetched::new(status, json!({"error": error}).to_string());
+        }
+        if form.get("resource").map(String::as_str) != Some(switches.resource) {
+            self.fault(format!("token request for {:?}", form.get("resource")));
+        }
+        let Some(client) = self.client(issuer, request, &form) else {
+            return Fetched::new(401, r#"{"error":"invalid_client"}"#);
+        };
+        let field = |name: &str| form.get(name).cloned().unwrap_or_default();
+        let scope = match field("grant_type").as_str() {
+            "authorization_code" => {
+                let Some(asked) = self.memory().codes.remove(&field("code")) else {
+                    return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
+                };
+                let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(field("code_verifier")));
+                for (what, found, expected) in [
+                    ("verifier", &proof, &asked["code_challenge"]),
+                    ("redirect URI", &field("redirect_uri"), &asked["redirect_uri"]),
+                    ("client", &client, &asked["client_id"]),
+                    ("issuer", &issuer.to_owned(), &asked["issuer"]),
+                ] {
+                    if found != expected {
+                        self.fault(format!("{what} of the code: {found}, not {expected}"));
+                    }
+                }
+                asked.get("scope").cloned().unwrap_or_default()
+            }
+            "refresh_token" => {
+                let token = field("refresh_token");
+                let known = self.memory().refresh.get(&token).cloned();
+                let Some((known, scope)) = known else {
+                    return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
+                };
+                if known != issuer {
+                    self.fault("a refresh token of another issuer");
+                }
+                if switches.rotates {
+                    self.memory().refresh.remove(&token);
+                }
+                scope
+            }
+            "client_credentials" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => field("scope"),
+            other => panic!("{other}"),
+        };
+        self.grant(issuer, &scope, switches)
+    }
+
+    fn grant(&self, issuer: &str, scope: &str, switches: &Switches) -> Fetched {
+        let granted: BTreeSet<_> =
+            words(scope).difference(&words(switches.withheld)).cloned().collect();
+        let access = self.make("access-s3cret");
+        let text = granted.iter().cloned().collect::<Vec<_>>().join(" ");
+        let mut answer = json!({"access_token": access, "token_type": "Bearer", "scope": text});
+        self.memory().access.insert(access, granted);
+        if let Some(seconds) = switches.expires_in {
+            answer["expires_in"] = seconds.into();
+        }
+        if switches.refreshes {
+            let refresh = self.make("refresh-s3cret");
+            let kept = (issuer.to_owned(), scope.to_owned());
+            self.memory().refresh.insert(refresh.clone(), kept);
+            answer["refresh_token"] = refresh.into();
+        }
+        Fetched::new(200, answer.to_string())
+    }
+
+    /// Who asks for tokens, if they prove it as they registered to.
+    fn client(
+        &self,
+        issuer: &str,
+        request: &FetchRequest,
+        form: &BTreeMap<String, String>,
+    ) -> Option<String> {
+        let header = request.headers.iter().find(|(name, _)| *name == "authorization");
+        let (id, secret, method) = if let Some((_, header)) = header {
+            let pair = STANDARD.decode(header.strip_prefix("Basic ")?).ok()?;
+            let pair = String::from_utf8(pair).ok()?;
+            let (id, secret) = pair.split_once(':')?;
+            let decode = |part: &str| {
+                let mut decoded = form_urlencoded::parse(part.as_bytes());
+                decoded.next().map(|(name, _)| name.into_owned()).unwrap_or_default()
+            };
+            (decode(id), Some(decode(secret)), "client_secret_basic")
+        } else if let Some(secret) = form.get("client_secret") {
+            (form.get("client_id")?.clone(), Some(secret.clone()), "client_secret_post")
+        } else if form.contains_key("client_assertion") {
+            (form.get("client_id")?.clone(), None, "private_key_jwt")
+        } else {
+            (form.get("client_id")?.clone(), None, "none")
+        };
+        let known = self.memory().clients.get(&(issuer.to_owned(), id.clone())).cloned();
+        let is_document = id == DOCUMENT;
+        if known.is_none() && !is_document {
+            let elsewhere = self.memory().clients.keys().any(|(_, known)| *known == id);
+            if elsewhere {
+                self.fault(format!("{id} of another issuer shown to {issuer}"));
+            }
+            return None;
+        }
+        let expected = self.switches().method;
+        if method != expected && !is_document {
+            self.fault(format!("authenticated by {method}, not {expected}"));
+        }
+        if known.flatten() != secret {
+            self.fault("another secret");
+        }
+        Some(id)
+    }
+
+    // === the person ===
+
+    fn log_in(&self, url: &str) -> Result<String, AuthError> {
+        let url = Url::parse(url).unwrap();
+        let switches = self.switches();
+        let issuer = url.as_str().split("/authorize?").next().unwrap().to_owned();
+        let mut asked: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
+        let field = |name: &str| asked.get(name).cloned().unwrap_or_default();
+        for (name, expected) in [
+            ("response_type", "code"),
+            ("code_challenge_method", "S256"),
+            ("resource", switches.resource),
+        ] {
+            if field(name) != expected {
+                self.fault(format!("login with {name}={}", field(name)));
+            }
+        }
+        let known = (issuer.clone(), field("client_id"));
+        if !self.memory().clients.contains_key(&known) && known.1 != DOCUMENT {
+            self.fault(format!("login of {} at {issuer}", known.1));
+        }
+        asked.insert("issuer".to_owned(), issuer);
+        self.memory().logins.push(asked.clone());
+        let mut back = Url::parse(&asked["redirect_uri"]).unwrap();
+        let state = match switches.login {
+            Login::NeverBack => return Err(AuthError::browser("nobody came back")),
+            Login::WrongState => "wrong",
+            Login::Elsewhere => {
+                back.set_path("/elsewhere");
+                &asked["state"]
+            }
+            _ => &asked["state"],
+        };
+        back.query_pairs_mut().append_pair("state", state);
+        if switches.login == Login::Denied {
+            back.query_pairs_mut().append_pair("error", "access_denied");
+        } else {
+            let code = self.make("code");
+            back.query_pairs_mut().append_pair("code", &code);
+            self.memory().codes.insert(code, asked.clone());
+        }
+        if let Some(iss) = switches.iss {
+            back.query_pairs_mut().append_pair("iss", iss);
+        }
+        Ok(back.into())
+    }
+}
+
+/// What fetches in this world.
+struct Script(Arc<World>);
+
+impl Fetch for Script {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+        Box::pin(async move {
+            // Others run in between, as on a network.
+            tokio::task::yield_now().await;
+            if self.0.switches().unreachable == Some(&*request.url) {
+                return Err(FetchError::Failed { url: request.url, why: "refused".to_owned() });
+            }
+            Ok(self.0.answer(&request))
+        })
+    }
+}
+
+/// Who logs in in this world.
+pub(crate) struct Person(pub(crate) Arc<World>);
+
+impl Browser for Person {
+    async fn redirect_uri(&self, _registered: Option<&str>) -> Result<String, AuthError> {
+        Ok(REDIRECT.to_owned())
+    }
+
+    async fn authorize(&self, url: &str) -> Result<String, AuthError> {
+        tokio::task::yield_now().await;
+        self.0.log_in(url)
+    }
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn parts(issuer: &str) -> (String, String) {
+    let url = Url::parse(issuer).unwrap();
+    (url.origin().ascii_serialization(), url.path().trim_end_matches('/').to_owned())
+}

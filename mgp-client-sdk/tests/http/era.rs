@@ -1,0 +1,75 @@
+//! Which era a server at a URL speaks, and that it is not asked twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_client_sdk::EraCache;
+use mgp_types::mcp::Era;
+
+use crate::script::{Server, client, refused, status};
+
+#[tokio::test]
+async fn a_server_that_was_met_before_is_not_probed() {
+    let server = Server::legacy(|_| None).await;
+    let eras = EraCache::new();
+    for connections in 1..=3 {
+        let own = eras.clone();
+        let client = client().http(|http| http.eras = own).connect_url(&server.url).await.unwrap();
+        assert_eq!(client.server().era, Era::Legacy);
+        client.close().await;
+        assert_eq!((server.count("server/discover"), server.count("initialize")), (1, connections));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_became_modern_is_recognised() {
+    let is_modern = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&is_modern);
+    let modern = Server::modern(move |seen| match seen.method() {
+        _ if seen.verb != "POST" => Some(status(405)),
+        "initialize" if own.load(Ordering::SeqCst) => Some(refused(404, seen, -32601)),
+        "initialize" => Some(crate::script::initialized(seen, "s-1")),
+        "server/discover" if !own.load(Ordering::SeqCst) => Some(status(400)),
+        "notifications/initialized" => Some(status(202)),
+        _ => None,
+    })
+    .await;
+    let eras = EraCache::new();
+    for (now, era) in [(false, Era::Legacy), (true, Era::Modern), (true, Era::Modern)] {
+        is_modern.store(now, Ordering::SeqCst);
+        let own = eras.clone();
+        let client = client().http(|http| http.eras = own).connect_url(&modern.url).await.unwrap();
+        assert_eq!(client.server().era, era);
+    }
+    assert_eq!(modern.count("initialize"), 2);
+}
+
+#[tokio::test]
+async fn a_refusal_only_a_modern_server_gives_keeps_the_client_modern() {
+    let server = Server::modern(|seen| {
+        (seen.method() == "server/discover").then(|| refused(404, seen, -32601))
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    assert_eq!(client.server().era, Era::Modern);
+    client.call("t").await.unwrap();
+    assert_eq!(server.count("initialize"), 0);
+}
+
+#[tokio::test]
+async fn other_refusals_of_the_probe_lead_to_initialize() {
+    for code in [400, 404, 405, 406, 500] {
+        let server =
+            Server::legacy(move |seen| (seen.method() == "server/discover").then(|| status(code)))
+                .await;
+        let client = client().connect_url(&server.url).await.unwrap();
+        assert_eq!(client.server().era, Era::Legacy, "{code}");
+    }
+    // An unknown method with status 200 is what a legacy server without sessions answers.
+    let server = Server::legacy(|seen| {
+        (seen.method() == "server/discover").then(|| refused(200, seen, -32601))
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    assert_eq!(client.server().era, Era::Legacy);
+}

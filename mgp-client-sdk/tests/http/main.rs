@@ -1,0 +1,12 @@
+//! Servers at a URL: what a client says over HTTP and makes of what it hears, one module a story.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod era;
+mod leaving;
+mod modern;
+mod ours;
+mod refusals;
+mod script;
+mod session;
+mod streams;

@@ -1,0 +1,165 @@
+//! Servers that refuse, are elsewhere, or are not there: what a person is told, and who is asked for credentials.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::{Client, Credentials, Error, Refused, ToolResult as _};
+use mgp_types::service::BoxFuture;
+use mgp_types::{ErrorCode, RpcError};
+
+use crate::script::{Said, Seen, Server, client, status};
+
+fn challenge(code: u16, challenge: &str) -> Said {
+    Said::Whole(code, vec![("WWW-Authenticate", challenge.to_owned())], "", String::new())
+}
+
+/// Shows `Bearer n`, and a greater number after each refusal.
+#[derive(Clone, Default)]
+struct Counting {
+    shown: Arc<AtomicUsize>,
+    refused: Arc<Mutex<Vec<Refused>>>,
+}
+
+impl Credentials for Counting {
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
+        let shown = format!("Bearer {}", self.shown.load(Ordering::SeqCst));
+        Box::pin(async move { Ok(Some(shown)) })
+    }
+
+    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+        self.shown.fetch_add(1, Ordering::SeqCst);
+        self.refused.lock().unwrap().push(refusal);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn refused_credentials_are_renewed_and_the_request_sent_again() {
+    let server = Server::modern(|seen| match (seen.method(), seen.header("authorization")) {
+        (_, Some("Bearer 0")) => Some(challenge(401, r#"Bearer scope="a""#)),
+        ("tools/call", Some("Bearer 1")) => {
+            Some(challenge(403, r#"Bearer error="insufficient_scope""#))
+        }
+        _ => None,
+    })
+    .await;
+    let credentials = Counting::default();
+    let client = client().credentials(credentials.clone()).connect_url(&server.url).await.unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    let refused = credentials.refused.lock().unwrap();
+    let told: Vec<_> = refused
+        .iter()
+        .map(|told| (told.status, &*told.challenges[0], told.shown.as_deref()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (401, r#"Bearer scope="a""#, Some("Bearer 0")),
+            (403, r#"Bearer error="insufficient_scope""#, Some("Bearer 1")),
+        ]
+    );
+    assert!(!format!("{refused:?}").contains("Bearer 0"), "what was shown is a secret");
+}
+
+#[tokio::test]
+async fn a_server_that_is_never_content_is_asked_three_more_times() {
+    let server = Server::start(|_| challenge(401, "Bearer")).await;
+    let credentials = Counting::default();
+    let connecting = client().credentials(credentials.clone()).connect_url(&server.url);
+    let error = connecting.await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED, "{error}");
+    assert_eq!((server.seen().len(), credentials.refused.lock().unwrap().len()), (4, 3));
+}
+
+#[tokio::test]
+async fn a_server_that_wants_credentials_says_what_to_give() {
+    let server = Server::start(|seen: &Seen| match seen.header("authorization") {
+        Some(_) => challenge(401, r#"Bearer error="invalid_token""#),
+        None => challenge(401, r#"Bearer realm="x""#),
+    })
+    .await;
+    let error = client().connect_url(&server.url).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
+    let said = error.to_string();
+    assert!(said.contains(".bearer(token)") && said.contains(r#"realm="x""#), "{said}");
+    assert_eq!(server.seen().len(), 1, "the other era would be refused as well");
+
+    let error = client().bearer("old-secret").connect_url(&server.url).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED);
+    let said = format!("{error} {error:?}");
+    assert!(said.contains("invalid_token") && !said.contains("old-secret"), "{said}");
+    let sent = server.seen().pop().unwrap();
+    assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
+}
+
+#[tokio::test]
+async fn urls_that_cannot_be_used_are_refused_by_name() {
+    for (url, why) in [
+        ("ftp://localhost/", "http://"),
+        ("localhost:8000/mcp", "http"),
+        ("http://me:secret@127.0.0.1/", "bearer"),
+    ] {
+        let error = client().connect_url(url).await.unwrap_err();
+        assert!(matches!(error, Error::Url(_)), "{url}: {error}");
+        assert!(error.to_string().contains(why), "{url}: {error}");
+    }
+    let error = client().bearer("x").connect_url("http://example.com/mcp").await.unwrap_err();
+    assert!(error.to_string().contains("https"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = client().connect_url(format!("http://{free}/mcp")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+    assert!(error.is_retryable());
+    let said = error.to_string().to_lowercase();
+    assert!(said.contains(&free.to_string()) && said.contains("refused"), "{said}");
+}
+
+#[tokio::test]
+async fn what_is_no_endpoint_is_said_to_be_none() {
+    let page =
+        Server::start(|_| Said::Whole(200, Vec::new(), "text/html", "<p>hi".to_owned())).await;
+    let error = client().connect_url(&page.url).await.unwrap_err();
+    assert!(error.to_string().contains("text/html"), "{error}");
+    for (code, word) in [(404, "no MCP endpoint"), (405, "HTTP+SSE"), (502, "502")] {
+        let server = Server::start(move |_| status(code)).await;
+        let error = client().connect_url(&server.url).await.unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
+    let moved = |to: String| Said::Whole(307, vec![("Location", to)], "", String::new());
+    let server =
+        Server::modern(move |seen| (seen.path == "/mcp").then(|| moved("/mcp/".to_owned()))).await;
+    let client_there = client().connect_url(&server.url).await.unwrap();
+    client_there.call("t").await.unwrap();
+
+    let other = server.url.clone();
+    let away = Server::start(move |_| moved(other.clone())).await;
+    let before = server.seen().len();
+    let error = client().bearer("secret").connect_url(&away.url).await.unwrap_err();
+    assert!(error.to_string().contains(&server.url), "{error}");
+    assert_eq!((away.seen().len(), server.seen().len()), (1, before));
+
+    let round = Server::start(move |_| moved("/mcp".to_owned())).await;
+    client().connect_url(&round.url).await.unwrap_err();
+    assert_eq!(round.seen().len(), 2);
+    let gone =
+        Server::start(|_| Said::Whole(302, vec![("Location", "/x".to_owned())], "", String::new()))
+            .await;
+    client().connect_url(&gone.url).await.unwrap_err();
+    assert_eq!(gone.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn settings_are_shown_without_secrets() {
+    let builder = Client::builder("c", "1")
+        .bearer("s3cret")
+        .http(|http| drop(http.headers.insert("x-api-key", "k3y".parse().unwrap())));
+    let shown = format!("{builder:?}");
+    assert!(!shown.contains("s3cret") && !shown.contains("k3y"), "{shown}");
+}

@@ -1,0 +1,325 @@
+//! A server at a URL that says what the test wants, byte for byte.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientBuilder, EraCache};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) verb: String,
+    pub(crate) path: String,
+    /// By lower-case name.
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: Value,
+    /// The number of its connection.
+    pub(crate) connection: usize,
+    pub(crate) at: Instant,
+}
+
+impl Seen {
+    pub(crate) fn method(&self) -> &str {
+        self.body["method"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+
+    /// The answer to this request.
+    pub(crate) fn result(&self, result: &Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
+    }
+
+    /// The answer to this tool call.
+    pub(crate) fn text(&self, text: &str) -> Value {
+        self.result(&json!({ "content": [{ "type": "text", "text": text }] }))
+    }
+}
+
+/// What the server says.
+pub(crate) enum Said {
+    /// A status, headers, and a body with its type.
+    Whole(u16, Vec<(&'static str, String)>, &'static str, String),
+    /// A stream of events.
+    Events(Vec<(&'static str, String)>, Vec<Step>),
+}
+
+/// What happens on a stream of events.
+#[derive(Clone)]
+pub(crate) enum Step {
+    Say(String),
+    /// Waits for a word of the test.
+    Until(Arc<Notify>),
+    /// Waits until the client leaves.
+    Hold,
+    /// Hangs up without an end.
+    Break,
+}
+
+pub(crate) fn json_of(value: &Value) -> Said {
+    Said::Whole(200, Vec::new(), "application/json", value.to_string())
+}
+
+pub(crate) fn status(code: u16) -> Said {
+    Said::Whole(code, Vec::new(), "", String::new())
+}
+
+pub(crate) fn refused(code: u16, seen: &Seen, error: i32) -> Said {
+    let body = json!({
+        "jsonrpc": "2.0", "id": seen.body["id"],
+        "error": { "code": error, "message": "scripted refusal" },
+    });
+    Said::Whole(code, Vec::new(), "application/json", body.to_string())
+}
+
+pub(crate) fn events(steps: impl IntoIterator<Item = Step>) -> Said {
+    Said::Events(Vec::new(), steps.into_iter().collect())
+}
+
+/// An event with a message.
+pub(crate) fn say(message: &Value) -> Step {
+    Step::Say(format!("event: message\ndata: {message}\n\n"))
+}
+
+type Answer = dyn Fn(&Seen) -> Said + Send + Sync;
+
+/// A server that runs until it is dropped.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    log: Arc<Log>,
+    running: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Log {
+    seen: Mutex<Vec<Seen>>,
+    /// Methods whose streams the client left.
+    left: Mutex<Vec<String>>,
+    news: Notify,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(answer: impl Fn(&Seen) -> Said + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let (log, answer) = (Arc::new(Log::default()), Arc::new(answer) as Arc<Answer>);
+        let own = Arc::clone(&log);
+        let running = tokio::spawn(async move {
+            for connection in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, connection, Arc::clone(&own), Arc::clone(&answer)));
+            }
+        });
+        Self { url, log, running }
+    }
+
+    /// A legacy server with a session: `more` answers what the handshake does not.
+    pub(crate) async fn legacy(
+        more: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+    ) -> Self {
+        let sessions = AtomicUsize::new(0);
+        Self::start(move |seen| {
+            if let Some(said) = more(seen) {
+                return said;
+            }
+            match (&*seen.verb, seen.method()) {
+                ("GET", _) => status(405),
+                ("DELETE", _) => status(200),
+                (_, "server/discover") => refused(400, seen, -32600),
+                (_, "initialize") => {
+                    let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
+                    initialized(seen, &format!("s-{number}"))
+                }
+                _ if seen.body.get("id").is_none() || seen.body.get("method").is_none() => {
+                    status(202)
+                }
+                _ => json_of(&seen.text("done")),
+            }
+        })
+        .await
+    }
+
+    /// A modern server: `more` answers what the probe does not.
+    pub(crate) async fn modern(
+        more: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |seen| {
+            if let Some(said) = more(seen) {
+                return said;
+            }
+            match seen.method() {
+                "server/discover" => json_of(&seen.result(&json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
+                }))),
+                // Asked for before the first call: tools may want arguments in headers.
+                "tools/list" => json_of(&seen.result(&json!({
+                    "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
+                }))),
+                _ => json_of(&seen.text("done")),
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.log.seen.lock().unwrap().clone()
+    }
+
+    /// The methods of what came by POST, and the verbs of the rest.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let word = |seen: Seen| match seen.method() {
+            "" if seen.verb == "POST" => "answer".to_owned(),
+            "" => seen.verb,
+            method => method.to_owned(),
+        };
+        self.seen().into_iter().map(word).collect()
+    }
+
+    pub(crate) fn count(&self, word: &str) -> usize {
+        self.words().iter().filter(|known| *known == word).count()
+    }
+
+    /// Waits for a request.
+    pub(crate) async fn wait_for(&self, what: impl Fn(&Seen) -> bool) -> Seen {
+        self.wait(|| self.seen().into_iter().find(&what)).await
+    }
+
+    /// Waits until the client has left the stream of a method.
+    pub(crate) async fn wait_left(&self, method: &str) {
+        self.wait(|| self.log.left.lock().unwrap().iter().any(|left| left == method).then_some(()))
+            .await;
+    }
+
+    async fn wait<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        let waiting = async {
+            loop {
+                let news = self.log.news.notified();
+                if let Some(found) = look() {
+                    return found;
+                }
+                news.await;
+            }
+        };
+        let found = timeout(Duration::from_secs(10), waiting).await;
+        found.unwrap_or_else(|_| panic!("it did not come; what came: {:?}", self.words()))
+    }
+}
+
+/// The answer to `initialize` with a session id.
+pub(crate) fn initialized(seen: &Seen, session: &str) -> Said {
+    let result = json!({
+        "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+        "serverInfo": { "name": "script", "version": "1" },
+    });
+    let headers = vec![("Mcp-Session-Id", session.to_owned())];
+    Said::Whole(200, headers, "application/json", seen.result(&result).to_string())
+}
+
+/// A client that has met no server before.
+pub(crate) fn client() -> ClientBuilder {
+    Client::builder("tester", "1").plain().http(|http| {
+        http.eras = EraCache::new();
+        http.retry = Duration::from_millis(20);
+    })
+}
+
+async fn serve(stream: TcpStream, connection: usize, log: Arc<Log>, answer: Arc<Answer>) {
+    stream.set_nodelay(true).unwrap();
+    let mut stream = BufReader::new(stream);
+    while let Some(seen) = read(&mut stream, connection).await {
+        log.seen.lock().unwrap().push(seen.clone());
+        log.news.notify_waiters();
+        let said = match answer(&seen) {
+            Said::Whole(code, headers, kind, body) => {
+                let mut head = head(code, headers);
+                if !kind.is_empty() {
+                    write!(head, "Content-Type: {kind}\r\n").unwrap();
+                }
+                let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+                stream.get_mut().write_all(text.as_bytes()).await.is_ok()
+            }
+            Said::Events(headers, steps) => {
+                let stays = tell(&mut stream, head(200, headers), steps).await;
+                if !stays {
+                    log.left.lock().unwrap().push(seen.method().to_owned());
+                    log.news.notify_waiters();
+                }
+                stays
+            }
+        };
+        if !said {
+            return;
+        }
+    }
+}
+
+fn head(code: u16, headers: Vec<(&'static str, String)>) -> String {
+    let mut head = format!("HTTP/1.1 {code} scripted\r\n");
+    for (name, value) in headers {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    head
+}
+
+/// Tells events; `false` when the connection is over.
+async fn tell(stream: &mut BufReader<TcpStream>, head: String, steps: Vec<Step>) -> bool {
+    let head =
+        format!("{head}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    if stream.get_mut().write_all(head.as_bytes()).await.is_err() {
+        return false;
+    }
+    for step in steps {
+        match step {
+            Step::Say(text) => {
+                let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+                if stream.get_mut().write_all(chunk.as_bytes()).await.is_err() {
+                    return false;
+                }
+            }
+            Step::Until(word) => word.notified().await,
+            Step::Hold => {
+                let mut byte = [0];
+                let _ = stream.read(&mut byte).await;
+                return false;
+            }
+            Step::Break => return false,
+        }
+    }
+    stream.get_mut().write_all(b"0\r\n\r\n").await.is_ok()
+}
+
+async fn read(stream: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|count| *count > 0)?;
+    let mut words = line.split_whitespace();
+    let (verb, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Some(Seen { verb, path, headers, body, connection, at: Instant::now() })
+}

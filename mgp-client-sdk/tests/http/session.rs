@@ -1,0 +1,135 @@
+//! The legacy session: its headers, its end, and what happens when the server has lost it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use mgp_client_sdk::ToolResult as _;
+use mgp_types::ErrorCode;
+
+use crate::script::{Said, Seen, Server, client, initialized, json_of, status};
+
+fn session(seen: &Seen) -> Option<&str> {
+    seen.header("mcp-session-id")
+}
+
+#[tokio::test]
+async fn a_session_is_opened_named_and_ended() {
+    let server = Server::legacy(|_| None).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    server.wait_for(|seen| seen.verb == "GET").await;
+    client.close().await;
+
+    let seen = server.seen();
+    let one = |what: &dyn Fn(&Seen) -> bool| seen.iter().find(|seen| what(seen)).unwrap();
+    let opening = one(&|seen| seen.method() == "initialize");
+    assert_eq!((session(opening), opening.header("mcp-protocol-version")), (None, None));
+    assert_eq!(opening.header("accept"), Some("application/json, text/event-stream"));
+    for part in [
+        one(&|seen| seen.method() == "notifications/initialized"),
+        one(&|seen| seen.method() == "tools/call"),
+        one(&|seen| seen.verb == "GET"),
+        one(&|seen| seen.verb == "DELETE"),
+    ] {
+        assert_eq!(session(part), Some("s-1"), "{part:?}");
+        assert_eq!(part.header("mcp-protocol-version"), Some("2025-11-25"), "{part:?}");
+        assert_eq!(part.header("mcp-method"), None, "{part:?}");
+    }
+    let error = client.call("t").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+    assert_eq!(server.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn one_connection_serves_call_after_call() {
+    let server = Server::legacy(|seen| {
+        let streams = seen.method() == "tools/call" && seen.body["params"]["name"] == "stream";
+        streams.then(|| crate::script::events([crate::script::say(&seen.text("done"))]))
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    for tool in ["a", "stream", "b", "stream", "c"] {
+        client.call(tool).await.unwrap();
+    }
+    let calls: Vec<_> =
+        server.seen().into_iter().filter(|seen| seen.method() == "tools/call").collect();
+    assert_eq!(calls.len(), 5);
+    // The stream of the session may take one of two; no call needs one of its own.
+    let mut connections: Vec<_> = calls.iter().map(|call| call.connection).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    assert!(connections.len() <= 2, "{connections:?}");
+}
+
+/// A server that answers 404 in every session but the newest, and has `lose` sessions to lose.
+fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Seen) -> Option<Said>) {
+    let (opened, left) = (AtomicUsize::new(0), AtomicUsize::new(lose));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let answer = move |seen: &Seen| {
+        let current = opened.load(Ordering::SeqCst);
+        match seen.method() {
+            "initialize" => {
+                let number = opened.fetch_add(1, Ordering::SeqCst) + 1;
+                Some(initialized(seen, &format!("f-{number}")))
+            }
+            "tools/call" => {
+                let is_lost = session(seen) != Some(&format!("f-{current}"));
+                let loses = left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                if is_lost || loses.is_ok() {
+                    return Some(status(404));
+                }
+                counted.fetch_add(1, Ordering::SeqCst);
+                Some(json_of(&seen.text("ran")))
+            }
+            _ => None,
+        }
+    };
+    (runs, answer)
+}
+
+#[tokio::test]
+async fn a_lost_session_is_opened_anew_once_for_all_who_miss_it() {
+    let (runs, answer) = forgetful(5);
+    let server = Server::legacy(answer).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let calls = (0..5).map(|_| client.call("t"));
+    for result in client.call_many(calls, 5).await {
+        assert_eq!(result.unwrap().to_text(), "ran");
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 5, "no call ran twice");
+    let words = server.words();
+    let count = |word: &str| words.iter().filter(|known| *known == word).count();
+    assert_eq!((count("initialize"), count("notifications/initialized")), (2, 2), "{words:?}");
+    // The handshake is whole before any call is sent again.
+    let ready = words.iter().rposition(|word| word == "notifications/initialized").unwrap();
+    assert_eq!(words[ready..].iter().filter(|word| *word == "tools/call").count(), 5, "{words:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_again_is_an_error() {
+    let (runs, answer) = forgetful(2);
+    let server = Server::legacy(answer).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let error = client.call("t").await.unwrap_err();
+    assert!(error.to_string().contains("session"), "{error}");
+    assert_eq!((runs.load(Ordering::SeqCst), server.count("initialize")), (0, 2));
+    // The next call may try its luck.
+    assert_eq!(client.call("t").await.unwrap().to_text(), "ran");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_another_session_is_an_error_that_says_so() {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&is_gone);
+    let server = Server::legacy(move |seen| {
+        (seen.verb == "POST" && own.load(Ordering::SeqCst)).then(|| status(404))
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    is_gone.store(true, Ordering::SeqCst);
+    let error = client.call("t").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
+    assert!(error.to_string().contains("refuses another"), "{error}");
+}

@@ -1,0 +1,222 @@
+//! Answers that are streams of events: what comes before the answer, streams that are cut, and the one of no request.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Changed, ToolResult as _};
+use mgp_types::ErrorCode;
+use mgp_types::mcp::{ElicitAction, ElicitResult};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::script::{Said, Seen, Server, Step, client, events, json_of, say, status};
+
+fn is_call(seen: &Seen) -> bool {
+    seen.method() == "tools/call"
+}
+
+fn progress(seen: &Seen, step: u32) -> Step {
+    let token = &seen.body["params"]["_meta"]["progressToken"];
+    say(&json!({
+        "jsonrpc": "2.0", "method": "notifications/progress",
+        "params": { "progressToken": token, "progress": step, "total": 1000 },
+    }))
+}
+
+#[tokio::test]
+async fn progress_comes_before_the_answer_and_in_order() {
+    let server = Server::legacy(|seen| {
+        // More than an inbox holds, in one piece.
+        let steps = (1..=1000).map(|step| progress(seen, step));
+        is_call(seen).then(|| events(steps.chain([say(&seen.text("done"))])))
+    })
+    .await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&heard);
+    let client = client().connect_url(&server.url).await.unwrap();
+    let call = client.call("t").progress(move |step| own.lock().unwrap().push(step.progress));
+    assert_eq!(call.await.unwrap().to_text(), "done");
+    let expected: Vec<_> = (1..=1000).map(f64::from).collect();
+    assert_eq!(*heard.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_question_on_the_stream_is_answered_by_a_post() {
+    let answered = Arc::new(Notify::new());
+    let own = Arc::clone(&answered);
+    let server = Server::legacy(move |seen| {
+        if seen.body.get("method").is_none() && seen.body["id"] == "ask-1" {
+            own.notify_one();
+            return Some(status(202));
+        }
+        let question = json!({
+            "jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create",
+            "params": { "message": "name?", "requestedSchema": { "type": "object", "properties": {} } },
+        });
+        is_call(seen).then(|| {
+            events([say(&question), Step::Until(Arc::clone(&answered)), say(&seen.text("hello"))])
+        })
+    })
+    .await;
+    let client = client()
+        .on_elicitation(|question| async move {
+            assert_eq!(question.message, "name?");
+            Ok(ElicitResult::new(ElicitAction::Decline))
+        })
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "hello");
+    let answer = server.wait_for(|seen| seen.body["id"] == "ask-1").await;
+    assert_eq!(answer.body["result"]["action"], "decline");
+    assert_eq!(answer.header("mcp-session-id"), Some("s-1"));
+}
+
+#[tokio::test]
+async fn a_stream_that_was_cut_is_taken_up_where_it_was() {
+    let call = Arc::new(Mutex::new(None::<Seen>));
+    let tries = AtomicUsize::new(0);
+    let server = Server::legacy(move |seen| {
+        if is_call(seen) {
+            *call.lock().unwrap() = Some(seen.clone());
+            let priming = Step::Say("id: e-1\nretry: 150\ndata:\n\n".to_owned());
+            return Some(events([priming, progress(seen, 1), Step::Break]));
+        }
+        let last = seen.header("last-event-id").filter(|_| seen.verb == "GET")?;
+        let call = call.lock().unwrap().clone()?;
+        Some(match (last, tries.fetch_add(1, Ordering::SeqCst)) {
+            // It may be away for a moment.
+            ("e-1", 0) => status(503),
+            ("e-1", 1) => {
+                events([Step::Say("id: e-2\nretry: 30\ndata:\n\n".to_owned()), progress(&call, 2)])
+            }
+            ("e-2", _) => events([say(&call.text("late"))]),
+            _ => status(400),
+        })
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&heard);
+    let call = client.call("t").progress(move |step| own.lock().unwrap().push(step.progress));
+    assert_eq!(call.await.unwrap().to_text(), "late");
+    assert_eq!(*heard.lock().unwrap(), [1.0, 2.0]);
+    assert_eq!(server.count("tools/call"), 1);
+    let seen = server.seen();
+    let called = seen.iter().find(|seen| is_call(seen)).unwrap().at;
+    let resumed: Vec<_> = seen
+        .iter()
+        .filter(|seen| seen.header("last-event-id").is_some())
+        .map(|seen| seen.at)
+        .collect();
+    // Each wait is the one the server asked for, not less.
+    assert_eq!(resumed.len(), 3);
+    assert!(resumed[0] - called >= Duration::from_millis(150));
+    assert!(resumed[1] - resumed[0] >= Duration::from_millis(150));
+    assert!(resumed[2] - resumed[1] >= Duration::from_millis(30));
+    assert!(resumed[2] - resumed[1] < Duration::from_millis(150));
+}
+
+/// Gives the error of a call whose stream goes like this.
+async fn failing(
+    answer: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+) -> (Server, String) {
+    let server = Server::legacy(answer).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let error = client.call("t").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
+    assert!(!error.is_retryable(), "it may have run");
+    assert_eq!(server.count("tools/call"), 1);
+    (server, error.to_string())
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_taken_up_fails_the_call_and_says_why() {
+    let (_, error) = failing(|seen| is_call(seen).then(|| events([progress(seen, 1)]))).await;
+    assert!(error.contains("no event id"), "{error}");
+
+    let with_id = || events([Step::Say("id: 1\nretry: 1\ndata:\n\n".to_owned()), Step::Break]);
+    let (_, error) = failing(move |seen| is_call(seen).then(with_id)).await;
+    assert!(error.contains("does not take it up"), "{error}");
+
+    let (server, error) = failing(move |seen| {
+        let resumes = seen.header("last-event-id").is_some();
+        if resumes { Some(status(503)) } else { is_call(seen).then(with_id) }
+    })
+    .await;
+    assert!(error.contains("10 attempts"), "{error}");
+    let resumes = |seen: &Seen| seen.header("last-event-id").is_some();
+    assert_eq!(server.seen().iter().filter(|seen| resumes(seen)).count(), 10);
+}
+
+#[tokio::test]
+async fn what_is_too_long_fails_its_call_and_no_other() {
+    let server = Server::legacy(|seen| {
+        let long = "x".repeat(20_000);
+        match seen.body["params"]["name"].as_str()? {
+            "event" => Some(events([say(&seen.text(&long)), Step::Hold])),
+            "endless" => Some(events([Step::Say(format!("data: {long}")), Step::Hold])),
+            "json" => Some(json_of(&seen.text(&long))),
+            "head" => Some(Said::Whole(
+                200,
+                vec![("X-Long", "y".repeat(200_000))],
+                "application/json",
+                seen.text("done").to_string(),
+            )),
+            _ => None,
+        }
+    })
+    .await;
+    let bounded = |http: &mut mgp_client_sdk::HttpClientConfig| {
+        (http.event_bytes, http.response_bytes) = (10_000, 10_000);
+    };
+    let client = client().http(bounded).connect_url(&server.url).await.unwrap();
+    for tool in ["event", "json"] {
+        let error = client.call(tool).await.unwrap_err();
+        assert!(error.to_string().contains("10000 bytes"), "{tool}: {error}");
+    }
+    let error = client.call("head").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "{error}");
+    // A line without an end is not held: only the time of the call ends it.
+    let endless = client.call("endless").timeout(Duration::from_millis(200));
+    assert_eq!(endless.await.unwrap_err().code(), ErrorCode::TIMEOUT);
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+}
+
+#[tokio::test]
+async fn the_servers_own_stream_is_heard_and_taken_up_again() {
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    let is_first = AtomicBool::new(true);
+    let server = Server::legacy(move |seen| {
+        if seen.verb != "GET" {
+            return None;
+        }
+        let event = Step::Say(format!("id: 41\ndata: {changed}\n\n"));
+        Some(if is_first.swap(false, Ordering::SeqCst) {
+            events([event, Step::Break])
+        } else {
+            events([say(&changed), Step::Hold])
+        })
+    })
+    .await;
+    let (heard, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (count, tell) = (Arc::clone(&heard), Arc::clone(&told));
+    let client = client()
+        .on_change(move |what| {
+            assert_eq!(*what, Changed::Tools);
+            count.fetch_add(1, Ordering::SeqCst);
+            tell.notify_one();
+        })
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    while heard.load(Ordering::SeqCst) < 2 {
+        tokio::time::timeout(Duration::from_secs(5), told.notified()).await.unwrap();
+    }
+    let again =
+        server.wait_for(|seen| seen.verb == "GET" && seen.header("last-event-id").is_some()).await;
+    assert_eq!(again.header("last-event-id"), Some("41"));
+    client.close().await;
+    server.wait_left("").await;
+}

@@ -1,0 +1,139 @@
+//! The answers this layer gives itself: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
+//!
+//! Applies to: inbound.
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW,
+    CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use mgp_types::RpcError;
+
+use super::metadata::{ResourceMetadata, is_root_document};
+use super::refused::AuthRefused;
+use crate::error::Refusal;
+
+/// What is written for every request alike, made once.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    published: Option<Published>,
+}
+
+#[derive(Debug)]
+struct Published {
+    url: String,
+    path: String,
+    document: Bytes,
+    scopes: String,
+}
+
+/// The methods the document is read with.
+const READ: &str = "GET, HEAD, OPTIONS";
+
+impl Answers {
+    /// Answers of a server that publishes where its tokens come from.
+    pub(super) fn publishing(metadata: &ResourceMetadata) -> Self {
+        let (url, path) = (metadata.document_url(), metadata.document_path());
+        let document = serde_json::to_vec(metadata).expect("text can be written as JSON").into();
+        let scopes = metadata.required_scopes.join(" ");
+        Self { published: Some(Published { url, path, document, scopes }) }
+    }
+
+    /// The answer to a request for the metadata document; none if it is another's.
+    pub(super) fn document<R: From<Bytes>>(
+        &self,
+        method: &Method,
+        path: &str,
+    ) -> Option<Response<R>> {
+        let published = self.published.as_ref()?;
+        if !is_root_document(path) && path != published.path {
+            return None;
+        }
+        Some(match *method {
+            // It is public, and browsers that look for it send headers of their own.
+            Method::GET | Method::HEAD => respond(
+                StatusCode::OK,
+                published.document.clone(),
+                &[
+                    (CONTENT_TYPE, "application/json"),
+                    (CACHE_CONTROL, "public, max-age=300"),
+                    (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                ],
+            ),
+            Method::OPTIONS => respond(
+                StatusCode::NO_CONTENT,
+                Bytes::new(),
+                &[
+                    (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                    (ACCESS_CONTROL_ALLOW_METHODS, READ),
+                    (ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+                ],
+            ),
+            _ => respond(StatusCode::METHOD_NOT_ALLOWED, Bytes::new(), &[(ALLOW, READ)]),
+        })
+    }
+
+    /// The answer to a request that is not let in.
+    pub(super) fn refusal<R: From<Bytes>>(&self, refused: AuthRefused) -> Response<R> {
+        let status = refused.status();
+        let challenge = self.challenge(&refused);
+        let mut headers = vec![(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+        match &challenge {
+            Some(challenge) => headers.push((WWW_AUTHENTICATE, challenge)),
+            None => headers.push((RETRY_AFTER, "5")),
+        }
+        // Who calls is unknown, so is whether they speak MGP: no hints of ours.
+        let error = RpcError::from(Refusal::Auth(refused)).without_recovery();
+        let error = serde_json::to_string(&error).expect("code and message can be written as JSON");
+        let body = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#);
+        respond(status, body.into(), &headers)
+    }
+
+    /// The value of `WWW-Authenticate`; none where other credentials would not help.
+    fn challenge(&self, refused: &AuthRefused) -> Option<String> {
+        if *refused == AuthRefused::Unavailable {
+            return None;
+        }
+        let mut parts = Vec::new();
+        match &self.published {
+            Some(published) => {
+                parts.push(format!(r#"resource_metadata="{}""#, quotable(&published.url)));
+                let scopes = match refused {
+                    AuthRefused::InsufficientScope { needed } => needed,
+                    _ => &published.scopes,
+                };
+                if !scopes.is_empty() {
+                    parts.push(format!(r#"scope="{}""#, quotable(scopes)));
+                }
+            }
+            // A challenge has at least one parameter.
+            None => parts.push(r#"realm="mgp""#.to_owned()),
+        }
+        if let Some(error) = refused.challenge_error() {
+            parts.push(format!(r#"error="{error}""#));
+            let description = refused.to_string();
+            parts.push(format!(r#"error_description="{}""#, quotable(&description)));
+        }
+        Some(format!("Bearer {}", parts.join(", ")))
+    }
+}
+
+/// What may stand between quotes in a challenge (RFC 6750 §3): no quote, no backslash, nothing that is not plain.
+fn quotable(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).collect()
+}
+
+fn respond<R: From<Bytes>>(
+    status: StatusCode,
+    body: Bytes,
+    headers: &[(HeaderName, &str)],
+) -> Response<R> {
+    let mut response = Response::new(R::from(body));
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        let value = HeaderValue::from_str(value).expect("made of plain characters above");
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

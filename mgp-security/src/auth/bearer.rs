@@ -1,0 +1,135 @@
+//! The bearer token of a request (RFC 6750 §2.1): from the `Authorization` header and from nowhere else.
+//!
+//! Applies to: inbound.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::refused::AuthRefused;
+
+/// No longer key or token is looked at.
+pub(super) const MAX_CREDENTIAL: usize = 16 * 1024;
+
+/// Finds the bearer token among the headers.
+///
+/// A scheme other than `Bearer`, or none, is as if nothing had been sent: the challenge says what is wanted.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, AuthRefused> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let value = all.next().ok_or(AuthRefused::Missing)?;
+    if all.next().is_some() {
+        return Err(AuthRefused::Malformed("send one `Authorization` header"));
+    }
+    let value = trim(value.as_bytes());
+    let space = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
+    let (scheme, token) = value.split_at(space);
+    let token = trim(token);
+    if !scheme.eq_ignore_ascii_case(b"bearer") || token.is_empty() {
+        return Err(AuthRefused::Missing);
+    }
+    if token.len() > MAX_CREDENTIAL {
+        return Err(AuthRefused::NOT_VALID);
+    }
+    if !is_b64token(token) {
+        return Err(AuthRefused::Malformed("a token has letters, digits and `-._~+/` only"));
+    }
+    std::str::from_utf8(token).map_err(|_| AuthRefused::NOT_VALID)
+}
+
+/// `1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="`.
+fn is_b64token(token: &[u8]) -> bool {
+    let end = token.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
+    end > 0
+        && token[..end].iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte))
+}
+
+/// White space around a value is not part of it (RFC 9110 §5.5).
+fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(values: &[&[u8]]) -> HeaderMap {
+        let values = values.iter().map(|value| HeaderValue::from_bytes(value).unwrap());
+        values.map(|value| (AUTHORIZATION, value)).collect()
+    }
+
+    #[track_caller]
+    fn found(values: &[&[u8]], expected: &str) {
+        assert_eq!(bearer(&headers(values)), Ok(expected));
+    }
+
+    #[track_caller]
+    fn missing(values: &[&[u8]]) {
+        assert_eq!(bearer(&headers(values)), Err(AuthRefused::Missing));
+    }
+
+    #[track_caller]
+    fn malformed(values: &[&[u8]]) {
+        assert!(matches!(bearer(&headers(values)), Err(AuthRefused::Malformed(_))));
+    }
+
+    #[test]
+    fn one_bearer_token_is_found() {
+        found(&[b"Bearer abc"], "abc");
+        found(&[b"bearer abc"], "abc");
+        found(&[b"BEARER   abc"], "abc");
+        found(&[b" Bearer abc \t"], "abc");
+        found(&[b"Bearer a-._~+/1=="], "a-._~+/1==");
+    }
+
+    #[test]
+    fn nothing_and_other_schemes_are_nothing() {
+        missing(&[]);
+        missing(&[b""]);
+        missing(&[b"Bearer"]);
+        missing(&[b"Bearer "]);
+        missing(&[b"Bearer\tabc"]);
+        missing(&[b"Bearerabc"]);
+        missing(&[b"Basic eDp5"]);
+        missing(&[b"abc"]);
+        missing(&["\u{ff22}earer abc".as_bytes()]);
+    }
+
+    #[test]
+    fn what_no_token_can_be_is_malformed() {
+        malformed(&[b"Bearer a", b"Bearer a"]);
+        malformed(&[b"Bearer a", b"Basic eDp5"]);
+        malformed(&[b"Bearer a b"]);
+        malformed(&[b"Bearer a,Bearer b"]);
+        malformed(&[b"Bearer a=b"]);
+        malformed(&[b"Bearer =="]);
+        malformed(&[b"Bearer \"a\""]);
+        malformed(&["Bearer mgp_\u{0661}_x".as_bytes()]);
+        malformed(&[b"Bearer a\xff"]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_looked_at() {
+        let longest = "a".repeat(MAX_CREDENTIAL);
+        found(&[format!("Bearer {longest}").as_bytes()], &longest);
+        let longer = headers(&[format!("Bearer {longest}a").as_bytes()]);
+        assert_eq!(bearer(&longer), Err(AuthRefused::NOT_VALID));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_a_token_of_the_header(value in proptest::collection::vec(32u8.., 0..60)) {
+            let value: Vec<u8> = value.into_iter().filter(|byte| *byte != 127).collect();
+            let mut headers = HeaderMap::new();
+            headers.append(AUTHORIZATION, HeaderValue::from_bytes(&value).unwrap());
+            if let Ok(token) = bearer(&headers) {
+                prop_assert!(is_b64token(token.as_bytes()));
+                prop_assert!(value[..6].eq_ignore_ascii_case(b"bearer") || value[0] == b' ');
+            }
+        }
+    }
+}

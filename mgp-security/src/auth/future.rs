@@ -1,0 +1,62 @@
+//! The response future of the auth layer.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::service::BoxFuture;
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// Response future of [`Auth`](super::Auth); dropping it drops the request.
+    pub struct ResponseFuture<F, T> {
+        #[pin]
+        state: State<F, T>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, T> {
+        // Let in.
+        Inner { #[pin] future: F },
+        // Something must be fetched or read first.
+        Later { future: BoxFuture<'static, T> },
+        Answered { answer: Option<T> },
+    }
+}
+
+impl<F, T> ResponseFuture<F, T> {
+    pub(super) fn inner(future: F) -> Self {
+        Self { state: State::Inner { future } }
+    }
+
+    pub(super) fn later(future: BoxFuture<'static, T>) -> Self {
+        Self { state: State::Later { future } }
+    }
+
+    pub(super) fn answered(answer: T) -> Self {
+        Self { state: State::Answered { answer: Some(answer) } }
+    }
+}
+
+impl<F: Future<Output = T>, T> Future for ResponseFuture<F, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<T> {
+        match self.project().state.project() {
+            StateProj::Inner { future } => future.poll(task),
+            StateProj::Later { future } => future.as_mut().poll(task),
+            // Only a future that has answered has none, and it is not polled again.
+            StateProj::Answered { answer } => answer.take().map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+}
+
+impl<F, T> fmt::Debug for ResponseFuture<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture")
+    }
+}

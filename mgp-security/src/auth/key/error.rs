@@ -1,0 +1,73 @@
+//! What can fail around API keys, for whoever administers them.
+//!
+//! Applies to: inbound.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::MAX_KEYS;
+
+/// Why keys could not be made, changed or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The text is no key.
+    #[error(
+        "a key is `mgp_<id>_<secret>`: letters, digits and `-` in the id, also `_` in the secret"
+    )]
+    Malformed,
+    /// A key with this id exists.
+    #[error("there is a key with the id `{id}`")]
+    Exists {
+        /// The id.
+        id: String,
+    },
+    /// No key has this id.
+    #[error("there is no key with the id `{id}`")]
+    Unknown {
+        /// The id.
+        id: String,
+    },
+    /// The store is full.
+    #[error("there are {MAX_KEYS} keys; remove some that are revoked or expired")]
+    Full,
+    /// The system gives no random bytes.
+    #[error("the system has no randomness: {0}")]
+    NoRandomness(getrandom::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a store of keys failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file could not be read or written.
+    #[error("`{path}`: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Others than the owner may read or write the file.
+    #[error("`{path}` is open to others (mode {mode:o}); run `chmod 600` on it")]
+    OpenToOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file does not hold keys as we write them.
+    #[error("`{path}` is no file of keys: {why}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Another kind of store failed.
+    #[error("the store of keys failed: {0}")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

@@ -1,0 +1,345 @@
+//! Keys from their making to their end, in memory and in a file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use mgp_types::service::{Authority, BoxFuture, Principal};
+
+use super::store::add;
+use super::text::{KeyText, hash_from_hex};
+use super::*;
+use crate::auth::{AuthRefused, Credential};
+
+const NOT_VALID: Result<(), AuthRefused> = Err(AuthRefused::NOT_VALID);
+
+fn grant() -> KeyGrant {
+    KeyGrant::new("acme", "build")
+}
+
+#[track_caller]
+fn principal(grant: &KeyGrant, expected: &Principal) {
+    assert_eq!(grant.principal(), *expected);
+}
+
+async fn check(keys: &ApiKeys, key: &str) -> Result<(), AuthRefused> {
+    keys.check(key).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_key_names_its_holder_and_permissions() {
+    let keys = ApiKeys::new();
+    let grant = grant().agent("nightly").operator().permission("memory.read");
+    let key = keys.issue(grant).await.unwrap();
+    let caller = keys.check(key.reveal()).await.unwrap();
+    assert_eq!(*caller.principal(), Principal::new("acme", "build").agent("nightly").operator());
+    assert_eq!(*caller.credential(), Credential::Key { id: key.id().to_owned() });
+    assert!(caller.grants("memory.read"));
+    assert!(!caller.grants("memory"));
+    assert!(!caller.grants("memory.write"));
+    assert_eq!(caller.expires(), None);
+}
+
+#[test]
+fn grants_are_closed_unless_opened() {
+    principal(&grant(), &Principal::new("acme", "build"));
+    assert_eq!(grant().principal().authority(), Authority::User);
+    assert!(grant().permissions().is_empty());
+}
+
+#[tokio::test]
+async fn an_issued_key_has_256_random_bits() {
+    let keys = ApiKeys::new();
+    let (one, other) = (keys.issue(grant()).await.unwrap(), keys.issue(grant()).await.unwrap());
+    let secret = KeyText::parse(one.reveal()).unwrap().secret;
+    assert!(hash_from_hex(secret).is_some(), "64 hexadecimal digits");
+    assert_ne!(secret, KeyText::parse(other.reveal()).unwrap().secret);
+    assert_ne!(one.id(), other.id());
+}
+
+#[tokio::test]
+async fn every_key_that_is_not_one_is_refused_in_the_same_words() {
+    let keys = ApiKeys::new();
+    let [one, other, revoked] =
+        [keys.issue(grant()).await, keys.issue(grant()).await, keys.issue(grant()).await]
+            .map(Result::unwrap);
+    keys.revoke(revoked.id()).await.unwrap();
+    let secret = KeyText::parse(other.reveal()).unwrap().secret;
+    let whole = one.reveal();
+    for key in [
+        format!("mgp_{}_{secret}", one.id()),
+        format!("mgp_0000000000000000_{secret}"),
+        revoked.reveal().to_owned(),
+        format!("{whole}0"),
+        format!("{whole}\n"),
+        format!(" {whole}"),
+        whole[..whole.len() - 1].to_owned(),
+        whole.to_uppercase(),
+        whole.replace('0', "\u{0660}").replace('1', "\u{0661}") + "\u{0661}",
+        format!("mgp_{}_", one.id()),
+        "mgp_".to_owned(),
+        String::new(),
+    ] {
+        assert_eq!(check(&keys, &key).await, NOT_VALID, "{key}");
+    }
+    assert_eq!(check(&keys, whole).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_key_ends_when_it_was_told_to() {
+    let keys = ApiKeys::new();
+    let now = SystemTime::now();
+    let hour = Duration::from_hours(1);
+    let (past, future) = (grant().expires(now - hour), grant().expires(now + hour));
+    let (past, future) = (keys.issue(past).await.unwrap(), keys.issue(future).await.unwrap());
+    assert_eq!(check(&keys, past.reveal()).await, Err(AuthRefused::Expired));
+    assert_eq!(check(&keys, future.reveal()).await, Ok(()));
+    // Who does not have the secret learns nothing about the expiry.
+    assert_eq!(check(&keys, &format!("mgp_{}_guess", past.id())).await, NOT_VALID);
+    keys.revoke(past.id()).await.unwrap();
+    assert_eq!(check(&keys, past.reveal()).await, NOT_VALID);
+}
+
+#[tokio::test]
+async fn keys_of_two_tenants_with_one_subject_are_two_principals() {
+    let keys = ApiKeys::new();
+    let mine = keys.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    let theirs = keys.issue(KeyGrant::new("acme/build", "")).await.unwrap();
+    let other = keys.issue(KeyGrant::new("umbrella", "build")).await.unwrap();
+    let mut seen = Vec::new();
+    for key in [mine, theirs, other] {
+        seen.push(keys.check(key.reveal()).await.unwrap().principal().clone());
+    }
+    assert!(seen[0] != seen[1] && seen[0] != seen[2] && seen[1] != seen[2]);
+}
+
+#[tokio::test]
+async fn keys_made_elsewhere_are_taken_once() {
+    let keys = ApiKeys::new();
+    let id = keys.import("mgp_ci_0123456789abcdefghijkl", grant()).await.unwrap();
+    assert_eq!(id, "ci");
+    assert_eq!(check(&keys, "mgp_ci_0123456789abcdefghijkl").await, Ok(()));
+    let again = keys.import("mgp_ci_other", grant()).await;
+    assert!(matches!(again, Err(KeyError::Exists { id }) if id == "ci"));
+    assert!(matches!(keys.import("sk-live-1", grant()).await, Err(KeyError::Malformed)));
+    assert!(matches!(keys.revoke("nobody").await, Err(KeyError::Unknown { .. })));
+    keys.remove("ci").await.unwrap();
+    assert_eq!(check(&keys, "mgp_ci_0123456789abcdefghijkl").await, NOT_VALID);
+    assert!(keys.records().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_that_is_printed_holds_a_secret() {
+    let keys = ApiKeys::new();
+    let key = keys.issue(grant()).await.unwrap();
+    let secret = KeyText::parse(key.reveal()).unwrap().secret;
+    let hash = text::to_hex(&KeyText::parse(key.reveal()).unwrap().hash());
+    let records = keys.records().await.unwrap();
+    let caller = keys.check(key.reveal()).await.unwrap();
+    let printed = format!("{key:?} {keys:?} {records:?} {caller:?}");
+    assert!(!printed.contains(secret) && !printed.contains(&hash), "{printed}");
+}
+
+#[test]
+fn a_store_is_bounded() {
+    let record = |id: &str| KeyRecord::new(id, [0; 32], grant());
+    let mut records = (0..MAX_KEYS).map(|n| (n.to_string(), record(&n.to_string()))).collect();
+    assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
+}
+
+/// A store that can be out of order without having changed.
+#[derive(Clone, Default)]
+struct Flaky {
+    keys: MemoryKeys,
+    is_down: Arc<AtomicBool>,
+}
+
+impl KeyStore for Flaky {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(StoreError::Other("down".into()))));
+        }
+        self.keys.load()
+    }
+
+    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
+        self.keys.add(record)
+    }
+
+    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+        self.keys.revoke(id)
+    }
+
+    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+        self.keys.remove(id)
+    }
+
+    fn stamp(&self) -> u64 {
+        self.keys.stamp()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_out_of_order_is_read_again() {
+    let store = Flaky::default();
+    let keys = ApiKeys::open(store.clone()).await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    store.is_down.store(true, Ordering::SeqCst);
+    assert!(keys.issue(grant()).await.is_err());
+    assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
+    store.is_down.store(false, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+}
+
+// === Files ===
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).unwrap();
+        let path = std::env::temp_dir().join(format!("mgp-keys-{}", text::to_hex(&name)));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("keys.json")
+    }
+
+    async fn open(&self) -> Result<ApiKeys, StoreError> {
+        ApiKeys::open(FileKeys::new(self.file())).await
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_file_keeps_keys_without_their_secrets() {
+    let folder = Folder::new();
+    let expires = SystemTime::now() + Duration::from_mins(1);
+    let wide = grant().agent("a").operator().permission("p").expires(expires);
+    let keys = folder.open().await.unwrap();
+    let (key, gone) = (keys.issue(wide).await.unwrap(), keys.issue(grant()).await.unwrap());
+    keys.revoke(gone.id()).await.unwrap();
+    let before = keys.records().await.unwrap();
+
+    let written = fs::read_to_string(folder.file()).unwrap();
+    assert!(!written.contains(KeyText::parse(key.reveal()).unwrap().secret));
+    let keys = folder.open().await.unwrap();
+    assert_eq!(keys.records().await.unwrap(), before);
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+    assert_eq!(check(&keys, gone.reveal()).await, NOT_VALID);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_process_revokes_is_refused_within_a_second() {
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    let elsewhere = folder.open().await.unwrap();
+    elsewhere.revoke(key.id()).await.unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, NOT_VALID);
+
+    let added = elsewhere.issue(grant()).await.unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, added.reveal()).await, Ok(()));
+    fs::remove_file(folder.file()).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, added.reveal()).await, NOT_VALID);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_file_cannot_be_read_every_key_is_refused() {
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    let good = fs::read(folder.file()).unwrap();
+    fs::write(folder.file(), b"{").unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
+    assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
+    fs::write(folder.file(), good).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_file_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    let mode = |mode| fs::set_permissions(folder.file(), fs::Permissions::from_mode(mode)).unwrap();
+    assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    for open in [0o644, 0o640, 0o604, 0o620, 0o601] {
+        mode(open);
+        let refused = folder.open().await.unwrap_err();
+        assert!(matches!(refused, StoreError::OpenToOthers { mode, .. } if mode == open));
+        assert!(keys.issue(grant()).await.is_err());
+    }
+    // A server that has read it notices as well.
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
+    mode(0o400);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_as_we_write_it_is_refused() {
+    let folder = Folder::new();
+    let hash = "0".repeat(64);
+    let record = |rest: &str| {
+        format!(
+            r#"{{"id":"a","sha256":"{hash}","grant":{{"tenant":"t","subject":"s"{rest}}},"created":"2026-01-01T00:00:00Z"}}"#
+        )
+    };
+    let file = |keys: &str| format!(r#"{{"version":1,"keys":[{keys}]}}"#);
+    for (text, is_good) in [
+        (file(&record("")), true),
+        (file(&record(r#","expires":"2030-01-01T00:00:00Z""#)), true),
+        (file(&record(r#","expires":"soon""#)), false),
+        (file(&record(r#","expiry":"2030-01-01T00:00:00Z""#)), false),
+        (file(&record("").replace(&hash, "00")), false),
+        (file(&format!("{},{}", record(""), record(""))), false),
+        (file(&record("")).replace("\"version\":1", "\"version\":2"), false),
+        (String::new(), false),
+        ("[]".to_owned(), false),
+    ] {
+        let _ = fs::remove_file(folder.file());
+        file::replace(&folder.file(), text.as_bytes()).unwrap();
+        assert_eq!(folder.open().await.is_ok(), is_good, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn two_processes_that_change_a_file_lose_nothing() {
+    let folder = Folder::new();
+    let (one, other) = (folder.open().await.unwrap(), folder.open().await.unwrap());
+    let (first, second) = tokio::join!(
+        async {
+            for _ in 0..10 {
+                one.issue(grant()).await.unwrap();
+            }
+        },
+        async {
+            for _ in 0..10 {
+                other.issue(grant()).await.unwrap();
+            }
+        }
+    );
+    let ((), ()) = (first, second);
+    assert_eq!(one.records().await.unwrap().len(), 20);
+}

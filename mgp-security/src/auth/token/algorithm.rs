@@ -1,0 +1,69 @@
+//! The signatures that can be taken: asymmetric ones, so that a public key never makes a token (RFC 8725 §3.1).
+//!
+//! Applies to: inbound.
+
+use jsonwebtoken::Algorithm;
+
+/// An algorithm a token may be signed with; there is no `none` and no `HS256` here to be allowed by mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SignatureAlgorithm {
+    /// RSA PKCS #1 v1.5 with SHA-256.
+    Rs256,
+    /// RSA PKCS #1 v1.5 with SHA-384.
+    Rs384,
+    /// RSA PKCS #1 v1.5 with SHA-512.
+    Rs512,
+    /// RSA-PSS with SHA-256.
+    Ps256,
+    /// RSA-PSS with SHA-384.
+    Ps384,
+    /// RSA-PSS with SHA-512.
+    Ps512,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// Ed25519.
+    EdDsa,
+}
+
+impl SignatureAlgorithm {
+    /// What is allowed unless said otherwise.
+    pub(super) const DEFAULT: &[Self] =
+        &[Self::Rs256, Self::Ps256, Self::Es256, Self::Es384, Self::EdDsa];
+
+    pub(super) const RSA: &[Self] =
+        &[Self::Rs256, Self::Rs384, Self::Rs512, Self::Ps256, Self::Ps384, Self::Ps512];
+
+    /// Reads the name in a header or key, letter by letter.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "RS256" => Self::Rs256,
+            "RS384" => Self::Rs384,
+            "RS512" => Self::Rs512,
+            "PS256" => Self::Ps256,
+            "PS384" => Self::Ps384,
+            "PS512" => Self::Ps512,
+            "ES256" => Self::Es256,
+            "ES384" => Self::Es384,
+            // RFC 9864 names the curve; the only one of `EdDSA` here is the same.
+            "EdDSA" | "Ed25519" => Self::EdDsa,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn to_jsonwebtoken(self) -> Algorithm {
+        match self {
+            Self::Rs256 => Algorithm::RS256,
+            Self::Rs384 => Algorithm::RS384,
+            Self::Rs512 => Algorithm::RS512,
+            Self::Ps256 => Algorithm::PS256,
+            Self::Ps384 => Algorithm::PS384,
+            Self::Ps512 => Algorithm::PS512,
+            Self::Es256 => Algorithm::ES256,
+            Self::Es384 => Algorithm::ES384,
+            Self::EdDsa => Algorithm::EdDSA,
+        }
+    }
+}

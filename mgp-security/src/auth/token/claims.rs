@@ -1,0 +1,95 @@
+//! What a verified token says: for whom, from whom, until when (RFC 7519 §4, RFC 9068 §2.2).
+//!
+//! Applies to: inbound.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::members::{Members, WrongType};
+use crate::auth::refused::AuthRefused;
+
+/// The last second of the year 9999; later times are a mistake.
+const LAST_SECOND: f64 = 253_402_300_799.0;
+
+/// The claims of a token whose signature is good.
+#[derive(Debug)]
+pub(super) struct Claims(Members);
+
+/// A claim cannot be read.
+const UNREADABLE: AuthRefused = AuthRefused::Invalid("the claims of the token cannot be read");
+
+impl From<WrongType> for AuthRefused {
+    fn from(_: WrongType) -> Self {
+        UNREADABLE
+    }
+}
+
+impl Claims {
+    pub(super) fn parse(payload: &str) -> Result<Self, AuthRefused> {
+        Members::of_part(payload).map(Self).ok_or(UNREADABLE)
+    }
+
+    /// A claim that is text and not empty.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, AuthRefused> {
+        let text = self.0.get::<String>(name)?;
+        if text.as_ref().is_some_and(|text| text.is_empty() || text.contains(char::is_control)) {
+            return Err(UNREADABLE);
+        }
+        Ok(text)
+    }
+
+    /// Whether the token is for one of these resources, letter by letter (RFC 8707 §2).
+    pub(super) fn is_for(&self, resources: &[String]) -> Result<bool, AuthRefused> {
+        let audience = self.list("aud")?.unwrap_or_default();
+        Ok(audience.iter().any(|name| resources.contains(name)))
+    }
+
+    /// Whether only the holder of another key may show the token (RFC 7800), which a bearer does not prove.
+    pub(super) fn is_bound(&self) -> bool {
+        self.0.has("cnf")
+    }
+
+    /// Checks the times, which may be off by a leeway, and gives the expiry.
+    pub(super) fn expires(
+        &self,
+        now: SystemTime,
+        leeway: Duration,
+    ) -> Result<SystemTime, AuthRefused> {
+        let expires = self.time("exp")?;
+        let expires = expires.ok_or(AuthRefused::Invalid("the token has no expiry (`exp`)"))?;
+        for name in ["nbf", "iat"] {
+            if self.time(name)?.is_some_and(|begins| begins > now + leeway) {
+                return Err(AuthRefused::Invalid("the token is not valid yet"));
+            }
+        }
+        if expires + leeway <= now { Err(AuthRefused::Expired) } else { Ok(expires) }
+    }
+
+    /// The scopes: `scope` as RFC 9068 writes them, else `scp` as others do.
+    pub(super) fn scopes(&self) -> Result<Vec<String>, AuthRefused> {
+        let name = if self.0.has("scope") { "scope" } else { "scp" };
+        let listed = self.list(name)?.unwrap_or_default();
+        Ok(listed
+            .iter()
+            .flat_map(|text| text.split(' '))
+            .filter(|scope| !scope.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// A claim that is text or a list of texts.
+    fn list(&self, name: &str) -> Result<Option<Vec<String>>, AuthRefused> {
+        if let Ok(one) = self.0.get::<String>(name) {
+            return Ok(one.map(|one| vec![one]));
+        }
+        Ok(self.0.get::<Vec<String>>(name)?)
+    }
+
+    /// Seconds since 1970, with or without a fraction.
+    fn time(&self, name: &str) -> Result<Option<SystemTime>, AuthRefused> {
+        let Some(seconds) = self.0.get::<f64>(name)? else { return Ok(None) };
+        if !(0.0..=LAST_SECOND).contains(&seconds) {
+            return Err(UNREADABLE);
+        }
+        Ok(Some(UNIX_EPOCH + Duration::from_secs_f64(seconds)))
+    }
+}

@@ -1,0 +1,222 @@
+//! The public keys of an issuer (RFC 7517), and which one fits a token.
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::DecodingKey;
+use jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::algorithm::SignatureAlgorithm;
+use super::jws::Jws;
+
+/// No larger document is read.
+pub(super) const MAX_DOCUMENT: usize = 256 * 1024;
+/// No more keys are kept.
+const MAX_KEYS: usize = 100;
+/// RFC 7518 §3.3; and what verifying can cost is bounded.
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+
+/// The keys of an issuer, ready to verify with.
+#[derive(Default)]
+pub struct JwkSet {
+    keys: Vec<VerifyingKey>,
+}
+
+/// Why a document is no set of keys.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadJwks {
+    /// It is not of the form of RFC 7517.
+    #[error("the document is no JSON Web Key Set: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// It is larger than any issuer's should be.
+    #[error("the key set is too large: at most {MAX_DOCUMENT} bytes and {MAX_KEYS} keys are read")]
+    TooLarge,
+}
+
+struct VerifyingKey {
+    kid: Option<String>,
+    /// What the key's kind, curve and own `alg` allow.
+    algorithms: Vec<SignatureAlgorithm>,
+    key: DecodingKey,
+}
+
+/// What looking for the key of a token gives.
+pub(super) enum Found {
+    /// The key's verdict.
+    Verified(bool),
+    /// No key has this id, or none fits.
+    Unknown,
+    /// Several keys fit, so which one was meant is unknown.
+    Ambiguous,
+}
+
+impl JwkSet {
+    /// Reads a document.
+    ///
+    /// Keys that cannot be used are passed over, as the standard has it: symmetric, private or for encryption, of
+    /// another kind or curve, RSA of less than 2048 or more than 4096 bits.
+    ///
+    /// # Errors
+    /// [`BadJwks`] when it is no such document, or too large.
+    pub fn parse(document: impl AsRef<[u8]>) -> Result<Self, BadJwks> {
+        #[derive(Deserialize)]
+        struct Document {
+            keys: Vec<Box<RawValue>>,
+        }
+
+        let document = document.as_ref();
+        if document.len() > MAX_DOCUMENT {
+            return Err(BadJwks::TooLarge);
+        }
+        let document: Document = serde_json::from_slice(document)?;
+        if document.keys.len() > MAX_KEYS {
+            return Err(BadJwks::TooLarge);
+        }
+        let keys = document.keys.iter().filter_map(|key| VerifyingKey::parse(key.get()));
+        Ok(Self { keys: keys.collect() })
+    }
+
+    /// How many keys can be used.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether no key can be used.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Verifies a token with the one key it can be signed with.
+    pub(super) fn verify(&self, token: &Jws<'_>) -> Found {
+        let mut fitting = self.keys.iter().filter(|key| {
+            key.algorithms.contains(&token.algorithm)
+                && (token.kid.is_none() || token.kid == key.kid)
+        });
+        match (fitting.next(), fitting.next()) {
+            (None, _) => Found::Unknown,
+            (Some(key), None) => Found::Verified(key.has_signed(token)),
+            (Some(_), Some(_)) => Found::Ambiguous,
+        }
+    }
+}
+
+impl fmt::Debug for JwkSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.keys.iter().map(|key| (&key.kid, &key.algorithms))).finish()
+    }
+}
+
+/// A key as it is published; whatever has another shape cannot be used.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    d: Option<IgnoredAny>,
+    k: Option<IgnoredAny>,
+}
+
+impl VerifyingKey {
+    fn parse(text: &str) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_str(text).ok()?;
+        if jwk.d.is_some() || jwk.k.is_some() {
+            tracing::warn!(kid = jwk.kid, "a key set holds a secret key; it is not used");
+            return None;
+        }
+        let verifies = |ops: &Vec<String>| ops.iter().any(|op| op == "verify");
+        if jwk.purpose.as_ref().is_some_and(|purpose| purpose != "sig")
+            || jwk.key_ops.as_ref().is_some_and(|ops| !verifies(ops))
+        {
+            return None;
+        }
+        let (key, by_kind) = jwk.material()?;
+        let mut algorithms = by_kind.to_vec();
+        if let Some(name) = &jwk.alg {
+            let only = SignatureAlgorithm::of(name)?;
+            algorithms.retain(|algorithm| *algorithm == only);
+        }
+        (!algorithms.is_empty()).then_some(Self { kid: jwk.kid, algorithms, key })
+    }
+
+    fn has_signed(&self, token: &Jws<'_>) -> bool {
+        let algorithm = token.algorithm.to_jsonwebtoken();
+        // Named, not taken from the process: which one that has depends on other crates.
+        (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key)
+            .is_ok_and(|key| key.verify(token.signed.as_bytes(), &token.signature).is_ok())
+    }
+}
+
+impl Jwk {
+    /// The key itself, and what a key of its kind can sign with.
+    fn material(&self) -> Option<(DecodingKey, &'static [SignatureAlgorithm])> {
+        let x = || part(self.x.as_ref()?);
+        match (self.kty.as_str(), self.crv.as_deref()) {
+            ("RSA", None) => {
+                let (n, e) = (part(self.n.as_ref()?)?, part(self.e.as_ref()?)?);
+                let is_odd = e.last().is_some_and(|byte| byte % 2 == 1);
+                if !RSA_BITS.contains(&bits(&n)) || !(2..=33).contains(&bits(&e)) || !is_odd {
+                    return None;
+                }
+                let key = DecodingKey::from_rsa_raw_components(&n, &e);
+                Some((key, SignatureAlgorithm::RSA))
+            }
+            ("EC", Some("P-256")) => self.point(32, &[SignatureAlgorithm::Es256]),
+            ("EC", Some("P-384")) => self.point(48, &[SignatureAlgorithm::Es384]),
+            ("OKP", Some("Ed25519")) => {
+                let x = x().filter(|x| x.len() == 32)?;
+                let algorithms: &[_] = &[SignatureAlgorithm::EdDsa];
+                Some((usable(DecodingKey::from_ed_der(&x), algorithms)?, algorithms))
+            }
+            _ => None,
+        }
+    }
+
+    /// A point on a curve whose coordinates have a length.
+    fn point(
+        &self,
+        length: usize,
+        algorithms: &'static [SignatureAlgorithm],
+    ) -> Option<(DecodingKey, &'static [SignatureAlgorithm])> {
+        let (x, y) = (part(self.x.as_ref()?)?, part(self.y.as_ref()?)?);
+        if x.len() != length || y.len() != length {
+            return None;
+        }
+        let point = [&[4], x.as_slice(), &y].concat();
+        Some((usable(DecodingKey::from_ec_der(&point), algorithms)?, algorithms))
+    }
+}
+
+/// A key that is one: its point lies on its curve.
+fn usable(key: DecodingKey, algorithms: &[SignatureAlgorithm]) -> Option<DecodingKey> {
+    let algorithm = algorithms.first()?.to_jsonwebtoken();
+    (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &key).is_ok().then_some(key)
+}
+
+fn part(text: &String) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text).ok()
+}
+
+/// How many bits a number has.
+fn bits(number: &[u8]) -> usize {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros).map_or(0, |first| {
+        (number.len() - zeros) * 8 - usize::try_from(first.leading_zeros()).unwrap_or(0)
+    })
+}

@@ -1,0 +1,66 @@
+//! The members of a JSON object that came signed: each name once, values unread (RFC 7515 §4, RFC 7519 §4).
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// The members of an object; a name that stands there twice means different things to different readers and is
+/// refused.
+#[derive(Debug)]
+pub(super) struct Members(BTreeMap<String, Box<RawValue>>);
+
+/// A member has another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrongType;
+
+impl Members {
+    /// Reads one part of a token.
+    pub(super) fn of_part(part: &str) -> Option<Self> {
+        let json = URL_SAFE_NO_PAD.decode(part).ok()?;
+        serde_json::from_slice(&json).ok()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Reads a member; `null` is a type of its own and fits none.
+    pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, WrongType> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map(Some).map_err(|_| WrongType)
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Once;
+
+        impl<'de> Visitor<'de> for Once {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if members.contains_key(&name) {
+                        return Err(A::Error::custom("a name stands there twice"));
+                    }
+                    members.insert(name, map.next_value()?);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Once)
+    }
+}

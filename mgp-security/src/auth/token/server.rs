@@ -1,0 +1,239 @@
+//! A resource server: takes the JWTs one issuer made for it (RFC 9068, RFC 8725; MCP authorization).
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::service::{BoxFuture, Fetcher, Principal};
+
+use super::TokenVerifier;
+use super::algorithm::SignatureAlgorithm;
+use super::claims::Claims;
+use super::jwks::{Found, JwkSet};
+use super::jws::Jws;
+use super::seen::{self, Seen};
+use super::source::KeySource;
+use crate::auth::authenticated::{Authenticated, Credential};
+use crate::auth::metadata::{BadResource, ResourceMetadata};
+use crate::auth::refused::AuthRefused;
+
+/// How far clocks may be apart.
+const LEEWAY: Duration = Duration::from_mins(1);
+
+/// Takes access tokens that an issuer made for one resource.
+///
+/// A token is a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this resource
+/// among its audience.
+/// Its `sub` becomes the subject, its `client_id` the agent, and the issuer the tenant, unless said otherwise.
+///
+/// ```
+/// use mgp_security::auth::{AuthLayer, ResourceServer};
+/// use mgp_types::service::Fetcher;
+///
+/// fn guard(fetcher: Fetcher) -> Result<AuthLayer, mgp_security::auth::BadResource> {
+///     let tokens = ResourceServer::new("https://example.com/mcp", "https://issuer.example")?
+///         .keys_from("https://issuer.example/jwks.json", fetcher)
+///         .require_scope("mcp");
+///     Ok(AuthLayer::new().tokens(tokens))
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ResourceServer {
+    metadata: ResourceMetadata,
+    issuer: Option<String>,
+    audiences: Vec<String>,
+    algorithms: Vec<SignatureAlgorithm>,
+    keys: KeySource,
+    seen: Seen,
+    tenant: Tenant,
+    operator_scope: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Tenant {
+    Issuer,
+    Named(String),
+    Claim(String),
+}
+
+impl ResourceServer {
+    /// The resource at a URL, and who issues tokens for it; takes none until it has [`keys`](Self::keys).
+    ///
+    /// The URL is the one clients connect to, as they write it: `https://example.com/mcp`.
+    ///
+    /// # Errors
+    /// [`BadResource`] unless the URL is absolute, `https` (or `http` on loopback), and without query and fragment.
+    pub fn new(resource: &str, issuer: &str) -> Result<Self, BadResource> {
+        let metadata = ResourceMetadata::new(resource, issuer)?;
+        Ok(Self {
+            audiences: metadata.spellings(),
+            metadata,
+            issuer: Some(issuer.to_owned()),
+            algorithms: SignatureAlgorithm::DEFAULT.to_vec(),
+            keys: KeySource::Given(Arc::default()),
+            seen: Seen::default(),
+            tenant: Tenant::Issuer,
+            operator_scope: None,
+        })
+    }
+
+    /// The issuer's keys, given.
+    pub fn keys(mut self, keys: JwkSet) -> Self {
+        self.keys = KeySource::Given(Arc::new(keys));
+        self
+    }
+
+    /// The issuer's keys, fetched from a URL when they are needed (`jwks_uri` in the issuer's metadata).
+    ///
+    /// They are used for ten minutes, and for a day where they cannot be fetched again.
+    /// A token with an unknown key has them fetched again, at most once a minute.
+    /// The fetcher decides what may be reached; it should insist on `https`.
+    pub fn keys_from(mut self, url: impl Into<String>, fetcher: Fetcher) -> Self {
+        self.keys = KeySource::fetched(url, fetcher);
+        self
+    }
+
+    /// Another name of this resource that tokens may have as audience.
+    pub fn audience(mut self, name: impl Into<String>) -> Self {
+        self.audiences.push(name.into());
+        self
+    }
+
+    /// The algorithms tokens may be signed with, in place of RS256, PS256, ES256, ES384 and `EdDSA`.
+    pub fn algorithms(mut self, allowed: impl IntoIterator<Item = SignatureAlgorithm>) -> Self {
+        self.algorithms = allowed.into_iter().collect();
+        self
+    }
+
+    /// A scope every token needs; without it a request is answered with 403 and what is needed.
+    pub fn require_scope(mut self, scope: impl Into<String>) -> Self {
+        self.metadata.required_scopes.push(scope.into());
+        self
+    }
+
+    /// Scopes a client may want, for the metadata document.
+    pub fn scopes_supported<T: Into<String>>(
+        mut self,
+        scopes: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.metadata.scopes_supported = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The name people read, for the metadata document.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.metadata.resource_name = Some(name.into());
+        self
+    }
+
+    /// The tenant of all who come with tokens, in place of the issuer.
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Tenant::Named(tenant.into());
+        self
+    }
+
+    /// The claim that names the tenant; a token without it is refused.
+    ///
+    /// Only for issuers that vouch for the claim, and with names no API key has as tenant.
+    pub fn tenant_claim(mut self, name: impl Into<String>) -> Self {
+        self.tenant = Tenant::Claim(name.into());
+        self
+    }
+
+    /// The scope that gives administrative authority; without this, no token does.
+    pub fn operator_scope(mut self, scope: impl Into<String>) -> Self {
+        self.operator_scope = Some(scope.into());
+        self
+    }
+
+    /// Takes the `iss` of a token as it is, whatever it says.
+    ///
+    /// For keys that nobody but the wanted issuers can sign with, as in a test: where an issuer signs for several
+    /// names with the same keys, one of them could speak for the others.
+    pub fn any_issuer(mut self) -> Self {
+        self.issuer = None;
+        self
+    }
+
+    pub(super) async fn check(
+        &self,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Authenticated, AuthRefused> {
+        let jws = Jws::parse(token).ok_or(AuthRefused::NOT_VALID)?;
+        if !self.algorithms.contains(&jws.algorithm) {
+            return Err(AuthRefused::NOT_VALID);
+        }
+        let mut keys = self.keys.current().await?;
+        let hash = seen::hash(token);
+        if !self.seen.knows(&hash, &keys) {
+            let mut found = keys.verify(&jws);
+            if matches!(found, Found::Unknown)
+                && let Some(newer) = self.keys.newer(&keys).await
+            {
+                found = newer.verify(&jws);
+                keys = newer;
+            }
+            if !matches!(found, Found::Verified(true)) {
+                return Err(AuthRefused::NOT_VALID);
+            }
+            self.seen.remember(hash, &keys);
+        }
+        self.read(&Claims::parse(jws.payload)?, now)
+    }
+
+    /// Reads the claims of a token the issuer signed; what is wrong with them may be told.
+    fn read(&self, claims: &Claims, now: SystemTime) -> Result<Authenticated, AuthRefused> {
+        let no = |why| Err(AuthRefused::Invalid(why));
+        let Some(issuer) = claims.text("iss")? else { return no("the token names no issuer") };
+        if self.issuer.as_ref().is_some_and(|known| *known != issuer) {
+            return no("the token is of another issuer");
+        }
+        if !claims.is_for(&self.audiences)? {
+            return no("the token is for another resource");
+        }
+        let expires = claims.expires(now, LEEWAY)?;
+        if claims.is_bound() {
+            return no("the token is bound to a key and cannot be used as a bearer token");
+        }
+        let Some(subject) = claims.text("sub")? else { return no("the token names no subject") };
+        let client = match claims.text("client_id")? {
+            Some(client) => Some(client),
+            None => claims.text("azp")?,
+        };
+        let tenant = match &self.tenant {
+            Tenant::Issuer => issuer.clone(),
+            Tenant::Named(tenant) => tenant.clone(),
+            Tenant::Claim(name) => match claims.text(name)? {
+                Some(tenant) => tenant,
+                None => return no("the token names no tenant"),
+            },
+        };
+        let scopes = claims.scopes()?;
+        let required = &self.metadata.required_scopes;
+        if !required.iter().all(|scope| scopes.contains(scope)) {
+            return Err(AuthRefused::InsufficientScope { needed: required.join(" ") });
+        }
+        let mut principal = Principal::new(tenant, subject);
+        if let Some(client) = &client {
+            principal = principal.agent(client.as_str());
+        }
+        if self.operator_scope.as_ref().is_some_and(|scope| scopes.contains(scope)) {
+            principal = principal.operator();
+        }
+        let credential = Credential::Token { issuer, client };
+        Ok(Authenticated::new(principal, credential, scopes, Some(expires)))
+    }
+}
+
+impl TokenVerifier for ResourceServer {
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>> {
+        Box::pin(self.check(token, SystemTime::now()))
+    }
+
+    fn metadata(&self) -> ResourceMetadata {
+        self.metadata.clone()
+    }
+}

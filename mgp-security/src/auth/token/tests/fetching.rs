@@ -1,0 +1,183 @@
+//! Keys at a URL: when they are fetched, how often, and what holds while they cannot be.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::service::{Fetch, FetchError, FetchRequest, Fetched};
+use tokio::time::{advance, sleep};
+
+use super::*;
+
+/// An issuer that publishes what a test puts there, and counts who asks.
+#[derive(Default)]
+struct Issuer {
+    document: Mutex<Option<Arc<Vec<u8>>>>,
+    asked: AtomicUsize,
+    delay: Duration,
+}
+
+impl Issuer {
+    fn new(keys: &[Value]) -> Arc<Self> {
+        Self::slow(keys, Duration::ZERO)
+    }
+
+    fn slow(keys: &[Value], delay: Duration) -> Arc<Self> {
+        Arc::new(Self { document: Mutex::new(Some(shared(keys))), delay, ..Self::default() })
+    }
+
+    fn publish(&self, keys: Option<&[Value]>) {
+        *self.document.lock().unwrap() = keys.map(shared);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Fetch for Issuer {
+    fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
+        assert_eq!(request.url, "https://issuer.example/jwks.json");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            sleep(self.delay).await;
+            let document = self.document.lock().unwrap().clone();
+            Ok(document.map_or(Fetched::new(500, ""), |text| Fetched::new(200, text.to_vec())))
+        })
+    }
+}
+
+fn remote(issuer: &Arc<Issuer>) -> ResourceServer {
+    let fetcher: Arc<dyn Fetch> = Arc::<Issuer>::clone(issuer);
+    server().keys_from("https://issuer.example/jwks.json", fetcher)
+}
+
+fn token(signer: &Signer) -> String {
+    signer.sign(&signer.header(), &good())
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_fetched_once_and_kept() {
+    let issuer = Issuer::new(&[ed25519().public()]);
+    let server = remote(&issuer);
+    assert_eq!(issuer.asked(), 0);
+    for _ in 0..5 {
+        assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    }
+    assert_eq!(issuer.asked(), 1);
+    advance(Duration::from_mins(10)).await;
+    assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    assert_eq!(issuer.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_key_is_looked_for_once_a_minute() {
+    let issuer = Issuer::new(&[ed25519().public()]);
+    let server = remote(&issuer);
+    assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    advance(Duration::from_mins(1)).await;
+    for _ in 0..20 {
+        refused(&verify(&server, &token(&p256())).await);
+    }
+    assert_eq!(issuer.asked(), 2);
+    issuer.publish(Some(&[ed25519().public(), p256().public()]));
+    refused(&verify(&server, &token(&p256())).await);
+    advance(Duration::from_mins(1)).await;
+    assert!(verify(&server, &token(&p256())).await.is_ok());
+    assert_eq!(issuer.asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_withdrawn_ends_with_the_next_fetch() {
+    let issuer = Issuer::new(&[ed25519().public(), p256().public()]);
+    let server = remote(&issuer);
+    assert!(verify(&server, &token(&p256())).await.is_ok());
+    issuer.publish(Some(&[ed25519().public()]));
+    advance(Duration::from_mins(10)).await;
+    refused(&verify(&server, &token(&p256())).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_at_once_are_one_fetch() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
+    let server = remote(&issuer);
+    let token = token(&ed25519());
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let (server, token) = (server.clone(), token.clone());
+        waiting.spawn(async move { verify(&server, &token).await });
+    }
+    assert!(waiting.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(issuer.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_outlive_their_issuer_for_a_day() {
+    let issuer = Issuer::new(&[ed25519().public()]);
+    let server = remote(&issuer);
+    assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    for broken in [None, Some(&[][..])] {
+        issuer.publish(broken);
+        advance(Duration::from_hours(11)).await;
+        assert!(verify(&server, &token(&ed25519())).await.is_ok());
+    }
+    assert_eq!(issuer.asked(), 3);
+    advance(Duration::from_hours(3)).await;
+    let outcome = verify(&server, &token(&ed25519())).await;
+    assert_eq!(outcome, Err(AuthRefused::Unavailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_comes_late_is_asked_again_soon() {
+    let issuer = Issuer::new(&[]);
+    issuer.publish(None);
+    let server = remote(&issuer);
+    for _ in 0..10 {
+        let outcome = verify(&server, &token(&ed25519())).await;
+        assert_eq!(outcome, Err(AuthRefused::Unavailable));
+    }
+    assert_eq!(issuer.asked(), 1);
+    issuer.publish(Some(&[ed25519().public()]));
+    advance(Duration::from_secs(5)).await;
+    assert!(verify(&server, &token(&ed25519())).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_hangs_is_given_up() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_hours(1));
+    let server = remote(&issuer);
+    let outcome = verify(&server, &token(&ed25519())).await;
+    assert_eq!(outcome, Err(AuthRefused::Unavailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_leaves_does_not_stop_the_fetch() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
+    let server = remote(&issuer);
+    let text = token(&ed25519());
+    tokio::select! {
+        biased;
+        _ = verify(&server, &text) => panic!("the fetch takes two seconds"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    assert!(verify(&server, &text).await.is_ok());
+    assert_eq!(issuer.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_keys_serve_while_new_ones_are_fetched() {
+    let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
+    let server = remote(&issuer);
+    let text = token(&ed25519());
+    assert!(verify(&server, &text).await.is_ok());
+    advance(Duration::from_mins(10)).await;
+    let mut first = Box::pin(verify(&server, &text));
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("the fetch takes two seconds"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    let start = tokio::time::Instant::now();
+    assert!(verify(&server, &text).await.is_ok());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(first.await.is_ok());
+}

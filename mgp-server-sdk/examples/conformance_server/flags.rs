@@ -1,0 +1,37 @@
+//! The flags.
+
+use std::path::PathBuf;
+
+/// What the flags say.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    /// `--port`.
+    pub(crate) port: Option<u16>,
+    /// `--auth-fixture`.
+    pub(crate) auth_fixture: Option<PathBuf>,
+}
+
+const KNOWN: &str = "--port N, --auth-fixture FILE";
+
+impl Flags {
+    /// Reads the flags, or says what is wrong with them.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut flags = Self::default();
+        while let Some(flag) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("`{flag}` needs a value"));
+            match flag.as_str() {
+                "--port" => {
+                    let text = value()?;
+                    let port = text.parse().map_err(|_| format!("`{text}` is no port"))?;
+                    flags.port = Some(port);
+                }
+                "--auth-fixture" => flags.auth_fixture = Some(value()?.into()),
+                unknown => return Err(format!("unknown flag `{unknown}`; known: {KNOWN}")),
+            }
+        }
+        if flags.auth_fixture.is_some() && flags.port.is_none() {
+            return Err("`--auth-fixture` needs `--port`: nobody shows keys on stdin".to_owned());
+        }
+        Ok(flags)
+    }
+}

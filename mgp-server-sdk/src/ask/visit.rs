@@ -1,0 +1,165 @@
+//! Asking the person to visit a page (MCP elicitation in URL mode).
+//!
+//! Applies to: inbound.
+
+use mgp_types::mcp::{
+    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitationCompleteParams, Era, Revision,
+    UrlElicitationRequiredData,
+};
+use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request};
+use mgp_types::service::{Ask, BoxFuture, Call, Context};
+use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
+
+use super::elicit::unknown;
+use super::{Needs, Question, read};
+
+/// What the person did with a page to visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visited {
+    /// Agreed to visit it; what happens there is not known yet.
+    Agreed,
+    /// Said no.
+    Declined,
+    /// Went away.
+    Cancelled,
+}
+
+/// A page for the person to visit; await it to ask.
+///
+/// # Errors
+/// 1000 when the caller cannot be asked (−32021 to a modern one).
+#[derive(Debug)]
+#[must_use = "nothing is asked until it is awaited"]
+pub struct UrlElicitation {
+    question: Question,
+    message: String,
+    url: String,
+    id: Option<String>,
+    wait: Wait,
+}
+
+/// What becomes of a legacy call whose person must visit a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It waits for the answer.
+    Here,
+    /// It ends, and is made again.
+    Elsewhere,
+}
+
+impl UrlElicitation {
+    pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
+        Self {
+            question: Question::new(cx, "elicitation"),
+            message,
+            url,
+            id: None,
+            wait: Wait::Here,
+        }
+    }
+
+    /// Names the question within the call.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.question.key = Some(key.into());
+        self
+    }
+
+    /// Names the elicitation, to tell later that the page was visited; one is made otherwise.
+    ///
+    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers know no such ids.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Ends the call of a caller of 2025-11-25 with −32042, which names the page; it calls again after the visit.
+    ///
+    /// A modern caller is asked as ever, because its call does not wait anyway.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::{ContextExt, Visited};
+    ///
+    /// let repos = Tool::new("repos", "Lists repositories", |cx: Context| async move {
+    ///     let is_signed_in = false; // Looked up somewhere.
+    ///     if !is_signed_in {
+    ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");
+    ///         if page.call_again().await? != Visited::Agreed {
+    ///             return Ok("nobody signed in");
+    ///         }
+    ///     }
+    ///     Ok::<_, RpcError>("none yet")
+    /// });
+    /// # drop(repos);
+    /// ```
+    pub fn call_again(mut self) -> Self {
+        self.wait = Wait::Elsewhere;
+        self
+    }
+}
+
+impl IntoFuture for UrlElicitation {
+    type Output = Result<Visited, RpcError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let is_legacy = self.question.cx.caller.era == Era::Legacy;
+        let mut params = ElicitParams::new(self.message);
+        params.mode = Some(ElicitMode::Url);
+        params.url = Some(self.url);
+        let id = is_legacy.then(|| self.id.map_or_else(unguessable, Ok)).transpose();
+        let params = id.map(|id| {
+            params.elicitation_id = id;
+            params
+        });
+        if is_legacy && self.wait == Wait::Elsewhere {
+            let refused = params.map_or_else(|error| error, |params| self.question.visit(params));
+            return Box::pin(std::future::ready(Err(refused)));
+        }
+        let ask = params
+            .and_then(|params| Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)));
+        let answer = self.question.ask(Needs::Url, ask);
+        Box::pin(async move {
+            let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
+            match answer.action {
+                ElicitAction::Accept => Ok(Visited::Agreed),
+                ElicitAction::Decline => Ok(Visited::Declined),
+                ElicitAction::Cancel => Ok(Visited::Cancelled),
+                other => Err(unknown(&other)),
+            }
+        })
+    }
+}
+
+impl Question {
+    /// −32042, or why the caller cannot be sent to a page.
+    fn visit(&self, page: ElicitParams) -> RpcError {
+        let cx = &self.cx;
+        if let Err(refused) = Needs::Url.check(cx) {
+            return refused;
+        }
+        let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, page.message.clone());
+        match Payload::of(&UrlElicitationRequiredData::new(vec![page])) {
+            Ok(data) => error.data(data),
+            Err(unwritten) => unwritten,
+        }
+    }
+}
+
+/// Tells a caller of 2025-11-25 that a page was visited; others learn it from the call itself.
+pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
+    if cx.caller.revision != Revision::V2025_11_25 {
+        return Box::pin(std::future::ready(()));
+    }
+    // The visit outlives the call that asked for it, so this belongs to the session.
+    let mut out = cx.peer.context(&cx.scope);
+    out.principal = cx.principal.clone();
+    let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
+    Box::pin(async move {
+        match Call::tell::<ElicitationComplete>(&params, out) {
+            // A caller that left needs no word of it.
+            Ok(call) => drop(peer.send(call).await),
+            Err(error) => tracing::debug!(%error, "the end of an elicitation was not told"),
+        }
+    })
+}

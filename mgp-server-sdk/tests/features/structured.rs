@@ -1,0 +1,82 @@
+//! Structured content of any kind, and schemas that are listed as they were written.
+//!
+//! Applies to: inbound.
+
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::Era;
+use mgp_types::{Payload, RawObject};
+use serde_json::{Value, json};
+
+use super::wire::{ERAS, Wire};
+
+fn server() -> Server {
+    let list = Tool::new("list", "A list", || async { Json(vec![1, 2]) });
+    let number = Tool::new("number", "A number", || async { Ok::<_, ToolError>(Json(7)) });
+    let failed = Tool::new("failed", "None", || async {
+        Err::<Json<u8>, _>(ToolError("no number today".to_owned()))
+    });
+    let object = Tool::new("object", "An object", || async {
+        Ok::<_, RpcError>(Json(std::collections::BTreeMap::from([("a", 1)])))
+    });
+    [list, number, failed, object].into_iter().fold(Server::new("s", "1"), Server::tool)
+}
+
+async fn call(wire: &mut Wire, tool: &str) -> Value {
+    wire.ask("tools/call", json!({ "name": tool })).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_modern_caller_gets_any_kind_of_value_and_its_schema() {
+    for era in ERAS {
+        let is_modern = era == Era::Modern;
+        let mut wire = Wire::join(server(), era).await;
+        for (tool, text, value) in [
+            ("list", "[1,2]", json!([1, 2])),
+            ("number", "7", json!(7)),
+            ("object", r#"{"a":1}"#, json!({"a": 1})),
+        ] {
+            let result = call(&mut wire, tool).await;
+            assert_eq!(result["content"][0]["text"], text);
+            let is_told = is_modern || value.is_object();
+            assert_eq!(
+                result.get("structuredContent"),
+                is_told.then_some(&value),
+                "{tool} {era:?}"
+            );
+        }
+        let failed = call(&mut wire, "failed").await;
+        assert_eq!((&failed["isError"], failed.get("structuredContent")), (&json!(true), None));
+
+        let listed = wire.ask("tools/list", json!({})).await.unwrap();
+        let schemas: Vec<_> =
+            (0..4).map(|place| listed["tools"][place]["outputSchema"]["type"].clone()).collect();
+        let plain = |kind: &str| if is_modern { json!(kind) } else { Value::Null };
+        assert_eq!(
+            schemas,
+            [plain("array"), plain("integer"), plain("integer"), json!("object")],
+            "{era:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn schemas_are_listed_as_they_were_written() {
+    // Line breaks between tokens mean nothing, and the wire has one message a line.
+    let schema = r#"{"type": "object",
+        "$schema": "https://json-schema.org/draft/2020-12/schema",  "z": 1.0, "a": 1e2,
+        "$defs": {"n": {"$anchor": "n", "type": "number"}},
+        "allOf": [{"anyOf": [{"required": ["x"]}, {"required": ["y"]}]}],
+        "if": {"properties": {"x": {"const": "\u00e9\n"}}}, "then": {}, "else": false,
+        "additionalProperties": false}"#;
+    let raw = || -> RawObject { Payload::parse(schema).unwrap().try_into().unwrap() };
+    for era in ERAS {
+        let tool = Tool::new("raw", "", || async { "" }).input_schema(raw()).output_schema(raw());
+        let mut wire = Wire::join(Server::new("s", "1").tool(tool), era).await;
+        let listed = wire.ask("tools/list", json!({})).await.unwrap();
+        let expected: Value = serde_json::from_str(schema).unwrap();
+        for member in ["inputSchema", "outputSchema"] {
+            assert_eq!(listed["tools"][0][member], expected, "{era:?}");
+        }
+        assert!(wire.last.contains(&schema.replace('\n', " ")), "{}", wire.last);
+    }
+}

@@ -1,0 +1,56 @@
+//! A server at a URL that asks who calls.
+
+use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};
+use mgp_server_sdk::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+async fn ask(address: std::net::SocketAddr, head: &str, body: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let text = format!(
+        "{head}\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn callers_show_a_key() {
+    let keys = ApiKeys::new();
+    let key = keys.issue(KeyGrant::new("acme", "ci")).await.unwrap();
+    let tokens = ResourceServer::new("http://127.0.0.1:1/mcp", "https://issuer.example").unwrap();
+    let server = Server::new("t", "1").tool(Tool::new("now", "t", || async { "noon" }));
+    let bound = server
+        .http("127.0.0.1:0")
+        .auth(AuthLayer::new().keys(keys.clone()).tokens(tokens))
+        .bind()
+        .await
+        .unwrap();
+    let address = bound.local_addr();
+    tokio::spawn(bound.run());
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let head = "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list";
+    for (extra, status) in [
+        (String::new(), "401"),
+        ("\r\nAuthorization: Bearer".to_owned(), "401"),
+        ("\r\nAuthorization: Basic eDp5".to_owned(), "401"),
+        ("\r\nAuthorization: Bearer a.b.c".to_owned(), "401"),
+        (
+            format!("\r\nAuthorization: Bearer {0}\r\nAuthorization: Bearer {0}", key.reveal()),
+            "400",
+        ),
+        (format!("\r\nauthorization: bearer   {} ", key.reveal()), "200"),
+    ] {
+        let answer = ask(address, &format!("{head}{extra}"), body).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+    keys.revoke(key.id()).await.unwrap();
+    let answer =
+        ask(address, &format!("{head}\r\nAuthorization: Bearer {}", key.reveal()), body).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let answer = ask(address, "GET /.well-known/oauth-protected-resource/mcp HTTP/1.1", "").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("authorization_servers"));
+}

@@ -1,0 +1,169 @@
+//! Lets the pages that may call read what they are answered (Fetch, cross-origin requests).
+//!
+//! It stands outside of authentication: a browser asks first without saying who it asks for.
+//!
+//! Applies to: inbound.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use mgp_types::service::BoxFuture;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::config::HttpConfig;
+use super::guard::is_known_origin;
+
+/// Says to browsers which pages may call: loopback ones, and the origins of an [`HttpConfig`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct CorsLayer(Arc<HttpConfig>);
+
+impl CorsLayer {
+    /// A layer for the origins of a configuration.
+    pub fn new(config: &HttpConfig) -> Self {
+        Self(Arc::new(config.clone()))
+    }
+}
+
+impl<S> Layer<S> for CorsLayer {
+    type Service = Cors<S>;
+
+    fn layer(&self, inner: S) -> Cors<S> {
+        Cors { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`CorsLayer`].
+#[derive(Clone)]
+pub struct Cors<S> {
+    inner: S,
+    layer: CorsLayer,
+}
+
+impl<S> fmt::Debug for Cors<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cors")
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Cors<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    S::Future: Send + 'static,
+    R: From<Bytes> + 'static,
+{
+    type Response = Response<R>;
+    type Error = Infallible;
+    type Future = Either<
+        S::Future,
+        Either<
+            Ready<Result<Response<R>, Infallible>>,
+            BoxFuture<'static, Result<Response<R>, Infallible>>,
+        >,
+    >;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let origin = request.headers().get(header::ORIGIN);
+        let known = origin.filter(|origin| {
+            origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0))
+        });
+        let Some(origin) = known.cloned() else {
+            return Either::Left(self.inner.call(request));
+        };
+        if *request.method() == Method::OPTIONS
+            && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+        {
+            return Either::Right(Either::Left(ready(Ok(preflight(request.headers(), origin)))));
+        }
+        let answering = self.inner.call(request);
+        Either::Right(Either::Right(Box::pin(async move {
+            let mut response = answering.await?;
+            let headers = response.headers_mut();
+            allow(headers, origin);
+            headers.insert(
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static("mcp-session-id, www-authenticate"),
+            );
+            Ok(response)
+        })))
+    }
+}
+
+/// The answer to a browser that asks whether a page may call.
+fn preflight<R: From<Bytes>>(asked: &HeaderMap, origin: HeaderValue) -> Response<R> {
+    let mut response = Response::new(R::from(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    allow(headers, origin);
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    // The page is trusted with its calls; which headers these need it knows best.
+    if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+    }
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::super::HttpService;
+    use super::*;
+    use mgp_types::service::{Router, Stack};
+
+    async fn answer(method: Method, origin: &str) -> Response<super::super::HttpBody> {
+        let mut config = HttpConfig::default();
+        config.origins.push("https://app.example".to_owned());
+        let service = HttpService::new(Stack::new(Router::new()), config.clone());
+        let request = Request::builder()
+            .method(method)
+            .uri("/mcp")
+            .header("host", "localhost")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "mcp-method,mcp-param-x")
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        CorsLayer::new(&config).layer(service).call(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn pages_that_may_call_may_read() {
+        for origin in ["https://app.example", "http://localhost:3000"] {
+            let response = answer(Method::OPTIONS, origin).await;
+            assert_eq!(response.status(), 204);
+            assert_eq!(response.headers()["access-control-allow-origin"], origin);
+            assert_eq!(
+                response.headers()["access-control-allow-headers"],
+                "mcp-method,mcp-param-x"
+            );
+            let response = answer(Method::GET, origin).await;
+            assert_eq!(response.status(), 400);
+            assert_eq!(response.headers()["access-control-allow-origin"], origin);
+        }
+        for method in [Method::OPTIONS, Method::POST] {
+            let response = answer(method, "https://evil.example").await;
+            assert_eq!(response.status(), 403);
+            assert!(!response.headers().contains_key("access-control-allow-origin"));
+        }
+    }
+}

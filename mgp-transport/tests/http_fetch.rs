@@ -1,0 +1,117 @@
+//! Documents fetched from this machine: what is followed, bounded and refused.
+
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mgp_transport::http::GuardedFetch;
+use mgp_types::service::{Fetch, FetchError, FetchRequest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+/// A server that gives every request this answer, and then nothing more; gives what it was sent as the body where the
+/// answer is empty.
+async fn server(answer: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            let count = stream.read(&mut request).await.unwrap();
+            let text = if answer.is_empty() {
+                let sent = String::from_utf8_lossy(&request[..count]).into_owned();
+                format!(
+                    "HTTP/1.1 200 OK\r\nX-Kind: echo\r\nContent-Length: {}\r\n\r\n{sent}",
+                    sent.len()
+                )
+            } else {
+                answer.to_owned()
+            };
+            stream.write_all(text.as_bytes()).await.unwrap();
+            // It stays open: whoever waits for more waits.
+            tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
+        }
+    });
+    address
+}
+
+fn beside(address: SocketAddr) -> GuardedFetch {
+    GuardedFetch::beside(&format!("http://{address}/mcp")).unwrap()
+}
+
+#[tokio::test]
+async fn documents_beside_a_server_on_this_machine_are_fetched() {
+    let address = server("").await;
+    let url = format!("http://{address}/.well-known/x?y=1");
+    let request = FetchRequest::post(&url, "a=b").header("accept", "application/json");
+    let fetched = beside(address).fetch(request).await.unwrap();
+    assert_eq!((fetched.status, fetched.header("x-kind")), (200, Some("echo")));
+    let sent = String::from_utf8(fetched.body).unwrap();
+    assert!(sent.starts_with("POST /.well-known/x?y=1 HTTP/1.1\r\n"), "{sent}");
+    assert!(sent.contains("accept: application/json") && sent.ends_with("a=b"), "{sent}");
+}
+
+#[tokio::test]
+async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
+    let address = server("").await;
+    for url in [
+        format!("http://{address}/"),
+        format!("https://{address}/"),
+        format!("https://[::ffff:127.0.0.1]:{}/", address.port()),
+    ] {
+        let public = GuardedFetch::new().unwrap();
+        let error = public.fetch(FetchRequest::get(&url)).await.unwrap_err();
+        assert!(matches!(error, FetchError::Forbidden { .. }), "{url}: {error}");
+        let elsewhere = GuardedFetch::beside("https://mcp.example/mcp").unwrap();
+        let error = elsewhere.fetch(FetchRequest::get(&url)).await.unwrap_err();
+        assert!(matches!(error, FetchError::Forbidden { .. }), "{url}: {error}");
+    }
+    let own = GuardedFetch::new().unwrap().allow_host("127.0.0.1").unwrap();
+    assert_eq!(
+        own.fetch(FetchRequest::get(format!("http://{address}/"))).await.unwrap().status,
+        200
+    );
+}
+
+/// A connector without TLS would have sent the request in clear.
+#[tokio::test]
+async fn https_is_never_spoken_in_clear() {
+    let address = server("").await;
+    let own = GuardedFetch::new().unwrap().allow_host("127.0.0.1").unwrap();
+    let secret = FetchRequest::post(format!("https://{address}/"), "secret");
+    let error = own.fetch(secret).await.unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(cfg!(feature = "tls") || error.to_string().contains("`tls`"), "{error}");
+}
+
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let address =
+        server("HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n").await;
+    let fetched =
+        beside(address).fetch(FetchRequest::get(format!("http://{address}/"))).await.unwrap();
+    assert_eq!((fetched.status, fetched.header("location")), (302, Some("/elsewhere")));
+}
+
+#[track_caller]
+fn failed(error: &FetchError, why: &str) {
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(error.to_string().contains(why), "{error}");
+}
+
+#[tokio::test]
+async fn time_and_size_are_bounded() {
+    let silent = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal").await;
+    let get = |address| FetchRequest::get(format!("http://{address}/"));
+    let fetch = beside(silent).bounds(Duration::from_millis(100), 1000);
+    failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
+
+    let long = server("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world").await;
+    let fetch = beside(long).bounds(Duration::from_secs(5), 10);
+    failed(&fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
+
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    failed(&beside(gone).fetch(get(gone)).await.unwrap_err(), "refused");
+}

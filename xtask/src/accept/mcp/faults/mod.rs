@@ -1,0 +1,66 @@
+//! `mcp.faults`, the part that needs a server of its own: what a hostile or careless client does to it from outside.
+
+mod body;
+mod sessions;
+mod slow;
+
+use super::super::Verdict;
+use crate::{
+    corpus::{alive, echo},
+    run::{Failure, Outcome, target},
+    serving::Served,
+};
+use std::ffi::OsString;
+
+/// One fault: what it is called, and what does it and says what was seen.
+type Fault = (&'static str, fn(&Served) -> Outcome<String>);
+
+const FAULTS: &[Fault] = &[
+    ("a 1 GiB body that says its length", |served| body::gigabyte(served, body::Framing::Length)),
+    ("a 1 GiB body in chunks", |served| body::gigabyte(served, body::Framing::Chunks)),
+    ("heads that drip", |served| slow::drip(served, slow::Part::Head)),
+    ("bodies that drip", |served| slow::drip(served, slow::Part::Body)),
+    ("10,000 idle sessions", sessions::idle),
+];
+
+/// Does each to a server of its own; a line each.
+pub(in crate::accept) fn outside() -> Outcome<Verdict> {
+    let mut words: Vec<OsString> = vec![echo()?.into()];
+    words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
+    let log = target()?.join("scratch/faults.log");
+    std::fs::create_dir_all(target()?.join("scratch"))?;
+    let mut failed = 0;
+    for (name, fault) in FAULTS {
+        let served = Served::words(&words, &log)?;
+        let seen = fault(&served).and_then(|seen| {
+            let lives = alive(served.port());
+            if lives { Ok(seen) } else { Err(Failure::new(format!("{seen}; then no answer"))) }
+        });
+        match seen {
+            Ok(seen) => println!("mcp.faults {name}: PASS {seen}"),
+            Err(failure) => {
+                failed += 1;
+                println!("mcp.faults {name}: FAIL {failure}");
+            }
+        }
+    }
+    let all = FAULTS.len();
+    Ok(Verdict {
+        pass: failed == 0,
+        figure: format!("{} of {all} faults borne", all - failed),
+        bound: "all".to_owned(),
+    })
+}
+
+/// Bytes for people.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// The head of a request to the server on this port; `more` are lines with their ends.
+fn head(port: u16, method: &str, more: &str) -> String {
+    format!(
+        "{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\n{more}\r\n"
+    )
+}

@@ -1,0 +1,167 @@
+//! One measurement over HTTP: the load generator starts a server on a free port and drives it.
+
+use super::super::{
+    measure::{Lengths, per_call, total_instructions},
+    programs::{Generator, Server},
+};
+use crate::run::{Context, Failure, Outcome, Program};
+use serde_json::Value;
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+};
+
+/// Bytes of the echoed message.
+const PAYLOAD: &str = "64";
+/// How long a server may take to listen, and to leave, with valgrind around it.
+const PATIENCE: &str = "120";
+
+/// The form of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// After a handshake, in a session if the server gives one.
+    Legacy,
+    /// On its own, with all that it needs.
+    Modern,
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) form: Form,
+    /// Connections that are kept, each with one call in flight.
+    pub(super) connections: usize,
+}
+
+/// What an idle session holds open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    Nothing,
+    /// A connection with a stream of events.
+    Stream,
+}
+
+impl Ask {
+    fn flags(self, calls: usize, warm: usize) -> Vec<String> {
+        let protocol = match self.form {
+            Form::Legacy => "2025-11-25",
+            Form::Modern => "2026-07-28",
+        };
+        let [calls, warm, connections] = [calls, warm, self.connections].map(|n| n.to_string());
+        let flags = [
+            "http",
+            "--protocol",
+            protocol,
+            "--n",
+            &calls,
+            "--warmup",
+            &warm,
+            "--depth",
+            &connections,
+            "--payload-bytes",
+            PAYLOAD,
+        ];
+        flags.map(str::to_owned).to_vec()
+    }
+}
+
+/// Instructions for one call, by callgrind.
+pub(super) fn call_instructions(
+    generator: &Generator,
+    server: &Server,
+    ask: Ask,
+    lengths: Lengths,
+) -> Outcome<f64> {
+    let file = generator.scratch.join("callgrind.out");
+    let flag = format!("--callgrind-out-file={}", file.display());
+    let tool = ["valgrind", "--quiet", "--tool=callgrind", &flag];
+    let mut watched = server.clone();
+    watched.command.splice(0..0, tool.map(str::to_owned));
+    let [few, many] = [lengths.0, lengths.1].map(|calls| {
+        // What an earlier run left must not be taken for this one's.
+        let _ = fs::remove_file(&file);
+        drive(generator, &watched, ask.flags(calls, 0))?;
+        let text = fs::read_to_string(&file).context(file.display())?;
+        total_instructions(&text).context(format!("{}: callgrind totals", server.name))
+    });
+    Ok(per_call(few?, many?, lengths))
+}
+
+/// CPU time in user space for one call, in microseconds, of servers that take turns.
+pub(super) fn user_times<const N: usize>(
+    generator: &Generator,
+    servers: [&Server; N],
+    ask: Ask,
+    rounds: usize,
+    calls: usize,
+) -> Outcome<[f64; N]> {
+    let mut sums = [0.0; N];
+    for _ in 0..rounds {
+        for (sum, server) in sums.iter_mut().zip(servers) {
+            let figures = drive(generator, server, ask.flags(calls, calls / 20))?;
+            *sum += number(&figures, "server_user_s_per_1k")? * 1000.0;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a handful of rounds")]
+    Ok(sums.map(|sum| sum / rounds as f64))
+}
+
+/// How many idle sessions fit into a GiB of the server's memory.
+pub(super) fn sessions_per_gib(
+    generator: &Generator,
+    server: &Server,
+    hold: Hold,
+    count: usize,
+) -> Outcome<f64> {
+    let mut flags = ["sessions", "--n", &count.to_string()].map(str::to_owned).to_vec();
+    if hold == Hold::Stream {
+        flags.push("--get-stream".to_owned());
+    }
+    let figures = drive(generator, server, flags)?;
+    if figures["distinct_ids"] != count || figures["first_lives"] != true {
+        return Err(Failure::new(format!("{}: not all sessions are kept: {figures}", server.name)));
+    }
+    number(&figures, "sessions_per_gib")
+}
+
+fn number(figures: &Value, key: &str) -> Outcome<f64> {
+    figures[key].as_f64().context(key)
+}
+
+/// Runs the load generator against a server of its own.
+fn drive(generator: &Generator, server: &Server, flags: Vec<String>) -> Outcome<Value> {
+    // Closed again before the server asks for it; nobody else is told of it.
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
+    let mut command = Vec::new();
+    if let Some(processor) = &generator.processor {
+        command.extend(["taskset", "--cpu-list", processor].map(str::to_owned));
+    }
+    command.push(generator.program.to_string_lossy().into_owned());
+    command.extend(flags);
+    let url = format!("http://{address}/mcp");
+    let more = ["--url", &url, "--startup-timeout", PATIENCE, "--exit-grace", PATIENCE, "--"];
+    command.extend(more.map(str::to_owned));
+    command.extend(server.command.iter().map(|word| word.replace("ADDR", &address)));
+    // Thousands of connections want more descriptors than a shell gives.
+    let shell = "ulimit -n \"$(ulimit -H -n)\"; exec \"$@\"";
+    let program = Program::new("sh").args(&["-c", shell, "sh"]).args(&command);
+    let text = program.output().context(server.name)?;
+    let figures: Value = serde_json::from_str(text.trim()).context("the load generator")?;
+    let none = |key: &str| figures.get(key).is_none_or(|count| *count == 0);
+    let clean = none("errors") && none("bad") && figures.get("fatal").is_none();
+    if clean { Ok(figures) } else { Err(Failure::new(format!("{}: {figures}", server.name))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_asked_for() {
+        let ask = Ask { form: Form::Modern, connections: 16 };
+        let flags = ask.flags(100, 5).join(" ");
+        assert!(flags.starts_with("http --protocol 2026-07-28 --n 100 --warmup 5 --depth 16"));
+        let flags = Ask { form: Form::Legacy, ..ask }.flags(1, 0).join(" ");
+        assert!(flags.contains("2025-11-25"));
+    }
+}

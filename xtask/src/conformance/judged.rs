@@ -1,0 +1,157 @@
+//! What became of a scenario, from the checks the suite wrote down.
+
+use crate::run::{Context, Outcome};
+use serde_json::Value;
+use std::{fs, path::Path};
+
+/// A scenario that was run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) scenario: String,
+    pub(super) verdict: Verdict,
+    /// The checks that passed, besides the one that is added to every scenario.
+    pub(super) passed: usize,
+    /// What failed and why, one a line.
+    pub(super) faults: Vec<String>,
+}
+
+/// What is said of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Pass,
+    /// Nothing was checked: the suite shows a tick, and it means nothing.
+    Vacuous,
+    /// Something that should be was not.
+    Warned,
+    Fail,
+}
+
+impl Verdict {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Vacuous => "vacuous",
+            Self::Warned => "WARNED",
+            Self::Fail => "FAIL",
+        }
+    }
+
+    /// Whether it counts against us.
+    pub(super) fn is_bad(self) -> bool {
+        matches!(self, Self::Warned | Self::Fail)
+    }
+}
+
+/// The check that is added to every scenario; alone it shows nothing of the scenario.
+const ADDED: &str = "wire-schema-valid";
+
+impl Judged {
+    /// Judges by the checks.
+    pub(super) fn of(scenario: &str, checks: &Value) -> Self {
+        let mut judged = Self {
+            scenario: scenario.to_owned(),
+            verdict: Verdict::Vacuous,
+            passed: 0,
+            faults: Vec::new(),
+        };
+        let (mut failed, mut warned) = (false, false);
+        for check in checks.as_array().map(Vec::as_slice).unwrap_or_default() {
+            let text = |member: &str| check[member].as_str().unwrap_or_default();
+            match text("status") {
+                "SUCCESS" if text("id") != ADDED => judged.passed += 1,
+                "FAILURE" => failed = true,
+                "WARNING" => warned = true,
+                _ => continue,
+            }
+            if matches!(text("status"), "FAILURE" | "WARNING") {
+                let why: String = text("errorMessage").chars().take(400).collect();
+                judged.faults.push(format!("{}: {}", text("id"), why.replace('\n', " ")));
+            }
+        }
+        judged.verdict = match (failed, warned, judged.passed) {
+            (true, _, _) => Verdict::Fail,
+            (_, true, _) => Verdict::Warned,
+            (_, _, 0) => Verdict::Vacuous,
+            _ => Verdict::Pass,
+        };
+        judged
+    }
+
+    /// A scenario that left nothing behind.
+    pub(super) fn lost(scenario: &str) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            verdict: Verdict::Fail,
+            passed: 0,
+            faults: vec!["the suite did not run it".to_owned()],
+        }
+    }
+}
+
+/// Reads what the suite wrote below a folder: one `checks.json` in a folder a scenario.
+pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).context(at.display())? {
+            let path = entry?.path();
+            if !path.is_dir() {
+                continue;
+            }
+            let file = path.join("checks.json");
+            if !file.is_file() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+            let name = name.strip_prefix(&format!("{side}-")).unwrap_or(&name);
+            let checks = serde_json::from_str(&fs::read_to_string(&file).context(file.display())?)?;
+            found.push(Judged::of(without_time(name), &checks));
+        }
+    }
+    found.sort_by(|one, other| one.scenario.cmp(&other.scenario));
+    Ok(found)
+}
+
+/// The name of a folder without the time behind it: `-2026-11-20T12-00-00-000Z`.
+fn without_time(name: &str) -> &str {
+    const TIME: usize = "-2026-11-20T12-00-00-000Z".len();
+    match name.len().checked_sub(TIME) {
+        Some(at) if name.is_char_boundary(at) && name[at..].starts_with("-2") => &name[..at],
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(status: &str, id: &str) -> Value {
+        json!({"status": status, "id": id, "errorMessage": "because"})
+    }
+
+    #[test]
+    fn only_what_was_checked_counts() {
+        let judge = |checks: Value| Judged::of("s", &checks).verdict;
+        assert_eq!(judge(json!([])), Verdict::Vacuous);
+        assert_eq!(
+            judge(json!([check("SUCCESS", ADDED), check("SKIPPED", "a")])),
+            Verdict::Vacuous
+        );
+        assert_eq!(judge(json!([check("SUCCESS", "a"), check("INFO", "b")])), Verdict::Pass);
+        assert_eq!(judge(json!([check("SUCCESS", "a"), check("WARNING", "b")])), Verdict::Warned);
+        let failed = Judged::of("s", &json!([check("SUCCESS", "a"), check("FAILURE", ADDED)]));
+        assert_eq!((failed.verdict, failed.passed), (Verdict::Fail, 1));
+        assert_eq!(failed.faults, [format!("{ADDED}: because")]);
+    }
+
+    #[test]
+    fn a_folder_is_named_after_its_scenario_and_the_time() {
+        assert_eq!(
+            without_time("auth/iss-normalized-2026-11-20T12-21-46-180Z"),
+            "auth/iss-normalized"
+        );
+        assert_eq!(without_time("ping"), "ping");
+    }
+}

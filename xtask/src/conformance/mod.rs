@@ -1,0 +1,213 @@
+//! `conformance`: the official suite of MCP against our server and our client, held to a strict baseline.
+
+mod baseline;
+mod host;
+mod judged;
+mod sets;
+mod suite;
+
+use crate::{
+    accept::Verdict as Accepted,
+    flags::Flags,
+    run::{Failure, Outcome, Rigour, now, seconds},
+};
+use baseline::{Baseline, Whole};
+use host::Host;
+use judged::{Judged, Verdict};
+use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
+use suite::{Suite, Tried};
+
+/// Runs the sets of one side or both, or one scenario wherever it belongs.
+pub(crate) fn conformance(flags: &Flags) -> Outcome {
+    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let suite = match Suite::install() {
+        Ok(suite) => suite,
+        Err(why) => return rigour.skip("the conformance suite", &why.to_string()),
+    };
+    let both = flags.has("--server") == flags.has("--client");
+    let wanted = |set: &&Set| {
+        both || flags.has("--server") && set.side == Side::Server
+            || flags.has("--client") && set.side == Side::Client
+    };
+    let baseline = Baseline::load()?;
+    let mut stage = Stage::new(&suite, &baseline);
+    let (mut wrong, mut totals) = (Vec::new(), Vec::new());
+    for set in ALL.iter().filter(wanted) {
+        let requirements = suite.requirements(set)?;
+        let run = match flags.value("--only") {
+            None => stage.run(set)?,
+            Some(only) if belongs(set, &requirements, only) => vec![stage.alone(set, only)?],
+            Some(_) => continue,
+        };
+        let whole = if flags.value("--only").is_none() { Whole::Yes } else { Whole::No };
+        wrong.extend(baseline.against(set, &run, whole));
+        totals.push(Total::of(set, &requirements, &run, &baseline));
+    }
+    if totals.is_empty() {
+        return Err(Failure::new("there is no such scenario in these sets"));
+    }
+    for total in &totals {
+        println!("{}", total.shown());
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    println!("what the suite wrote: {}", suite.written().display());
+    Err(Failure::new(wrong.join("; ")))
+}
+
+/// Whether a set has a scenario; a suite by name is not asked for its list, so it may.
+fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
+    match set.scenarios {
+        Scenarios::Required => requirements.run(set.side).any(|known| known == scenario),
+        Scenarios::Suite(_) => {
+            EXTENSIONS.iter().any(|(name, known)| *name == set.shown() && known.contains(&scenario))
+        }
+    }
+}
+
+/// `accept mcp.required`: everything the two revisions require.
+pub(crate) fn required() -> Outcome<Accepted> {
+    let suite = Suite::install()?;
+    let baseline = Baseline::load()?;
+    let mut stage = Stage::new(&suite, &baseline);
+    let (mut figures, mut bounds, mut pass) = (Vec::new(), Vec::new(), true);
+    for set in ALL.iter().filter(|set| set.scenarios == Scenarios::Required) {
+        let requirements = suite.requirements(set)?;
+        let run = stage.run(set)?;
+        let total = Total::of(set, &requirements, &run, &baseline);
+        pass &=
+            total.required == set.required && baseline.against(set, &run, Whole::Yes).is_empty();
+        figures.push(format!("{} {}/{}", set.shown(), total.required, set.required));
+        bounds.push(format!("{0}/{0}", set.required));
+    }
+    Ok(Accepted { pass, figure: figures.join(", "), bound: bounds.join(", ") })
+}
+
+/// `accept mcp.tasks`: what is beyond the required: tasks, headers, schemas, credentials, old servers.
+pub(crate) fn extensions() -> Outcome<Accepted> {
+    let suite = Suite::install()?;
+    // What is asked for here may not be listed away.
+    let baseline = Baseline::default();
+    let mut stage = Stage::new(&suite, &baseline);
+    let (mut passed, mut all, mut not) = (0, 0, Vec::new());
+    for (name, scenarios) in EXTENSIONS {
+        let set = Set::named(name).ok_or_else(|| Failure::new(format!("no set {name}")))?;
+        for scenario in *scenarios {
+            let judged = stage.alone(set, scenario)?;
+            print(set, &Requirements::default(), &judged, &baseline);
+            all += 1;
+            if judged.verdict == Verdict::Pass {
+                passed += 1;
+            } else {
+                not.push(format!("{scenario} {}", judged.verdict.word()));
+            }
+        }
+    }
+    let faults = if not.is_empty() { String::new() } else { format!("; not: {}", not.join(", ")) };
+    Ok(Accepted {
+        pass: passed == all,
+        figure: format!("{passed} of {all} scenarios{faults}"),
+        bound: "all, each with a check that passed".to_owned(),
+    })
+}
+
+/// The suite with what it tries, each started when it is first needed.
+struct Stage<'a> {
+    suite: &'a Suite,
+    baseline: &'a Baseline,
+    host: Option<Host>,
+    client: Option<Tried>,
+}
+
+impl<'a> Stage<'a> {
+    fn new(suite: &'a Suite, baseline: &'a Baseline) -> Self {
+        Self { suite, baseline, host: None, client: None }
+    }
+
+    fn tried(&mut self, side: Side) -> Outcome<Tried> {
+        match side {
+            Side::Server => {
+                if self.host.is_none() {
+                    self.host = Some(Host::start()?);
+                }
+                self.host.as_ref().map(Host::tried)
+            }
+            Side::Client => {
+                if self.client.is_none() {
+                    self.client = Some(host::client()?);
+                }
+                self.client.clone()
+            }
+        }
+        .ok_or_else(|| Failure::new("nothing to try"))
+    }
+
+    fn run(&mut self, set: &Set) -> Outcome<Vec<Judged>> {
+        let (tried, start) = (self.tried(set.side)?, now());
+        let run = self.suite.run(set, &tried)?;
+        let requirements = self.suite.requirements(set)?;
+        for judged in &run {
+            print(set, &requirements, judged, self.baseline);
+        }
+        println!("{} in {}", set.shown(), seconds(start.elapsed()));
+        Ok(run)
+    }
+
+    fn alone(&mut self, set: &Set, scenario: &str) -> Outcome<Judged> {
+        let tried = self.tried(set.side)?;
+        self.suite.alone(set, &tried, scenario)
+    }
+}
+
+/// Says what became of a scenario; what is known to fail needs no reasons.
+fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Baseline) {
+    let Judged { scenario, verdict, passed, faults } = judged;
+    let is_known = verdict.is_bad() && baseline.lists(set, scenario);
+    let word = if is_known { "known" } else { verdict.word() };
+    let mark = if requirements.of(set.side).contains(scenario) { "required" } else { "" };
+    println!("{:18} {word:8} {mark:9} {scenario:46} {passed:3} checks", set.shown());
+    for fault in faults.iter().filter(|_| !is_known) {
+        println!("{:27} {fault}", "");
+    }
+}
+
+/// The figures of a set.
+struct Total {
+    name: String,
+    of: usize,
+    /// Passed scenarios that are required.
+    required: usize,
+    /// Passed, listed as failing, vacuous and all of the others.
+    more: [usize; 4],
+    checks: usize,
+}
+
+impl Total {
+    fn of(set: &Set, requirements: &Requirements, run: &[Judged], baseline: &Baseline) -> Self {
+        let is_required = |one: &Judged| requirements.of(set.side).contains(&one.scenario);
+        let is_passed = |one: &Judged| one.verdict == Verdict::Pass;
+        let count = |which: &dyn Fn(&Judged) -> bool| run.iter().filter(|one| which(one)).count();
+        let more = [
+            count(&|one| !is_required(one) && is_passed(one)),
+            count(&|one| !is_required(one) && baseline.lists(set, &one.scenario)),
+            count(&|one| !is_required(one) && one.verdict == Verdict::Vacuous),
+            count(&|one| !is_required(one)),
+        ];
+        Self {
+            name: set.shown(),
+            of: count(&is_required),
+            required: count(&|one| is_required(one) && is_passed(one)),
+            more,
+            checks: run.iter().map(|one| one.passed).sum(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let Self { name, of, required, more: [passed, listed, vacuous, all], checks } = self;
+        format!(
+            "{name}: {required}/{of} required, {passed}/{all} more \
+             ({listed} known to fail, {vacuous} vacuous), {checks} checks"
+        )
+    }
+}

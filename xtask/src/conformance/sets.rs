@@ -1,0 +1,197 @@
+//! What is run: sets of scenarios, each for one side and one revision.
+
+/// Who is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Server,
+    Client,
+}
+
+impl Side {
+    /// The command of the suite.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// Which scenarios a set has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scenarios {
+    /// What a revision requires, and what the suite runs beside that.
+    Required,
+    /// A suite by name; none of it is required.
+    Suite(&'static str),
+}
+
+/// A set of scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Set {
+    pub(super) side: Side,
+    /// Also the name of the set, after the side.
+    pub(super) name: &'static str,
+    pub(super) revision: &'static str,
+    pub(super) scenarios: Scenarios,
+    /// How many scenarios are required; the suite's own list must be as long.
+    pub(super) required: usize,
+}
+
+const fn required(side: Side, revision: &'static str, required: usize) -> Set {
+    Set { side, name: revision, revision, scenarios: Scenarios::Required, required }
+}
+
+pub(super) const ALL: &[Set] = &[
+    required(Side::Server, "2025-11-25", 30),
+    required(Side::Server, "2026-07-28", 37),
+    required(Side::Client, "2025-11-25", 18),
+    required(Side::Client, "2026-07-28", 32),
+    Set {
+        side: Side::Client,
+        name: "backcompat",
+        revision: "2025-03-26",
+        scenarios: Scenarios::Suite("backcompat"),
+        required: 0,
+    },
+];
+
+impl Set {
+    /// How it is called in tables and in the baseline.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", self.side.word(), self.name)
+    }
+
+    /// What the suite is asked for.
+    pub(super) fn arguments(&self) -> [&'static str; 2] {
+        match self.scenarios {
+            Scenarios::Required => ["--requirements", self.revision],
+            Scenarios::Suite(name) => ["--suite", name],
+        }
+    }
+
+    /// The set of a name.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|set| set.shown() == name)
+    }
+}
+
+/// The scenarios that show the extensions of MCP, by set: what `accept mcp.tasks` asks for.
+pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
+    (
+        "server 2026-07-28",
+        &[
+            "tasks-lifecycle",
+            "tasks-capability-negotiation",
+            "tasks-wire-fields",
+            "tasks-request-state-removal",
+            "tasks-mrtr-input",
+            "tasks-request-headers",
+            "tasks-dispatch-and-envelope",
+            "tasks-required-task-error",
+            "tasks-mrtr-composition",
+            "http-header-validation",
+            "http-custom-header-server-validation",
+            "json-schema-2020-12",
+        ],
+    ),
+    (
+        "client 2026-07-28",
+        &[
+            "json-schema-2020-12-preservation",
+            "auth/client-credentials-jwt",
+            "auth/client-credentials-basic",
+        ],
+    ),
+    (
+        "client backcompat",
+        &["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"],
+    ),
+];
+
+/// The suite's list of what a revision requires, as far as it is read here.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Requirements {
+    pub(super) server: Vec<String>,
+    pub(super) client: Vec<String>,
+    /// Run, and not required.
+    pub(super) more: Vec<More>,
+}
+
+/// A scenario that is run and not required.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct More {
+    pub(super) scenario: String,
+    pub(super) leg: String,
+}
+
+impl Requirements {
+    /// Reads the file, which is plain: a key a line, a scenario a line.
+    pub(super) fn read(text: &str) -> Self {
+        let mut all = Self::default();
+        let mut section = "";
+        for line in text.lines() {
+            let plain = line.trim();
+            if plain.starts_with('#') || plain.is_empty() {
+                continue;
+            }
+            if !line.starts_with([' ', '-']) {
+                section = plain.trim_end_matches(':');
+                continue;
+            }
+            match (section, plain.strip_prefix("- ")) {
+                ("server", Some(name)) => all.server.push(name.to_owned()),
+                ("client", Some(name)) => all.client.push(name.to_owned()),
+                ("not_scored", Some(entry)) => {
+                    let scenario = entry.trim_start_matches("scenario:").trim().to_owned();
+                    all.more.push(More { scenario, leg: String::new() });
+                }
+                ("not_scored", None) => {
+                    if let (Some(leg), Some(last)) =
+                        (plain.strip_prefix("leg:"), all.more.last_mut())
+                    {
+                        leg.trim().clone_into(&mut last.leg);
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// What is required of a side.
+    pub(super) fn of(&self, side: Side) -> &[String] {
+        match side {
+            Side::Server => &self.server,
+            Side::Client => &self.client,
+        }
+    }
+
+    /// Everything that is run for a side.
+    pub(super) fn run(&self, side: Side) -> impl Iterator<Item = &str> {
+        let more = self.more.iter().filter(move |more| more.leg == side.word());
+        self.of(side).iter().map(String::as_str).chain(more.map(|more| more.scenario.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_found_by_the_names_that_are_used() {
+        for (name, scenarios) in EXTENSIONS {
+            assert!(Set::named(name).is_some() && !scenarios.is_empty(), "{name}");
+        }
+        assert_eq!(ALL.iter().map(|set| set.required).sum::<usize>(), 117);
+    }
+
+    #[test]
+    fn requirements_are_read() {
+        let text = "# a comment\n\nrevision: x\nserver:\n  - a\n  - b-c\n\nclient:\n  - auth/d\nnot_scored:\n  - scenario: e\n    leg: server\n    reason: extension\n    note: >-\n      words: more\n  - scenario: f\n    leg: client\n";
+        let read = Requirements::read(text);
+        assert_eq!(read.of(Side::Server), ["a", "b-c"]);
+        assert_eq!(read.run(Side::Server).collect::<Vec<_>>(), ["a", "b-c", "e"]);
+        assert_eq!(read.run(Side::Client).collect::<Vec<_>>(), ["auth/d", "f"]);
+    }
+}

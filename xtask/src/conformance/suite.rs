@@ -1,0 +1,151 @@
+//! The suite itself: one version, installed once, with its mock servers kept on loopback.
+
+use super::{
+    judged::{self, Judged},
+    sets::{Requirements, Scenarios, Set, Side},
+};
+use crate::{
+    interop,
+    packages::Node,
+    run::{Context, Failure, Outcome, target},
+};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+/// Its requirements are those of the revisions; a newer one is looked at before it is taken.
+const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+
+/// It uses what older ones lack.
+const LEAST_NODE: u32 = 22;
+
+/// Keeps what it starts on loopback.
+const LOOPBACK: &str = include_str!("loopback.cjs");
+
+/// How long one scenario may take: clients are tried all at once, and the machine may be busy.
+const SCENARIO: &str = "90000";
+
+/// How long a whole set may take.
+const SET: Duration = Duration::from_mins(20);
+
+/// The installed suite.
+#[derive(Debug)]
+pub(super) struct Suite {
+    node: Node,
+    folder: PathBuf,
+}
+
+/// What is tried: an address, or a command.
+#[derive(Debug, Clone)]
+pub(super) enum Tried {
+    Server(String),
+    Client(PathBuf),
+}
+
+impl Suite {
+    /// Installs it, unless it is there.
+    pub(super) fn install() -> Outcome<Self> {
+        let folder = target()?.join("conformance");
+        let node = Node::of_at_least(LEAST_NODE)?;
+        fs::create_dir_all(folder.join("home")).context(folder.display())?;
+        node.install(&folder, &[SUITE.to_owned()], &folder.join("home"))?;
+        fs::write(folder.join("loopback.cjs"), LOOPBACK).context("loopback.cjs")?;
+        Ok(Self { node, folder })
+    }
+
+    fn package(&self) -> PathBuf {
+        self.folder.join("node_modules/@modelcontextprotocol/conformance")
+    }
+
+    /// Where the suite leaves its checks, and what our client printed.
+    pub(super) fn written(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
+    /// What a set requires, and what it runs.
+    pub(super) fn requirements(&self, set: &Set) -> Outcome<Requirements> {
+        if set.scenarios != Scenarios::Required {
+            return Ok(Requirements::default());
+        }
+        let file = self.package().join("requirements").join(format!("{}.yaml", set.revision));
+        let read = Requirements::read(&fs::read_to_string(&file).context(file.display())?);
+        let found = read.of(set.side).len();
+        if found == set.required {
+            return Ok(read);
+        }
+        let (name, known) = (set.shown(), set.required);
+        Err(Failure::new(format!("{name} requires {found} scenarios, not the {known} known here")))
+    }
+
+    /// Runs a whole set; what fails of a client is tried once more alone, because all at once they are slow.
+    pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
+        let mut run = self.ask(set, tried, &set.arguments(), "all")?;
+        for scenario in self.requirements(set)?.run(set.side) {
+            if !run.iter().any(|judged| judged.scenario == scenario) {
+                run.push(Judged::lost(scenario));
+            }
+        }
+        if set.side == Side::Client {
+            for judged in run.iter_mut().filter(|judged| judged.verdict.is_bad()) {
+                *judged = self.alone(set, tried, &judged.scenario)?;
+            }
+        }
+        if run.is_empty() {
+            return Err(Failure::new(format!("the suite ran nothing of {}", set.shown())));
+        }
+        Ok(run)
+    }
+
+    /// Runs one scenario.
+    pub(super) fn alone(&self, set: &Set, tried: &Tried, scenario: &str) -> Outcome<Judged> {
+        let alone = match set.scenarios {
+            Scenarios::Required => {
+                vec!["--scenario", scenario, "--spec-version", set.revision, "--force"]
+            }
+            Scenarios::Suite(_) => vec!["--scenario", scenario],
+        };
+        let run = self.ask(set, tried, &alone, scenario)?;
+        let found = run.into_iter().find(|judged| judged.scenario == scenario);
+        Ok(found.unwrap_or_else(|| Judged::lost(scenario)))
+    }
+
+    /// Runs the suite; what it writes stays in a folder of this name for a person to look at.
+    fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str], name: &str) -> Outcome<Vec<Judged>> {
+        let name = [&set.shown().replace(' ', "-"), "-", &name.replace('/', "-")].concat();
+        let out = self.written().join(name);
+        let _ = fs::remove_dir_all(&out);
+        fs::create_dir_all(&out).context(out.display())?;
+        let mut command = Command::new(self.node.program());
+        command.arg(self.package().join("dist/index.js")).arg(set.side.word()).args(wanted);
+        command.args(["--timeout", SCENARIO]).arg("-o").arg(&out);
+        match tried {
+            Tried::Server(url) => command.args(["--url", url]),
+            Tried::Client(program) => command.arg("--command").arg(spaceless(program)?),
+        };
+        command.env("PATH", self.node.path()?).env("HOME", self.folder.join("home"));
+        command.env("NODE_OPTIONS", self.preload());
+        // What it prints is in its files too; its own judgement is not ours.
+        interop::run(command, "", &out.join("stderr.txt"), SET)?;
+        judged::read(&out, set.side.word())
+    }
+
+    fn preload(&self) -> OsString {
+        let mut options = OsString::from("--require \"");
+        options.push(self.folder.join("loopback.cjs"));
+        options.push("\"");
+        options
+    }
+}
+
+/// The suite splits a command at its spaces.
+fn spaceless(program: &Path) -> Outcome<&Path> {
+    if program.to_string_lossy().contains(' ') {
+        let program = program.display();
+        return Err(Failure::new(format!("the suite cannot start {program}: no spaces there")));
+    }
+    Ok(program)
+}

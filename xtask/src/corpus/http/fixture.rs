@@ -1,0 +1,115 @@
+//! What the protected server knows, and the placeholders of the rows.
+
+use super::secrets::{self, Standing};
+use crate::run::Outcome;
+use serde_json::{Value, json};
+
+/// A placeholder: a name in a text.
+const KINDS: [&str; 3] = ["KEY_", "JWT_", "SESSION_"];
+
+/// Every placeholder of a kind that the rows may use is a name of capitals, digits and `_`.
+fn part_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
+}
+
+/// Replaces each placeholder in a text by what `fill` makes of it.
+pub(super) fn filled(
+    text: &str,
+    fill: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<String, String> {
+    let bytes = text.as_bytes();
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while at < bytes.len() {
+        let inside = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
+        if inside || !bytes[at].is_ascii_uppercase() {
+            at += 1;
+            continue;
+        }
+        let length = bytes[at..].iter().take_while(|byte| part_of_a_name(**byte)).count();
+        let name = &text[at..at + length];
+        if name == "PORT"
+            || KINDS.iter().any(|kind| name.starts_with(kind) && name.len() > kind.len())
+        {
+            out.push_str(&text[copied..at]);
+            out.push_str(&fill(name)?);
+            copied = at + length;
+        }
+        at += length;
+    }
+    out.push_str(&text[copied..]);
+    Ok(out)
+}
+
+/// A key or token; nothing for other placeholders.
+pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
+    if name.starts_with("KEY_") {
+        Some(Ok(secrets::key(name)))
+    } else {
+        name.starts_with("JWT_").then(|| secrets::token(name))
+    }
+}
+
+/// Names of keys that are registered although no row may name them: sessions of others need them.
+pub(super) const OTHER: &str = "KEY_OTHER";
+
+/// The file the server is started with: all keys of the names given.
+pub(super) fn file(names: &[String]) -> Value {
+    let mut keys = Vec::new();
+    let mut revoked = Vec::new();
+    for name in names {
+        let key = secrets::key(name);
+        let mut entry = json!({"key": key, "subject": name, "permissions": [secrets::SCOPE]});
+        match secrets::standing(name) {
+            Standing::Unknown => continue,
+            Standing::Revoked => revoked.push(key),
+            Standing::Expired => entry["expires"] = json!("2020-01-01T00:00:00Z"),
+            Standing::Good => {}
+        }
+        keys.push(entry);
+    }
+    json!({
+        "keys": keys, "revoked": revoked, "jwks": secrets::key_set(), "issuer": secrets::ISSUER,
+        "audience": secrets::AUDIENCE, "scopes": [secrets::SCOPE],
+    })
+}
+
+/// The names of the keys every run registers.
+pub(super) fn names() -> Vec<String> {
+    let letters = ('A'..='F').map(|letter| format!("KEY_{letter}"));
+    let more = ["KEY_OK", "KEY_VALID", "KEY_GOOD", "KEY_REVOKED", "KEY_EXPIRED", OTHER];
+    letters.chain(more.map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_where_they_are_words() {
+        let mut seen = Vec::new();
+        let mut fill = |name: &str| {
+            seen.push(name.to_owned());
+            Ok(format!("<{name}>"))
+        };
+        let text = "http://127.0.0.1:PORT/?k=KEY_A&j=JWT_BAD_SIG PORTS MY_KEY_A xKEY_B KEY_ żółw";
+        let out = filled(text, &mut fill).unwrap();
+        let want =
+            "http://127.0.0.1:<PORT>/?k=<KEY_A>&j=<JWT_BAD_SIG> PORTS MY_KEY_A xKEY_B KEY_ żółw";
+        assert_eq!(out, want);
+        assert_eq!(seen, ["PORT", "KEY_A", "JWT_BAD_SIG"]);
+    }
+
+    #[test]
+    fn the_file_holds_each_key_as_it_stands() {
+        let file = file(&names());
+        let of = |name: &str| {
+            let key = secrets::key(name);
+            let keys = file["keys"].as_array().unwrap();
+            keys.iter().find(|entry| entry["key"] == key).cloned()
+        };
+        assert!(of("KEY_A").unwrap().get("expires").is_none());
+        assert!(of("KEY_EXPIRED").unwrap().get("expires").is_some());
+        assert_eq!(file["revoked"], json!([secrets::key("KEY_REVOKED")]));
+        assert!(of("KEY_UNKNOWN").is_none());
+    }
+}

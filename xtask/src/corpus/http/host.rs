@@ -1,0 +1,147 @@
+//! The server all rows share: started on a free port, started again if a row has ended it.
+
+use super::fixture;
+use crate::{
+    exchange::{Answer, Status, exchange},
+    run::{Context, Failure, Outcome, Program, root, target},
+    serving::Served,
+};
+use serde_json::{Value, json};
+use std::{fs, time::Duration};
+
+/// How long a sign of life may take.
+const REACT: Duration = Duration::from_secs(5);
+/// The revision with sessions.
+const LEGACY: &str = "2025-11-25";
+/// The revision without.
+const MODERN: &str = "2026-07-28";
+
+/// A running server.
+#[derive(Debug)]
+pub(super) struct Host {
+    command: Vec<String>,
+    served: Served,
+}
+
+impl Host {
+    /// Starts the server; without a command, our own conformance server.
+    ///
+    /// `PORT` and `FIXTURE` in a command are filled in; a command without them gets the flags of ours.
+    pub(super) fn start(command: &[String]) -> Outcome<Self> {
+        let mut command = match command {
+            [] => vec![conformance_server()?],
+            given => given.to_vec(),
+        };
+        if !command.iter().any(|word| word.contains("PORT")) {
+            command.extend(["--port", "PORT", "--auth-fixture", "FIXTURE"].map(str::to_owned));
+        }
+        let served = launch(&command)?;
+        Ok(Self { command, served })
+    }
+
+    /// Starts it again if it has gone; true if it had to.
+    pub(super) fn revive(&mut self) -> Outcome<bool> {
+        let ended = self.served.ended()?;
+        if ended {
+            self.served = launch(&self.command)?;
+        }
+        Ok(ended)
+    }
+
+    /// Where it listens.
+    pub(super) fn port(&self) -> u16 {
+        self.served.port()
+    }
+
+    /// The process.
+    pub(super) fn process(&self) -> u32 {
+        self.served.process()
+    }
+}
+
+/// Builds the conformance server and returns its path.
+pub(crate) fn conformance_server() -> Outcome<String> {
+    let example = root().join("mgp-server-sdk/examples");
+    let here = ["conformance_server.rs", "conformance_server/main.rs"];
+    if !here.iter().any(|file| example.join(file).is_file()) {
+        return Err(Failure::new("the example conformance_server of mgp-server-sdk is not there"));
+    }
+    let build = ["build", "--quiet", "-p", "mgp-server-sdk", "--example", "conformance_server"];
+    Program::cargo(&build).run()?;
+    let path = target()?.join("debug/examples/conformance_server");
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn launch(command: &[String]) -> Outcome<Served> {
+    let folder = target()?.join("scratch");
+    fs::create_dir_all(&folder).context(folder.display())?;
+    let file = folder.join("auth-fixture.json");
+    fs::write(&file, fixture::file(&fixture::names()).to_string()).context(file.display())?;
+    let words = command.iter().map(|word| word.replace("FIXTURE", &file.to_string_lossy()).into());
+    Served::words(&words.collect::<Vec<_>>(), &folder.join("corpus-http.log"))
+}
+
+/// Posts a message of ours; `more` are further header lines.
+fn post(port: u16, message: &Value, more: &[String]) -> Answer {
+    let body = message.to_string();
+    let more = lines(more);
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{more}\r\n{body}",
+        body.len()
+    );
+    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    let mut answers = exchange(port, pieces, "POST", 1, REACT);
+    answers.pop().unwrap_or_else(|| unreachable!("one answer was asked for"))
+}
+
+/// Whether the server still answers.
+pub(crate) fn alive(port: u16) -> bool {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let method = "tools/list";
+    let list =
+        json!({"jsonrpc": "2.0", "id": "alive", "method": method, "params": {"_meta": meta}});
+    let more = [format!("MCP-Protocol-Version: {MODERN}"), format!("Mcp-Method: {method}")];
+    let answer = post(port, &list, &more);
+    answer.status == Status::Of(200)
+        && answer
+            .message()
+            .is_some_and(|message| message["id"] == "alive" && message.get("result").is_some())
+}
+
+/// Opens a session; `more` are the header lines of whoever opens it.
+pub(super) fn open_session(port: u16, more: &[String]) -> Result<String, String> {
+    let hello = json!({
+        "jsonrpc": "2.0", "id": "hello", "method": "initialize",
+        "params": {
+            "protocolVersion": LEGACY, "capabilities": {},
+            "clientInfo": {"name": "corpus", "version": "0"},
+        },
+    });
+    let answer = post(port, &hello, more);
+    let session = answer.header("mcp-session-id").map(str::to_owned);
+    let session = session.ok_or_else(|| format!("no session: status {}", answer.status.value()))?;
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    post(port, &ready, &in_session(&session, more));
+    Ok(session)
+}
+
+/// Ends a session.
+pub(super) fn close_session(port: u16, session: &str, more: &[String]) {
+    let more = lines(&in_session(session, more));
+    let request = format!("DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n");
+    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    exchange(port, pieces, "DELETE", 1, REACT);
+}
+
+fn in_session(session: &str, more: &[String]) -> Vec<String> {
+    let own = [format!("Mcp-Session-Id: {session}"), format!("MCP-Protocol-Version: {LEGACY}")];
+    own.into_iter().chain(more.iter().cloned()).collect()
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [line.as_str(), "\r\n"]).collect()
+}

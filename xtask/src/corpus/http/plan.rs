@@ -1,0 +1,229 @@
+//! What the word map `gen` of a row asks for beyond its request.
+//!
+//! | Words | Meaning |
+//! |---|---|
+//! | `declared` | this `Content-Length`, whatever the body |
+//! | `raw`, `raw_b64` | these bytes instead of the request |
+//! | `raw_body`, `raw_body_b64` | these bytes instead of the body |
+//! | `body_bytes`; `repeat`, `n`, `prefix`, `suffix`; `depth` | a large body |
+//! | `header_count`, `header_bytes`, `path_bytes` | a large head |
+//! | `chunk_bytes`, `chunks` | the body in chunks of this size; that many chunks |
+//! | `slow_body_bytes_per_s`, `slow_header_bytes_per_s` | a slow writer |
+//! | `truncate` | only so many bytes of the request, then the end of the stream |
+//! | `idle_connections`, `idle_sessions`, `get_streams`, `half_requests` | so many beside one fresh request |
+//! | `pipeline`, `concurrent`, `repeat_request` | the request so many times |
+//! | `h2_rapid_reset` | HTTP/2 streams opened and reset |
+//! | `limit_s` | how long the reaction may take |
+
+use super::{super::input::Input, wire::Wire};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// How long an ordinary row may take.
+const LIMIT: Duration = Duration::from_secs(15);
+/// How long a row that stalls may take: a server has its own, shorter limits.
+const STALLED: Duration = Duration::from_secs(35);
+/// What a limit of the row's own is stretched by, for a busy machine.
+const GRACE: Duration = Duration::from_secs(3);
+/// What many beside it may cost a fresh request.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What is done with the request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    /// It is sent once.
+    Send,
+    /// These bytes are sent.
+    Raw(Vec<u8>),
+    /// It is sent with a pause after each byte; the head too, or the body only.
+    Slow { pause: Duration, head: bool },
+    /// Only its first bytes are sent, then the end of the stream.
+    Cut(usize),
+    /// It is sent this many times on one connection without waiting.
+    Pipeline(usize),
+    /// It is sent on this many connections at a time.
+    Concurrent(usize),
+    /// This many stand by while it is sent once.
+    Beside(Beside, usize),
+    /// This many HTTP/2 streams are opened and reset.
+    Reset(usize),
+}
+
+/// What stands by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Connections that say nothing.
+    Connections,
+    /// Connections with half a request.
+    Halves,
+    /// Sessions nobody uses.
+    Sessions,
+    /// Open streams of events.
+    Streams,
+}
+
+/// The act, and how long the reaction may take.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) act: Act,
+    pub(super) limit: Duration,
+}
+
+/// Reads the words; those that change the request change it here.
+pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
+    let mut plan = Plan { act: Act::Send, limit: LIMIT };
+    let none = Map::new();
+    let words = match words {
+        Value::Null => &none,
+        Value::Object(words) => words,
+        other => return Err(format!("unknown generator {other}")),
+    };
+    for (word, value) in words {
+        let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
+        let count = || number.ok_or_else(|| format!("`{word}` wants a number"));
+        let text = || value.as_str().ok_or_else(|| format!("`{word}` wants a text"));
+        let bytes = || text().and_then(|text| Input::base64(text).ok_or("not base 64".to_owned()));
+        let beside = |kind| Ok::<_, String>(Act::Beside(kind, count()?));
+        match word.as_str() {
+            "declared" | "content_length" => {
+                wire.set("Content-Length", value.to_string().trim_matches('"'));
+                plan.limit = STALLED;
+            }
+            "raw" => plan = stalled(Act::Raw(text()?.as_bytes().to_vec())),
+            "raw_b64" => plan = stalled(Act::Raw(bytes()?)),
+            "raw_body" => wire.body = Input::Bytes(text()?.as_bytes().to_vec()),
+            "raw_body_b64" => wire.body = Input::Bytes(bytes()?),
+            "body_bytes" => wire.body = repeated(&wire.body, "A", count()?),
+            "depth" | "nesting" => wire.body = repeated(&wire.body, "[", count()?),
+            "repeat" => {
+                let all = Value::Object(words.clone());
+                wire.body = Input::generated(&all).ok_or("a repetition without `n`")?;
+            }
+            "header_count" | "headers" => {
+                let more = (0..count()?).map(|number| format!("X-Filler-{number}: {number}"));
+                wire.lines.extend(more);
+            }
+            "header_bytes" => wire.lines.push(format!("X-Filler: {}", "a".repeat(count()?))),
+            "path_bytes" | "uri_bytes" | "url_bytes" => {
+                wire.path = format!("{}?{}", wire.path, "a".repeat(count()?));
+            }
+            "slow_body_bytes_per_s" => {
+                plan = stalled(Act::Slow { pause: pace(value), head: false });
+            }
+            "slow_header_bytes_per_s" | "slow_headers_bytes_per_s" | "slow_bytes_per_s" => {
+                plan = stalled(Act::Slow { pause: pace(value), head: true });
+            }
+            "truncate" | "truncate_at" | "close_after" => plan = stalled(Act::Cut(count()?)),
+            "idle_connections" | "connections" => plan.act = beside(Beside::Connections)?,
+            "half_requests" | "half_open" => plan.act = beside(Beside::Halves)?,
+            "idle_sessions" | "sessions" => plan.act = beside(Beside::Sessions)?,
+            "get_streams" | "streams" | "sse_streams" => plan.act = beside(Beside::Streams)?,
+            "pipeline" | "repeat_request" => plan = stalled(Act::Pipeline(count()?)),
+            "concurrent" | "parallel" => plan = stalled(Act::Concurrent(count()?)),
+            "h2_rapid_reset" => plan = stalled(Act::Reset(count()?)),
+            // These belong to another word, or are read below.
+            "limit_s" | "n" | "prefix" | "suffix" | "chunk_bytes" | "chunk_size" | "chunks" => {}
+            unknown => return Err(format!("unknown generator `{unknown}`")),
+        }
+    }
+    if let Act::Beside(..) = plan.act {
+        plan.limit = FRESH;
+    }
+    if let Some(size) =
+        ["chunk_bytes", "chunk_size", "chunks"].iter().find_map(|key| words.get(*key))
+    {
+        let size =
+            words.get("chunks").map_or(size, |_| words.get("chunk_bytes").unwrap_or(&Value::Null));
+        chunked(wire, size.as_u64(), words.get("chunks").and_then(Value::as_u64));
+    }
+    if let Some(limit) = words.get("limit_s").and_then(Value::as_f64) {
+        plan.limit = Duration::try_from_secs_f64(limit).unwrap_or(STALLED).min(STALLED) + GRACE;
+    }
+    Ok(plan)
+}
+
+fn stalled(act: Act) -> Plan {
+    Plan { act, limit: STALLED }
+}
+
+/// The pause between bytes at so many a second.
+fn pace(per_second: &Value) -> Duration {
+    Duration::from_secs_f64(1.0 / per_second.as_f64().unwrap_or(1.0).max(0.1))
+}
+
+/// A body that begins as the given one and goes on for ever.
+fn repeated(body: &Input, unit: &str, times: usize) -> Input {
+    let Input::Bytes(prefix) = body else { return Input::Bytes(Vec::new()) };
+    Input::Repeat {
+        prefix: prefix.clone(),
+        unit: unit.into(),
+        times: times.saturating_sub(prefix.len()),
+        suffix: Vec::new(),
+    }
+}
+
+/// Puts the body into chunks: of `size` bytes each, or one chunk again and again.
+fn chunked(wire: &mut Wire, size: Option<u64>, times: Option<u64>) {
+    let size = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
+    wire.set("Transfer-Encoding", "chunked");
+    let chunk =
+        |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    let end = b"0\r\n\r\n";
+    let times = times.and_then(|times| usize::try_from(times).ok());
+    wire.body = if let Some(times) = times {
+        let unit = chunk(&vec![b' '; size]);
+        Input::Repeat { prefix: Vec::new(), unit, times, suffix: end.to_vec() }
+    } else {
+        let body: Vec<u8> = wire.body.pieces().flat_map(|(bytes, _)| bytes).collect();
+        let mut chunks: Vec<u8> = body.chunks(size).flat_map(chunk).collect();
+        chunks.extend_from_slice(end);
+        Input::Bytes(chunks)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::row::Request, *};
+    use serde_json::json;
+
+    fn planned(words: &Value) -> (Result<Plan, String>, Wire) {
+        let request = json!({"method": "POST", "path": "/mcp", "body": "abc"});
+        let request: Request = serde_json::from_value(request).unwrap();
+        let mut wire = Wire::new(&request).unwrap();
+        (plan(words, &mut wire), wire)
+    }
+
+    #[track_caller]
+    fn check(words: &Value, act: &Act, part: &str) {
+        let (plan, wire) = planned(words);
+        assert_eq!(plan.unwrap().act, *act);
+        let text = String::from_utf8(wire.bytes()).unwrap();
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+
+    #[test]
+    fn requests_are_changed_as_the_words_say() {
+        check(&json!({"declared": 5}), &Act::Send, "Content-Length: 5\r\n\r\nabc");
+        check(&json!({"raw_body": "ZZ\r\n"}), &Act::Send, "Content-Length: 4\r\n\r\nZZ\r\n");
+        check(&json!({"header_count": 2}), &Act::Send, "X-Filler-1: 1\r\n");
+        check(&json!({"path_bytes": 3}), &Act::Send, "POST /mcp?aaa HTTP/1.1\r\n");
+        check(&json!({"body_bytes": 5}), &Act::Send, "Content-Length: 5\r\n\r\nabcAA");
+        check(&json!({"repeat": "xy", "n": 2}), &Act::Send, "Content-Length: 4\r\n\r\nxyxy");
+        check(&json!({"chunk_bytes": 2}), &Act::Send, "\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n");
+        check(&json!({"chunks": 2}), &Act::Send, "\r\n\r\n1\r\n \r\n1\r\n \r\n0\r\n\r\n");
+    }
+
+    #[test]
+    fn acts_are_read() {
+        check(&json!(null), &Act::Send, "abc");
+        check(&json!({"raw": "GET\r\n"}), &Act::Raw(b"GET\r\n".to_vec()), "abc");
+        let pause = Duration::from_secs(1);
+        let slow = json!({"slow_body_bytes_per_s": 1, "limit_s": 30});
+        check(&slow, &Act::Slow { pause, head: false }, "abc");
+        check(&json!({"idle_connections": 9}), &Act::Beside(Beside::Connections, 9), "abc");
+        assert!(planned(&json!({"unheard": 1})).0.is_err());
+        assert!(planned(&json!({"pipeline": "many"})).0.is_err());
+        let limit = planned(&json!({"raw": "x", "limit_s": 3})).0.unwrap().limit;
+        assert_eq!(limit, Duration::from_secs(3) + GRACE);
+    }
+}

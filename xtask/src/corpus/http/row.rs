@@ -1,0 +1,141 @@
+//! One labelled HTTP row: the request as it is written down, and the status and code that are right.
+
+use crate::{
+    exchange::Status,
+    run::{Context, Outcome},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// One row.
+#[derive(Debug, Deserialize)]
+pub(super) struct Row {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) transport: String,
+    #[serde(default)]
+    pub(super) why: String,
+    #[serde(default)]
+    pub(super) request: Request,
+    /// What is done beyond sending the request once: a map of words, see [`super::plan`].
+    #[serde(default, rename = "gen")]
+    pub(super) generator: Value,
+    #[serde(default)]
+    pub(super) expect: Expect,
+}
+
+/// The request, with placeholders.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) headers: Map<String, Value>,
+    pub(super) extra_headers_raw: Vec<String>,
+    pub(super) body: String,
+    pub(super) bytes_b64: Option<String>,
+    pub(super) body_b64: Option<String>,
+}
+
+/// What must come back; what is not said is not judged.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Expect {
+    /// One, or a list: numbers and `"closed"`.
+    pub(super) status: Value,
+    /// One code, or a list.
+    pub(super) code: Value,
+    max_rss_growth_bytes: Option<u64>,
+    bounded_memory: bool,
+}
+
+/// What `bounded_memory` allows.
+const BOUNDED: u64 = 64 << 20;
+
+impl Row {
+    /// Reads a line of the corpus; of a row for another transport, no more than that.
+    pub(super) fn read(line: &str) -> Outcome<Self> {
+        let mut value: Value = serde_json::from_str(line).context("a row of the corpus")?;
+        if value["transport"] != "http" {
+            value = serde_json::json!({"id": value["id"], "transport": value["transport"]});
+        }
+        let id = value["id"].to_string();
+        // Bytes may stand beside the request or in it.
+        if let (Some(bytes), Some(request)) =
+            (value.get("bytes_b64").cloned(), value.get_mut("request"))
+        {
+            request["bytes_b64"] = bytes;
+        }
+        serde_json::from_value(value).context(id)
+    }
+
+    /// Whether the row is meant for the protected server.
+    pub(super) fn wants_auth(&self) -> bool {
+        self.request.headers.keys().any(|name| name.eq_ignore_ascii_case("x-test-mode"))
+    }
+}
+
+impl Expect {
+    /// Judges what came back.
+    pub(super) fn judge(&self, status: Status, code: Option<i64>) -> Result<(), String> {
+        let right = one_or_many(&self.status);
+        let status = status.value();
+        if !right.is_empty() && !right.contains(&&status) {
+            return Err(format!("status {status}, expected {}", self.status));
+        }
+        let right = one_or_many(&self.code);
+        if !right.is_empty() && !right.contains(&&Value::from(code)) {
+            let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+            return Err(format!("code {code}, expected {}", self.code));
+        }
+        Ok(())
+    }
+
+    /// How much the server may grow, if that is judged.
+    pub(super) fn growth(&self) -> Option<u64> {
+        self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
+    }
+}
+
+fn one_or_many(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(many) => many.iter().collect(),
+        one => vec![one],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(expect: &str, status: Status, code: Option<i64>, ok: bool) {
+        let expect: Expect = serde_json::from_str(expect).unwrap();
+        assert_eq!(expect.judge(status, code).is_ok(), ok);
+    }
+
+    #[test]
+    fn status_and_code_are_judged() {
+        check(r#"{"status":400,"code":-32700}"#, Status::Of(400), Some(-32700), true);
+        check(r#"{"status":400,"code":-32700}"#, Status::Of(400), None, false);
+        check(r#"{"status":400,"code":[-1,-2]}"#, Status::Of(400), Some(-2), true);
+        check(r#"{"status":[408,"closed"]}"#, Status::Closed, None, true);
+        check(r#"{"status":[408,"closed"]}"#, Status::Silent, None, false);
+        check(r#"{"status":200}"#, Status::Of(404), None, false);
+        check("{}", Status::Of(500), None, true);
+    }
+
+    #[test]
+    fn rows_are_read() {
+        let row = Row::read(
+            r#"{"id":"a","transport":"http","bytes_b64":"YQ==","request":{"method":"POST",
+            "path":"/mcp","headers":{"X-Test-Mode":"auth"},"body":"b"},"expect":{"status":200}}"#,
+        );
+        let row = row.unwrap();
+        assert!(row.wants_auth());
+        assert_eq!(row.request.bytes_b64.as_deref(), Some("YQ=="));
+        let other = r#"{"id":"a","transport":"stdio","expect":{"reaction":"error"}}"#;
+        assert_eq!(Row::read(other).unwrap().transport, "stdio");
+    }
+}

@@ -1,0 +1,115 @@
+//! A request as bytes: what the row says, and a length if it says none.
+
+use super::{super::input::Input, row::Request};
+use crate::exchange::Piece;
+use std::time::Duration;
+
+/// A request, ready to be sent.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) method: String,
+    pub(super) path: String,
+    /// Header lines without their ends.
+    pub(super) lines: Vec<String>,
+    pub(super) body: Input,
+}
+
+impl Wire {
+    /// Builds a request whose placeholders are filled.
+    pub(super) fn new(request: &Request) -> Result<Self, String> {
+        let value = |value: &serde_json::Value| {
+            value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+        };
+        let headers = request.headers.iter();
+        let mut lines: Vec<String> = Vec::new();
+        for (name, given) in headers {
+            match given {
+                // Several of one name.
+                serde_json::Value::Array(many) => {
+                    lines.extend(many.iter().map(|given| format!("{name}: {}", value(given))));
+                }
+                one => lines.push(format!("{name}: {}", value(one))),
+            }
+        }
+        lines.extend(request.extra_headers_raw.iter().cloned());
+        let body = match request.bytes_b64.as_ref().or(request.body_b64.as_ref()) {
+            Some(text) => Input::base64(text).ok_or("its body is not base 64")?,
+            None => request.body.clone().into_bytes(),
+        };
+        Ok(Self {
+            method: request.method.clone(),
+            path: request.path.clone(),
+            lines,
+            body: Input::Bytes(body),
+        })
+    }
+
+    /// Whether a header of this name is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.lines.iter().any(|line| {
+            line.split_once(':').is_some_and(|(known, _)| known.trim().eq_ignore_ascii_case(name))
+        })
+    }
+
+    /// Sets a header, or takes the place of one.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.lines.retain(|line| {
+            line.split_once(':').is_none_or(|(known, _)| !known.trim().eq_ignore_ascii_case(name))
+        });
+        self.lines.push(format!("{name}: {value}"));
+    }
+
+    /// The head; a body gets its length unless the row frames it in its own way.
+    pub(super) fn head(&self) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
+        for line in &self.lines {
+            head.extend_from_slice(line.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        let framed = self.has("content-length") || self.has("transfer-encoding");
+        let expected = matches!(&*self.method, "POST" | "PUT" | "PATCH");
+        let length = self.body.length();
+        if !framed && (expected || length > 0) {
+            head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+
+    /// All of it, in pieces.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> + Send + '_ {
+        std::iter::once((self.head(), Duration::ZERO)).chain(self.body.pieces())
+    }
+
+    /// All of it at once; for small bodies.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.pieces().flat_map(|(bytes, _)| bytes).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(request: &str) -> String {
+        let request: Request = serde_json::from_str(request).unwrap();
+        String::from_utf8(Wire::new(&request).unwrap().bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_body_gets_its_length() {
+        let sent = text(r#"{"method":"POST","path":"/mcp","headers":{"Host":"h"},"body":"ab"}"#);
+        assert_eq!(sent, "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab");
+        assert!(!text(r#"{"method":"GET","path":"/"}"#).contains("Length"));
+    }
+
+    #[test]
+    fn what_the_row_frames_itself_stays() {
+        let sent = text(
+            r#"{"method":"POST","path":"/","body":"ab","extra_headers_raw":["transfer-encoding : chunked"]}"#,
+        );
+        assert!(!sent.contains("Content-Length"));
+        let sent = text(r#"{"method":"POST","path":"/","headers":{"content-length":"-1"}}"#);
+        assert_eq!(sent.matches("ength").count(), 1);
+    }
+}

@@ -1,0 +1,321 @@
+//! HTTP without a library, for what is not HTTP: bytes go up on a thread of their own while the answers are read, and every wait has an end.
+
+use crate::run::now;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, Shutdown, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long an open stream of events is watched for an answer.
+const EVENTS: Duration = Duration::from_secs(5);
+/// How long a stream that has answered may stay open.
+const LINGER: Duration = Duration::from_secs(1);
+/// No answer is read beyond this.
+const LONGEST: usize = 64 << 20;
+
+/// A piece of what is sent, and the pause after it.
+pub(crate) type Piece = (Vec<u8>, Duration);
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// With this status.
+    Of(u16),
+    /// The connection was closed without an answer.
+    Closed,
+    /// Nothing came in time.
+    Silent,
+}
+
+impl Status {
+    /// As the corpus writes it.
+    pub(crate) fn value(self) -> Value {
+        match self {
+            Self::Of(status) => status.into(),
+            Self::Closed => "closed".into(),
+            Self::Silent => "silent".into(),
+        }
+    }
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    fn none(status: Status) -> Self {
+        Self { status, headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The JSON-RPC message in the body, be it JSON or the last of its kind in a stream of events.
+    pub(crate) fn message(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok().or_else(|| last_reply(&self.body))
+    }
+
+    /// The JSON-RPC code, if the answer is an error.
+    pub(crate) fn code(&self) -> Option<i64> {
+        self.message()?["error"]["code"].as_i64()
+    }
+}
+
+/// Opens a connection to the server.
+pub(crate) fn connect(port: u16) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Sends the pieces on a connection of its own and reads `count` answers.
+pub(crate) fn exchange(
+    port: u16,
+    pieces: impl Iterator<Item = Piece> + Send,
+    method: &str,
+    count: usize,
+    limit: Duration,
+) -> Vec<Answer> {
+    let Ok(stream) = connect(port) else { return vec![Answer::none(Status::Closed)] };
+    let mut answers = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| send(&stream, pieces));
+        let mut reader = Reader::new(&stream, now() + limit);
+        for _ in 0..count {
+            let answer = reader.answer(method);
+            let end = !matches!(answer.status, Status::Of(_));
+            answers.push(answer);
+            if end {
+                break;
+            }
+        }
+        // Whatever is still being written has no reader; it may be gone already.
+        let _ = stream.shutdown(Shutdown::Both);
+    });
+    answers
+}
+
+/// Writes until all is written or the other side is gone.
+fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
+    for (bytes, pause) in pieces {
+        if stream.write_all(&bytes).is_err() {
+            return;
+        }
+        thread::sleep(pause);
+    }
+}
+
+/// Reads answers from a connection.
+pub(crate) struct Reader<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+    held: Vec<u8>,
+    /// How the stream ended, once it has.
+    over: Option<Status>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads until `end` at most.
+    pub(crate) fn new(stream: &'a TcpStream, end: Instant) -> Self {
+        Self { stream, end, held: Vec::new(), over: None }
+    }
+
+    /// Reads more; false at the end of the stream or of the time.
+    fn more(&mut self) -> bool {
+        if self.over.is_some() || self.held.len() > LONGEST {
+            return false;
+        }
+        let left = self.end.saturating_duration_since(now());
+        if left.is_zero() {
+            self.over = Some(Status::Silent);
+            return false;
+        }
+        let mut buffer = [0; 1 << 14];
+        let read =
+            self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut buffer));
+        match read {
+            Ok(0) => self.over = Some(Status::Closed),
+            Ok(count) => {
+                self.held.extend_from_slice(&buffer[..count]);
+                return true;
+            }
+            Err(error) => {
+                use std::io::ErrorKind::{TimedOut, WouldBlock};
+                let late = matches!(error.kind(), TimedOut | WouldBlock);
+                self.over = Some(if late { Status::Silent } else { Status::Closed });
+            }
+        }
+        false
+    }
+
+    /// The next answer; interim ones are passed over.
+    pub(crate) fn answer(&mut self, method: &str) -> Answer {
+        loop {
+            let Some(length) = self.head() else {
+                return Answer::none(self.over.unwrap_or(Status::Closed));
+            };
+            let head = String::from_utf8_lossy(&self.held[..length]).into_owned();
+            self.held.drain(..length);
+            let Some(mut answer) = read_head(&head) else { return Answer::none(Status::Closed) };
+            if matches!(answer.status, Status::Of(100..=199)) {
+                continue;
+            }
+            answer.body = self.body(&answer, method);
+            return answer;
+        }
+    }
+
+    /// How long the head is, once it is there.
+    fn head(&mut self) -> Option<usize> {
+        loop {
+            if let Some(place) = find(&self.held, b"\r\n\r\n") {
+                return Some(place + 4);
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    fn body(&mut self, answer: &Answer, method: &str) -> Vec<u8> {
+        let events =
+            answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let none = matches!(answer.status, Status::Of(204 | 304));
+        if none || method == "HEAD" || (events && method == "GET") {
+            return Vec::new();
+        }
+        let chunked =
+            answer.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked"));
+        let length = answer.header("content-length").and_then(|length| length.parse().ok());
+        let end = self.end;
+        if events {
+            self.end = end.min(now() + EVENTS);
+        }
+        let mut answered = false;
+        loop {
+            let (body, whole) = match length {
+                _ if chunked => unchunked(&self.held),
+                Some(length) if self.held.len() >= length => {
+                    (self.held[..length].to_vec(), Some(length))
+                }
+                _ => (self.held.clone(), None),
+            };
+            if let Some(whole) = whole {
+                self.held.drain(..whole);
+                self.end = end;
+                return body;
+            }
+            if events && !answered && last_reply(&body).is_some() {
+                // The stream should end now; one that does not is not waited for.
+                answered = true;
+                self.end = self.end.min(now() + LINGER);
+            }
+            if !self.more() {
+                return body;
+            }
+        }
+    }
+}
+
+/// Status line and headers.
+fn read_head(head: &str) -> Option<Answer> {
+    let mut lines = head.lines();
+    let first = lines.next()?.strip_prefix("HTTP/1.")?;
+    let status = first.split(' ').nth(1)?.parse().ok()?;
+    let headers = lines.filter_map(|line| line.split_once(':'));
+    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
+    Some(Answer { status: Status::Of(status), headers: headers.collect(), body: Vec::new() })
+}
+
+/// The content of a chunked body as far as it is there, and how long it was once it is whole.
+fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
+    let (mut body, all) = (Vec::new(), bytes.len());
+    while let Some(line) = find(bytes, b"\r\n") {
+        let size = std::str::from_utf8(&bytes[..line]).ok();
+        let size = size.and_then(|text| text.split(';').next());
+        let Some(size) = size.and_then(|size| usize::from_str_radix(size.trim(), 16).ok()) else {
+            break;
+        };
+        let rest = &bytes[line + 2..];
+        if size == 0 {
+            let end = find(rest, b"\r\n").map(|place| all - rest.len() + place + 2);
+            return (body, end);
+        }
+        if rest.len() < size + 2 {
+            break;
+        }
+        body.extend_from_slice(&rest[..size]);
+        bytes = &rest[size + 2..];
+    }
+    (body, None)
+}
+
+/// The last reply in a stream of events.
+fn last_reply(body: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(body);
+    let data = text.lines().rev().filter_map(|line| line.strip_prefix("data:"));
+    data.filter_map(|data| serde_json::from_str::<Value>(data.trim()).ok())
+        .find(|value| value.get("result").is_some() || value.get("error").is_some())
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn answers(text: &'static str, count: usize) -> Vec<Answer> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut first = [0; 1];
+            stream.read_exact(&mut first).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+        });
+        let pieces = std::iter::once((b"x".to_vec(), Duration::ZERO));
+        let answers = exchange(port, pieces, "POST", count, Duration::from_secs(10));
+        server.join().unwrap();
+        answers
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_length() {
+        let all = answers(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400 No\r\nContent-Length: 27\r\n\r\n{\"error\":{\"code\":-32700}}\n\nHTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",
+            3,
+        );
+        assert_eq!(all[0].code(), Some(-32700));
+        let statuses: Vec<_> = all.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [Status::Of(400), Status::Of(200), Status::Closed]);
+    }
+
+    #[test]
+    fn events_and_chunks_are_read() {
+        let events = answers(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n25\r\nevent: message\ndata: {\"result\": {}}\n\n\r\n",
+            1,
+        );
+        assert_eq!(events[0].message().unwrap()["result"], serde_json::json!({}));
+        assert_eq!(unchunked(b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n"), (b"abc".to_vec(), Some(22)));
+    }
+
+    #[test]
+    fn no_answer_is_told_from_an_answer() {
+        assert_eq!(answers("", 1)[0].status, Status::Closed);
+        assert_eq!(answers("noise\r\n\r\n", 1)[0].status, Status::Closed);
+    }
+}

@@ -1,0 +1,72 @@
+//! Foreign clients under our server over HTTP, with JSON answers and with events.
+
+use super::{
+    super::{
+        Cell, Ours, Quadrant, Stage, child,
+        clients::{LIMIT, SDKS, Sdk, at_home, calls, judge, plain},
+    },
+    PREFIX,
+    tap::Tap,
+};
+use crate::{
+    run::{Failure, Outcome},
+    serving::Served,
+};
+use std::ffi::OsString;
+
+/// How our server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Json,
+    Events,
+}
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for sdk in SDKS {
+        for &(mode, revision) in sdk.modes {
+            let mut add = |answers: Answers| {
+                let suffix = if answers == Answers::Events { "-events" } else { "" };
+                cells.push(Cell {
+                    name: format!("{PREFIX}{}/{mode}{suffix}", sdk.name),
+                    quadrant: Quadrant::PlainClient,
+                    client: sdk.pin.shown(),
+                    server: format!("ours, `echo --http`, {answers:?}"),
+                    mode: mode.to_owned(),
+                    revision,
+                    pin: Some(sdk.pin),
+                    run: Box::new(move |cell, stage| talk(sdk, mode, answers, cell, stage)),
+                });
+            };
+            add(Answers::Json);
+            if mode == "legacy" {
+                add(Answers::Events);
+            }
+        }
+    }
+    cells
+}
+
+/// Our echo server, as it is asked to answer.
+pub(super) fn echo(stage: &Stage, cell: &Cell, events: bool) -> Outcome<Served> {
+    let mut words: Vec<OsString> = vec![stage.program(Ours::Echo)?.into()];
+    words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
+    words.extend(events.then(|| OsString::from("--sse")));
+    Served::words(&words, &stage.places.log(&cell.name, "server"))
+}
+
+fn talk(sdk: &Sdk, mode: &str, answers: Answers, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let served = echo(stage, cell, answers == Answers::Events)?;
+    let tap = Tap::before(served.port())?;
+    let mut command = sdk.driven(&stage.places)?;
+    command.arg(mode).arg(tap.url());
+    at_home(&mut command, &stage.places);
+    let errors = stage.places.log(&cell.name, "stderr");
+    let ended = child::run(command, &calls().to_string(), &errors, LIMIT)?;
+    judge(&ended.stdout)?;
+    if !ended.success {
+        return Err(Failure::new(format!("the client failed; see {}", errors.display())));
+    }
+    plain(&tap.traffic(), cell.revision)
+}

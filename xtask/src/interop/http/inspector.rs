@@ -1,0 +1,100 @@
+//! The command line of the MCP Inspector under our server: it lists, strict about schemas, and calls.
+
+use super::{
+    super::{
+        Cell, Quadrant, Stage, child,
+        clients::{LIMIT, at_home},
+        install::Places,
+        pins::INSPECTOR,
+    },
+    LEGACY, MODERN, PREFIX,
+    clients::echo,
+    tap::Tap,
+};
+use crate::run::{Context, Failure, Outcome};
+use serde_json::Value;
+use std::process::Command;
+
+/// What is echoed.
+const TEXT: &str = "żółw 🦀";
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let eras = [("auto", MODERN), ("legacy", LEGACY), ("modern", MODERN)];
+    let cell = |(era, revision): (&'static str, &'static str)| Cell {
+        name: format!("{PREFIX}inspector/{era}"),
+        quadrant: Quadrant::PlainClient,
+        client: INSPECTOR.shown(),
+        server: "ours, `echo --http`".to_owned(),
+        mode: era.to_owned(),
+        revision,
+        pin: Some(INSPECTOR),
+        run: Box::new(move |cell, stage| talk(era, cell, stage)),
+    };
+    eras.into_iter().map(cell).collect()
+}
+
+fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let served = echo(stage, cell, false)?;
+    let tap = Tap::before(served.port())?;
+    let listed = ask(era, &tap.url(), &["tools/list", "--strict"], cell, stage)?;
+    let names: Vec<_> = found(&listed, "name");
+    if !names.contains(&"echo") {
+        return Err(Failure::new(format!("`echo` is not listed: {listed}")));
+    }
+    let arguments = serde_json::json!({"message": TEXT}).to_string();
+    let call = ["tools/call", "--tool-name", "echo", "--tool-args-json", &arguments];
+    let called = ask(era, &tap.url(), &call, cell, stage)?;
+    if !found(&called, "text").contains(&TEXT) {
+        return Err(Failure::new(format!("{TEXT:?} is not echoed: {called}")));
+    }
+    let settled = tap.traffic().announced;
+    if settled.as_deref() != Some(cell.revision) {
+        return Err(Failure::new(format!("settled on {settled:?}, expected {}", cell.revision)));
+    }
+    Ok("lists with `--strict`, and calls".to_owned())
+}
+
+/// Runs the Inspector once; it must end well and say JSON.
+fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Outcome<Value> {
+    let places = &stage.places;
+    let mut command = Command::new(Places::node(INSPECTOR)?);
+    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js"));
+    command.args(["--cli", url, "--transport", "http", "--protocol-era", era, "--method"]);
+    command.args(method).args(["-q", "--format", "json"]);
+    at_home(&mut command, places);
+    let errors = places.log(&cell.name, "stderr");
+    let ended = child::run(command, "", &errors, LIMIT)?;
+    if !ended.success {
+        let why = std::fs::read_to_string(&errors).unwrap_or_default();
+        let said = format!("{} {}", ended.stdout.trim(), why.trim());
+        return Err(Failure::new(format!("{} failed: {}", method[0], said.trim())));
+    }
+    serde_json::from_str(ended.stdout.trim()).context(format!("{}: {}", method[0], ended.stdout))
+}
+
+/// Every text under a name, however deep.
+fn found<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
+    match value {
+        Value::Array(many) => many.iter().flat_map(|value| found(value, name)).collect(),
+        Value::Object(map) => map
+            .iter()
+            .flat_map(|(key, value)| match value {
+                Value::String(text) if key == name => vec![text.as_str()],
+                value => found(value, name),
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_found_at_any_depth() {
+        let value = serde_json::json!({"result": {"tools": [{"name": "a"}, {"name": "b"}]}});
+        assert_eq!(found(&value, "name"), ["a", "b"]);
+    }
+}

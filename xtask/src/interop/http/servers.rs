@@ -1,0 +1,140 @@
+//! Foreign servers under our client over HTTP, in every mode it knows.
+
+use super::{
+    super::{
+        Cell, Quadrant, Stage,
+        clients::at_home,
+        install::Places,
+        ours::{Call, Mgp, Place},
+        pins::{PYTHON_2, Pin, RMCP, SERVER_EVERYTHING},
+        relay::mgp_named,
+        servers::{TEXT, after_the_handshake, short},
+    },
+    LEGACY, MODERN, PREFIX,
+    tap::Tap,
+};
+use crate::{
+    run::{Context, Failure, Outcome},
+    serving::Served,
+};
+use serde_json::json;
+use std::process::Command;
+
+/// A foreign server with a tool `echo`.
+struct Server {
+    name: &'static str,
+    pin: Pin,
+    /// The revision it ends at in mode `auto`; a server of the old era knows no other.
+    best: &'static str,
+    command: fn(&Places, u16) -> Outcome<Command>,
+}
+
+const SERVERS: &[Server] = &[
+    Server {
+        name: "python-2-server",
+        pin: PYTHON_2,
+        best: MODERN,
+        command: |places, port| Ok(python(places, port)),
+    },
+    Server { name: "everything-server", pin: SERVER_EVERYTHING, best: LEGACY, command: everything },
+    Server {
+        name: "rmcp-server",
+        pin: RMCP,
+        best: MODERN,
+        command: |places, port| Ok(rmcp(places, port, "sse")),
+    },
+    Server {
+        name: "rmcp-json-server",
+        pin: RMCP,
+        best: MODERN,
+        command: |places, port| Ok(rmcp(places, port, "json")),
+    },
+];
+
+fn python(places: &Places, port: u16) -> Command {
+    let mut command = Command::new(places.python(PYTHON_2));
+    command.arg(places.driver("python2_server.py")).arg(port.to_string());
+    command
+}
+
+/// It listens on every interface, unless what it is loaded with keeps it from that.
+fn everything(places: &Places, port: u16) -> Outcome<Command> {
+    let mut command = Command::new(Places::node(SERVER_EVERYTHING)?);
+    command.arg("--require").arg(places.driver("loopback.cjs"));
+    command.arg(places.module(SERVER_EVERYTHING)).arg("streamableHttp");
+    command.env("PORT", port.to_string());
+    Ok(command)
+}
+
+fn rmcp(places: &Places, port: u16, answers: &str) -> Command {
+    let mut command = Command::new(places.rmcp());
+    command.args(["http", &format!("127.0.0.1:{port}"), answers]);
+    command
+}
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for server in SERVERS {
+        let mut add = |mode: &'static str, mgp: Mgp, revision| {
+            let plain = mgp == Mgp::None;
+            let suffix = if plain { "-plain" } else { "" };
+            cells.push(Cell {
+                name: format!("{PREFIX}{}/{mode}{suffix}", server.name),
+                quadrant: if plain { Quadrant::BothPlain } else { Quadrant::PlainServer },
+                client: "ours, `call_tool --url`".to_owned(),
+                server: server.pin.shown(),
+                mode: mode.to_owned(),
+                revision,
+                pin: Some(server.pin),
+                run: Box::new(move |cell, stage| talk(server, mode, mgp, cell, stage)),
+            });
+        };
+        add("auto", Mgp::All, server.best);
+        add("legacy", Mgp::All, LEGACY);
+        if server.best == MODERN {
+            add("modern", Mgp::All, MODERN);
+        }
+        add("auto", Mgp::None, server.best);
+    }
+    cells.sort_by_key(|cell| cell.quadrant == Quadrant::BothPlain);
+    cells
+}
+
+fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let places = &stage.places;
+    let start = |port| {
+        let mut command = (server.command)(places, port)?;
+        at_home(&mut command, places);
+        Ok(command)
+    };
+    let served = Served::start(start, &places.log(&cell.name, "server"))?;
+    let tap = Tap::before(served.port())?;
+    let url = tap.url();
+    let place = Place::Url(&url);
+    let arguments = json!({"message": TEXT});
+    let call = Call { era, mgp, flags: &[], server: place, tool: "echo", arguments };
+    let mut seen = call.make(cell, stage, "traffic", |_| {})?;
+    seen.traffic = tap.traffic();
+    let text = seen.result()?.to_string();
+    if !text.contains(TEXT) {
+        return Err(Failure::new(format!("{TEXT:?} is not in {text}")));
+    }
+    seen.settled_on(cell.revision)?;
+    if seen.negotiated()?.is_some() {
+        return Err(Failure::new("a plain server is taken for one that speaks MGP"));
+    }
+    // The offer names MGP; in the old era it stands in the first requests only, in the new one in each.
+    let quiet = match (mgp, cell.revision == LEGACY) {
+        (Mgp::None, _) => seen.traffic.up.clone(),
+        (Mgp::All, true) => after_the_handshake(&seen.traffic.up),
+        (Mgp::All, false) => Vec::new(),
+    };
+    if let Some(line) = mgp_named(&quiet) {
+        return Err(Failure::new(format!("a plain server saw {line}")));
+    }
+    let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
+    let seen = unknown.make(cell, stage, "unknown", |_| {})?;
+    let said = seen.refusal().context("an unknown tool is refused")?;
+    Ok(format!("`echo` answers; an unknown tool: {}", short(&said)))
+}

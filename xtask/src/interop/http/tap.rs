@@ -1,0 +1,134 @@
+//! Stands between a client and a server over TCP, on loopback, and keeps what passes.
+
+use super::super::relay::Traffic;
+use crate::run::Outcome;
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+/// What went each way, in the order it came.
+#[derive(Debug, Default)]
+struct Log {
+    up: Vec<u8>,
+    down: Vec<u8>,
+}
+
+/// A door to a server that remembers; it takes no more once it is dropped.
+#[derive(Debug)]
+pub(super) struct Tap {
+    port: u16,
+    log: Arc<Mutex<Log>>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Tap {
+    /// Opens a door to the server on this port.
+    pub(super) fn before(server: u16) -> Outcome<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let (log, closed) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let tap = Self { port, log: Arc::clone(&log), closed: Arc::clone(&closed) };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                let to = TcpStream::connect((Ipv4Addr::LOCALHOST, server));
+                // Whoever cannot be served sees the connection close.
+                let Ok((from, to)) = stream.and_then(|from| Ok((from, to?))) else { continue };
+                connect(&from, &to, &log);
+            }
+        });
+        Ok(tap)
+    }
+
+    /// Where the client goes.
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// What has passed so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = |bytes: &[u8]| -> Vec<String> {
+            String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()
+        };
+        let up = lines(&log.up);
+        let header = |line: &String| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("mcp-protocol-version").then(|| value.trim().to_owned())
+        };
+        let announced = up.iter().rev().find_map(header);
+        Traffic { announced, up, down: lines(&log.down) }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // Wakes the listener, so that it sees it.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+fn connect(from: &TcpStream, to: &TcpStream, log: &Arc<Mutex<Log>>) {
+    let pairs = from.try_clone().and_then(|one| Ok([(one, to.try_clone()?, true)]));
+    let back = to.try_clone().and_then(|one| Ok([(one, from.try_clone()?, false)]));
+    let (Ok(pairs), Ok(back)) = (pairs, back) else { return };
+    for (from, to, up) in pairs.into_iter().chain(back) {
+        let log = Arc::clone(log);
+        thread::spawn(move || pass(from, to, up, &log));
+    }
+}
+
+/// Passes bytes on until one side ends.
+fn pass(mut from: TcpStream, mut to: TcpStream, up: bool, log: &Mutex<Log>) {
+    let mut buffer = [0; 1 << 14];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        // Logged first: what a peer has seen is in the log.
+        {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let side = if up { &mut log.up } else { &mut log.down };
+            side.extend_from_slice(&buffer[..count]);
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    // The other side may have ended first.
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_kept() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let tap = Tap::before(listener.local_addr().unwrap().port()).unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            stream.write_all(b"down\n").unwrap();
+            text
+        });
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, tap.port)).unwrap();
+        client.write_all(b"up\r\nMCP-Protocol-Version: 2025-11-25\r\n").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert!(server.join().unwrap().starts_with("up"));
+        assert_eq!(text, "down\n");
+        let traffic = tap.traffic();
+        assert_eq!(traffic.announced.as_deref(), Some("2025-11-25"));
+        assert_eq!((traffic.up.len(), traffic.down.len()), (2, 1));
+    }
+}

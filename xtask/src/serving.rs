@@ -1,0 +1,143 @@
+//! A server on a free port of loopback, for as long as it is wanted.
+
+use crate::run::{Context, Failure, Outcome, now};
+use std::{
+    ffi::OsString,
+    fs::File,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// How long a server may take to listen on a busy machine.
+const START: Duration = Duration::from_mins(1);
+
+/// A running server; it ends with this, and whatever it started with it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    child: Child,
+    port: u16,
+}
+
+/// A port that is free at this moment; nobody else is told of it.
+pub(crate) fn free_port() -> Outcome<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+impl Served {
+    /// Starts a command on a port and waits until it listens; what it says goes to `log`.
+    pub(crate) fn start(
+        command: impl FnOnce(u16) -> Outcome<Command>,
+        log: &Path,
+    ) -> Outcome<Self> {
+        let port = free_port()?;
+        let mut command = command(port)?;
+        let errors = File::create(log).context(log.display())?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        own_group(&mut command);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(errors.try_clone()?)
+            .stderr(errors)
+            .spawn()
+            .context(&program)?;
+        let mut served = Self { child, port };
+        let end = now() + START;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = served.child.try_wait()? {
+                let log = log.display();
+                return Err(Failure::new(format!("{program} ended: {status}; see {log}")));
+            }
+            if now() > end {
+                return Err(Failure::new(format!("{program} does not listen on port {port}")));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(served)
+    }
+
+    /// Starts words in which `PORT` stands for the port.
+    pub(crate) fn words(words: &[OsString], log: &Path) -> Outcome<Self> {
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let command = |port: u16| {
+            let mut filled = words.iter().map(|word| word.replace("PORT", &port.to_string()));
+            let mut command = Command::new(filled.next().context("a server command")?);
+            command.args(filled);
+            Ok(command)
+        };
+        Self::start(command, log)
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn ended(&mut self) -> Outcome<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have left already; what it started may not.
+        kill_group(self.child.id());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of `/proc/PID/status` that counts kilobytes, in bytes.
+pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Lets a program lead a process group.
+#[cfg(unix)]
+pub(crate) fn own_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+/// Lets a program lead a process group.
+#[cfg(not(unix))]
+pub(crate) fn own_group(_: &mut Command) {}
+
+/// Kills what is left of a process group; one that is gone already is fine.
+pub(crate) fn kill_group(leader: u32) {
+    let _ = Command::new("kill")
+        .args(["-KILL", "--", &format!("-{leader}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_does_not_listen_is_not_waited_for() {
+        let log = std::env::temp_dir().join(format!("xtask-serving-{}", std::process::id()));
+        let words = ["sh", "-c", "exit 3"].map(OsString::from);
+        let failure = Served::words(&words, &log).unwrap_err();
+        assert!(failure.to_string().contains("ended"), "{failure}");
+        let _ = std::fs::remove_file(log);
+    }
+
+    #[test]
+    fn memory_is_read() {
+        assert!(memory(std::process::id(), "VmHWM").is_none_or(|bytes| bytes > 1 << 16));
+        assert_eq!(memory(std::process::id(), "VmNothing"), None);
+    }
+}
