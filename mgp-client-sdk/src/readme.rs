@@ -1,2 +1,5 @@
 //! The programs of the README, compiled with the other examples: this crate's tests know both SDKs.
 #![doc = include_str!("../../README.md")]
+
+#[doc = include_str!("../../docs/over-http.md")]
+mod over_http {}

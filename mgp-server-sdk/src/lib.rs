@@ -135,6 +135,8 @@ pub use log::Logger;
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
 #[cfg(feature = "http")]
+pub use mgp_security::auth;
+#[cfg(feature = "http")]
 pub use mgp_transport::http::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService};
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
