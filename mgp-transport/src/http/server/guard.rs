@@ -24,7 +24,10 @@ pub(super) fn check(parts: &Parts, config: &HttpConfig) -> Result<(), Refusal> {
     }
 }
 
-/// The one value of a header; an error when there are several, text where it is none.
+/// What stands for the value of a header that is no text; it equals nothing we know.
+pub(super) const NO_TEXT: &str = "\u{fffd}";
+
+/// The one value of a header; an error when there are several, [`NO_TEXT`] where it is no text.
 pub(super) fn only<'a>(
     headers: &'a HeaderMap,
     name: &header::HeaderName,
@@ -34,8 +37,7 @@ pub(super) fn only<'a>(
     if values.next().is_some() {
         return Err(());
     }
-    // Bytes that are no text equal nothing we know.
-    Ok(Some(first.to_str().unwrap_or("\u{fffd}")))
+    Ok(Some(first.to_str().unwrap_or(NO_TEXT)))
 }
 
 fn is_known_host(host: &str, config: &HttpConfig) -> bool {

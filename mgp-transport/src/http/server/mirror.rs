@@ -17,7 +17,7 @@ use mgp_types::method::{Initialize, Request as _, TasksCancel, TasksGet, TasksUp
 use mgp_types::service::{HeaderParams, Kind, MetaKey, Method, Params};
 use serde::Deserialize;
 
-use super::guard::only;
+use super::guard::{NO_TEXT, only};
 use super::refusal::Refusal;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -127,6 +127,8 @@ impl<'a> Announced<'a> {
         match came {
             None if presence == Presence::Optional => Ok(()),
             None => mismatch("missing".to_owned()),
+            // Bytes that are no text equal nothing, whatever stands in the body.
+            Some(NO_TEXT) => mismatch("no text".to_owned()),
             Some(came) if decoded(came).as_deref() == Some(body) => Ok(()),
             Some(came) => mismatch(quoted(came)),
         }
@@ -137,8 +139,8 @@ impl<'a> Announced<'a> {
         let mut params = HeaderParams::new();
         for (name, value) in self.headers {
             if let Some(name) = name.as_str().strip_prefix(PARAM) {
-                // Bytes that are no text equal no argument.
-                params.push(name, value.to_str().unwrap_or("\u{fffd}"));
+                // No reader of such a header takes it.
+                params.push(name, value.to_str().unwrap_or(NO_TEXT));
             }
         }
         params

@@ -112,6 +112,12 @@ impl HttpService {
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()
     }
+
+    /// Bytes of events that wait to be read, or for clients that come back.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        self.0.store.held()
+    }
 }
 
 impl fmt::Debug for HttpService {

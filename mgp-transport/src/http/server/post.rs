@@ -141,6 +141,10 @@ impl Post<'_> {
         let _ = timeout(config.quiet, begin).await;
         if let Some(outcome) = outcome {
             let answer = written(&id, &outcome);
+            // It was cancelled before it said anything, so nobody waits.
+            if answer.is_empty() && stream.is_silent() {
+                return Ok(empty(StatusCode::ACCEPTED));
+            }
             if stream.is_silent() && config.answers == Answers::AsNeeded {
                 return Ok(json(status(&outcome, says_all), answer));
             }
@@ -228,7 +232,7 @@ impl Post<'_> {
                 }));
             }
         }
-        answer_from(&stream, config, session.may_prime()).await
+        answer_from(&stream, config, session).await
     }
 
     fn tell_legacy(self, method: Method, params: Params) -> Result<Response<HttpBody>, Refusal> {
@@ -272,6 +276,8 @@ impl Post<'_> {
         if !session.rules().takes_batches() {
             return Err(Refusal::Batch);
         }
+        // Its calls go on when the client leaves, and so does what the body weighs.
+        let busy = Arc::new(self.busy);
         let mut waiting = FuturesUnordered::new();
         let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
@@ -284,7 +290,11 @@ impl Post<'_> {
                         id.clone(),
                     );
                     let call = self.shared.stack.send(Call::request(method, params, cx));
-                    waiting.push(own(session.scope(), async move { written(&id, &call.await) }));
+                    let held = (session.running(), Arc::clone(&busy));
+                    waiting.push(own(session.scope(), async move {
+                        let _held = held;
+                        written(&id, &call.await)
+                    }));
                 }
                 Ok(Message::Notification { method, params }) => {
                     let cx = Context::new(
@@ -293,7 +303,11 @@ impl Post<'_> {
                         session.principal().clone(),
                     );
                     let telling = self.shared.stack.send(Call::notification(method, params, cx));
-                    drop(own(session.scope(), telling));
+                    let busy = Arc::clone(&busy);
+                    drop(own(session.scope(), async move {
+                        let _held = busy;
+                        telling.await
+                    }));
                 }
                 Ok(Message::Response { id, outcome }) => {
                     if let Some((id, asked)) = id.as_ref().zip(session.asked()) {
@@ -345,19 +359,18 @@ impl Drop for Opening<'_> {
 async fn answer_from(
     stream: &Arc<Stream>,
     config: &HttpConfig,
-    may_prime: bool,
+    session: &Session,
 ) -> Response<HttpBody> {
     match timeout(config.quiet, poll_fn(|task| stream.poll_begin(task))).await {
         Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
             return json(StatusCode::OK, answer);
         }
         Ok(Begin::Answer(answer)) => return events(stream.event(0, &answer).into()),
+        Ok(Begin::Nothing) if session.is_over() => return Refusal::UnknownSession.of(None),
         // It was cancelled, so nobody waits.
         Ok(Begin::Nothing) => return empty(StatusCode::ACCEPTED),
-        // All in one piece: nobody has an id to come back with.
-        Ok(Begin::Events) if stream.is_ended() => return events(stream.take_all().into()),
         Ok(Begin::Events) => {}
-        Err(_) => stream.as_events(may_prime.then_some(config.retry)),
+        Err(_) => stream.as_events(session.may_prime().then_some(config.retry)),
     }
     let body = Events::new(Arc::clone(stream), None, config.keep_alive);
     events(HttpBody::events(body))

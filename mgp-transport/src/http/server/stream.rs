@@ -40,8 +40,14 @@ impl Store {
         Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
     }
 
-    fn is_full(&self) -> bool {
-        self.held.load(Ordering::Relaxed) > self.bound
+    /// Bytes that are kept.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing more should be kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.held() > self.bound
     }
 }
 
@@ -302,7 +308,11 @@ impl Stream {
         if let Some(earlier) = state.waker.take() {
             earlier.wake();
         }
-        state.reader
+        let reader = state.reader;
+        drop(state);
+        // What it has already is not in the way of those who wait.
+        self.room.notify_waiters();
+        reader
     }
 
     /// A reader leaves.
@@ -379,9 +389,9 @@ impl Stream {
         self.number
     }
 
-    /// Whether anybody ever read it.
-    pub(super) fn was_read(&self) -> bool {
-        self.state().reader > 0
+    /// Whether it keeps events for a client that comes back.
+    pub(super) fn has_events(&self) -> bool {
+        !self.state().events.is_empty()
     }
 
     /// Whether somebody reads it.
