@@ -180,3 +180,138 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().take(200).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+    use mgp_types::method::{
+        Cancelled, Notification as _, Ping, PromptsGet, ResourcesRead, ToolsCall,
+    };
+
+    use super::*;
+
+    const MODERN: &str = "2026-07-28";
+
+    fn parts(headers: &[(&'static str, &str)]) -> Parts {
+        let mut request = Request::new(());
+        for (name, value) in headers {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            request.headers_mut().append(*name, value);
+        }
+        request.into_parts().0
+    }
+
+    /// The era of a message, or how it is refused.
+    fn era_of(
+        kind: Kind,
+        headers: &[(&'static str, &str)],
+        method: &str,
+        params: &str,
+    ) -> Result<Era, String> {
+        let parts = parts(headers);
+        let params = Params::split(method, params.to_owned().into()).unwrap();
+        let announced = Announced::read(&parts).map_err(|why| why.to_string())?;
+        announced.era(kind, &Method::of(method), &params).map_err(|why| why.to_string())
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&'static str, &str)], method: &str, members: &str, expected: &str) {
+        let params = format!(
+            r#"{{{members}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}"}}}}"#
+        );
+        match era_of(Kind::Request, headers, method, &params) {
+            Ok(era) => assert_eq!(format!("{era:?}"), expected),
+            Err(why) => assert!(why.contains(expected), "{why}"),
+        }
+    }
+
+    #[test]
+    fn modern_headers_say_what_the_body_says() {
+        let version = ("mcp-protocol-version", MODERN);
+        let call = ("mcp-method", ToolsCall::METHOD);
+        let tool = ToolsCall::METHOD;
+        let name = r#""name":"look","#;
+        check(&[version, call, ("mcp-name", "look")], tool, name, "Modern");
+        check(&[version, call, ("mcp-name", "=?base64?bG9vaw==?=")], tool, name, "Modern");
+        for (headers, expected) in [
+            (&[call, ("mcp-name", "look")][..], "`MCP-Protocol-Version` is missing"),
+            (
+                &[("mcp-protocol-version", "2025-11-25"), call],
+                "`MCP-Protocol-Version` is `2025-11-25`",
+            ),
+            (&[version, version, call], "`MCP-Protocol-Version` stands twice"),
+            (&[version, ("mcp-name", "look")], "`Mcp-Method` is missing"),
+            (&[version, ("mcp-method", "Tools/Call")], "`Mcp-Method` is `Tools/Call`"),
+            (&[version, call, call, ("mcp-name", "look")], "`Mcp-Method` stands twice"),
+            (&[version, call], "`Mcp-Name` is missing"),
+            (&[version, call, ("mcp-name", "Look")], "`Mcp-Name` is `Look`"),
+            (&[version, call, ("mcp-name", "")], "`Mcp-Name` is ``"),
+            (&[version, call, ("mcp-name", "=?base64?bG9va?=")], "`Mcp-Name` is"),
+            (&[version, call, ("mcp-name", "=?base64?/w==?=")], "`Mcp-Name` is"),
+        ] {
+            check(headers, tool, name, expected);
+        }
+        // A header that is no text equals nothing, not even what it is shown as.
+        let odd = [version, call, ("mcp-name", "\u{fffd}")];
+        check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is no text");
+    }
+
+    #[test]
+    fn other_targets_are_named_too() {
+        let version = ("mcp-protocol-version", MODERN);
+        let prompt = ("mcp-method", PromptsGet::METHOD);
+        check(
+            &[version, prompt, ("mcp-name", "p")],
+            PromptsGet::METHOD,
+            r#""name":"p","#,
+            "Modern",
+        );
+        check(&[version, prompt], PromptsGet::METHOD, r#""name":"p","#, "`Mcp-Name` is missing");
+        let read = [version, ("mcp-method", ResourcesRead::METHOD), ("mcp-name", "a:/b")];
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/b","#, "Modern");
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/c","#, "`Mcp-Name` is `a:/b`");
+        let task = ("mcp-method", TasksGet::METHOD);
+        check(&[version, task], TasksGet::METHOD, r#""taskId":"t","#, "Modern");
+        let other = [version, task, ("mcp-name", "u")];
+        check(&other, TasksGet::METHOD, r#""taskId":"t","#, "`Mcp-Name` is `u`");
+    }
+
+    #[test]
+    fn the_body_decides_the_era_where_it_says_one() {
+        let modern = [("mcp-protocol-version", MODERN)];
+        let ping = |headers: &[_]| era_of(Kind::Request, headers, Ping::METHOD, "{}");
+        assert_eq!(ping(&[]), Ok(Era::Legacy));
+        assert_eq!(ping(&[("mcp-protocol-version", "2025-06-18")]), Ok(Era::Legacy));
+        assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
+        let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
+        assert!(hello.unwrap_err().contains("does not have"));
+        // A notification says nothing of itself.
+        let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
+        let told = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
+        assert_eq!(told(&cancels), Ok(Era::Modern));
+        assert!(told(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
+        let odd = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#;
+        assert!(era_of(Kind::Request, &[], Ping::METHOD, odd).is_err());
+        let escaped = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28"}}"#;
+        let headers = [modern[0], ("mcp-method", Ping::METHOD)];
+        assert_eq!(era_of(Kind::Request, &headers, Ping::METHOD, escaped), Ok(Era::Modern));
+    }
+
+    #[test]
+    fn a_session_is_held_to_its_revision() {
+        let legacy = |version: Option<&str>, settled: Option<&Revision>| {
+            let headers: Vec<_> =
+                version.map(|version| ("mcp-protocol-version", version)).into_iter().collect();
+            let parts = parts(&headers);
+            Announced::read(&parts).unwrap().legacy(settled).map_err(|why| why.to_string())
+        };
+        let settled = Some(&Revision::V2025_11_25);
+        assert_eq!(legacy(None, settled), Ok(()));
+        assert_eq!(legacy(Some("2025-11-25"), settled), Ok(()));
+        assert_eq!(legacy(Some("2025-06-18"), None), Ok(()));
+        assert!(legacy(Some("2025-06-18"), settled).unwrap_err().contains("of a session"));
+        for unknown in ["", "1999-01-01", "\u{fffd}"] {
+            assert!(legacy(Some(unknown), settled).unwrap_err().contains("not spoken"));
+        }
+    }
+}

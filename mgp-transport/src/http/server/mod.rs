@@ -30,7 +30,7 @@ use tower_service::Service;
 
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
-use self::events::Events;
+use self::events::{Events, Reader};
 use self::guard::only;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, listen};
@@ -186,7 +186,7 @@ fn get(shared: &Arc<Shared>, parts: &Parts) -> Result<Response<HttpBody>, Refusa
             (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
         }
     };
-    let body = Events::new(stream, after, shared.config.keep_alive);
+    let body = Events::new(Reader::new(&stream, after), shared.config.keep_alive);
     Ok(events(HttpBody::events(body)))
 }
 

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::body::HttpBody;
 use super::config::{Answers, HttpConfig};
-use super::events::{Driven, Events};
+use super::events::{Driven, Events, Reader};
 use super::guard::only;
 use super::legacy::Session;
 use super::load::Busy;
@@ -122,6 +122,7 @@ impl Post<'_> {
         let config = &shared.config;
         let within = shared.callers.enter(principal(parts));
         let stream = Arc::new(Stream::new(None, Arc::clone(&shared.store)));
+        let reader = Reader::new(&stream, None);
         let peer = PostLink::peer(&stream);
         let mut cx = Self::context(peer, &within.scope, &within.principal, id.clone());
         if method.as_str() == ToolsCall::METHOD {
@@ -154,7 +155,7 @@ impl Post<'_> {
         }
         stream.as_events(None);
         let driven = Driven::new(id, call, (within, busy));
-        let body = Events::new(stream, None, config.keep_alive).driving(driven);
+        let body = Events::new(reader, config.keep_alive).driving(driven);
         Ok(events(HttpBody::events(body)))
     }
 
@@ -191,13 +192,13 @@ impl Post<'_> {
             method.as_str() == Initialize::METHOD && !self.parts.headers.contains_key(SESSION);
         if !opens {
             let session = self.session()?;
-            return Ok(self.in_session(&session, id, method, params).await);
+            return self.in_session(&session, id, method, params).await;
         }
         self.announced.legacy(None)?;
         let shared = Arc::clone(self.shared);
         let session = shared.sessions.open(principal(self.parts))?;
         let opening = Opening { shared: &shared, session: &session };
-        let mut response = self.in_session(&session, id, method, params).await;
+        let mut response = self.in_session(&session, id, method, params).await?;
         if opening.is_settled()
             && let Ok(id) = HeaderValue::from_str(session.id())
         {
@@ -212,12 +213,17 @@ impl Post<'_> {
         id: Id,
         method: Method,
         params: Params,
-    ) -> Response<HttpBody> {
+    ) -> Result<Response<HttpBody>, Refusal> {
         let Self { shared, busy, .. } = self;
         let config = &shared.config;
         let cx = Self::context(session.peer(), session.scope(), session.principal(), id.clone());
         let open = session.open(cx.key);
+        // It may have ended since it was found; nothing has run, so the client may safely ask again in another.
+        if session.is_over() {
+            return Err(Refusal::UnknownSession);
+        }
         let stream = Arc::clone(&open.stream);
+        let reader = Reader::new(&stream, None);
         let mut call = shared.stack.send(Call::request(method, params, cx));
         let first = poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
         match first {
@@ -232,7 +238,7 @@ impl Post<'_> {
                 }));
             }
         }
-        answer_from(&stream, config, session).await
+        answer_from(&stream, reader, config, session).await
     }
 
     fn tell_legacy(self, method: Method, params: Params) -> Result<Response<HttpBody>, Refusal> {
@@ -357,23 +363,23 @@ impl Drop for Opening<'_> {
 
 /// Answers from the stream of a call that its session owns.
 async fn answer_from(
-    stream: &Arc<Stream>,
+    stream: &Stream,
+    reader: Reader,
     config: &HttpConfig,
     session: &Session,
-) -> Response<HttpBody> {
+) -> Result<Response<HttpBody>, Refusal> {
     match timeout(config.quiet, poll_fn(|task| stream.poll_begin(task))).await {
         Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
-            return json(StatusCode::OK, answer);
+            return Ok(json(StatusCode::OK, answer));
         }
-        Ok(Begin::Answer(answer)) => return events(stream.event(0, &answer).into()),
-        Ok(Begin::Nothing) if session.is_over() => return Refusal::UnknownSession.of(None),
+        Ok(Begin::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
+        Ok(Begin::Nothing) if session.is_over() => return Err(Refusal::Ended),
         // It was cancelled, so nobody waits.
-        Ok(Begin::Nothing) => return empty(StatusCode::ACCEPTED),
+        Ok(Begin::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
         Ok(Begin::Events) => {}
         Err(_) => stream.as_events(session.may_prime().then_some(config.retry)),
     }
-    let body = Events::new(Arc::clone(stream), None, config.keep_alive);
-    events(HttpBody::events(body))
+    Ok(events(HttpBody::events(Events::new(reader, config.keep_alive))))
 }
 
 /// An answer as it is written; empty where there is none.
@@ -396,5 +402,34 @@ fn status(outcome: &Result<Reply, RpcError>, says_all: bool) -> StatusCode {
         ) => StatusCode::BAD_REQUEST,
         Err(ErrorCode::INVALID_PARAMS) if !says_all => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[test]
+    fn statuses_say_what_a_proxy_should_see() {
+        for (code, says_all, expected) in [
+            (ErrorCode::METHOD_NOT_FOUND, true, 404),
+            (ErrorCode::PARSE_ERROR, true, 400),
+            (ErrorCode::INVALID_REQUEST, true, 400),
+            (ErrorCode::HEADER_MISMATCH, true, 400),
+            (ErrorCode::MISSING_CLIENT_CAPABILITY, true, 400),
+            (ErrorCode::UNSUPPORTED_VERSION, true, 400),
+            (ErrorCode::INVALID_PARAMS, true, 200),
+            (ErrorCode::INVALID_PARAMS, false, 400),
+            (ErrorCode::INTERNAL_ERROR, true, 200),
+            (ErrorCode::RESOURCE_EXHAUSTED, true, 200),
+            (ErrorCode(1000), true, 200),
+        ] {
+            let outcome = Err(RpcError::new(code, "no"));
+            assert_eq!(status(&outcome, says_all), expected, "{code:?} {says_all}");
+        }
+        assert_eq!(status(&Ok(Reply::raw(Payload::empty_object())), false), 200);
+        assert_eq!(written(&Id::Number(1), &Ok(Reply::None)), b"", "what has no answer");
     }
 }

@@ -245,3 +245,61 @@ impl Drop for OpenCall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn session(bound: usize) -> Arc<Session> {
+        let second = Duration::from_secs(1);
+        let store = Arc::new(Store::new(bound, 1 << 20, second, second));
+        Session::new(Principal::local(), store).unwrap()
+    }
+
+    /// A call whose client left before its answer.
+    fn leaves(session: &Arc<Session>, bytes: usize) -> u64 {
+        let open = session.open(CallKey::next());
+        open.stream.push(|out| out.push(b'x')).unwrap();
+        open.stream.detach(open.stream.attach(None));
+        open.stream.finish(vec![b'x'; bytes]);
+        open.stream.number().unwrap()
+    }
+
+    fn is_known(session: &Session, stream: u64) -> bool {
+        session.stream_of(EventId { stream, number: 0 }).is_some()
+    }
+
+    #[test]
+    fn streams_that_ended_are_bounded_in_number() {
+        let session = session(1 << 30);
+        let numbers: Vec<_> = (0..40).map(|_| leaves(&session, 10)).collect();
+        let known: Vec<_> = numbers.iter().map(|stream| is_known(&session, *stream)).collect();
+        assert_eq!(known, [[false; 24].as_slice(), &[true; 16]].concat());
+        assert!(session.is_idle());
+    }
+
+    #[test]
+    fn answers_nobody_fetches_do_not_outgrow_the_store() {
+        let session = session(100_000);
+        for _ in 0..16 {
+            leaves(&session, 50_000);
+        }
+        assert!(session.store.held() <= 100_000, "{} bytes", session.store.held());
+        assert!(is_known(&session, leaves(&session, 10)));
+        session.end();
+        assert_eq!(session.store.held(), 0);
+    }
+
+    #[test]
+    fn silent_call_leaves_no_stream() {
+        let session = session(1 << 20);
+        let open = session.open(CallKey::next());
+        let number = open.stream.number().unwrap();
+        open.stream.finish(b"{}".to_vec());
+        assert!(is_known(&session, number));
+        drop(open);
+        assert!(!is_known(&session, number));
+    }
+}
