@@ -18,8 +18,8 @@ use super::world::{Hold, server};
 const SESSIONS: usize = 10_000;
 /// What one may take.
 const EACH: u64 = 12 << 10;
-const MINUTE: Duration = Duration::from_secs(60);
-const IDLE: Duration = Duration::from_secs(600);
+const MINUTE: Duration = Duration::from_mins(1);
+const IDLE: Duration = Duration::from_mins(10);
 
 /// A service, and how many scopes of its sessions ended.
 fn service(sessions: usize) -> (HttpService, Arc<AtomicUsize>) {

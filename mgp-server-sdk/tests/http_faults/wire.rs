@@ -115,7 +115,7 @@ impl Response {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let found = read_event(event);
-                self.text = rest.to_owned();
+                self.text = String::from(rest);
                 match found {
                     Some(event) => return Some(event),
                     None => continue,
@@ -151,13 +151,12 @@ impl Body {
         if self.ended {
             return None;
         }
-        let length = match self.left {
-            Some(left) => left,
-            None => {
-                let mut line = String::new();
-                self.socket.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
-                usize::from_str_radix(line.trim(), 16).unwrap()
-            }
+        let length = if let Some(left) = self.left {
+            left
+        } else {
+            let mut line = String::new();
+            self.socket.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
+            usize::from_str_radix(line.trim(), 16).unwrap()
         };
         self.ended = length == 0 || self.left.is_some();
         let mut piece = vec![0; length];
