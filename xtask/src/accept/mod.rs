@@ -138,6 +138,11 @@ const CHECKS: &[Check] = &[
         run: |_| mcp::http_wire(),
     },
     Check {
+        name: "mcp.faults",
+        about: "cuts, floods, slow and foreign clients over HTTP, a line for each story",
+        run: |_| mcp::faults(),
+    },
+    Check {
         name: "mcp.interop",
         about: "foreign clients and servers over HTTP in every mode, and the Inspector",
         run: interop::over_http,
