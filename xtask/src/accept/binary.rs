@@ -25,6 +25,15 @@ pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {
     Ok(Verdict { pass, figure, bound: "all passed".to_owned() })
 }
 
+/// Runs the tests of a binary whose names contain a word; counts what passed and failed.
+pub(in crate::accept) fn filtered((package, name): Binary, word: &str) -> Outcome<(usize, usize)> {
+    let arguments = ["test", "--package", package, "--test", name, "--", word];
+    let (success, text) = Program::cargo(&arguments).tee()?;
+    let (passed, failed) = counts(&text).unwrap_or_default();
+    // One that ended without its closing line has failed.
+    Ok((passed, if success { failed } else { failed.max(1) }))
+}
+
 /// The kinds of standard input and output, with real parents.
 pub(super) fn stdio_kinds(rigour: Rigour) -> Outcome<Verdict> {
     for parent in ["node", "python3"] {

@@ -138,6 +138,11 @@ const CHECKS: &[Check] = &[
         run: |_| mcp::http_wire(),
     },
     Check {
+        name: "mcp.faults",
+        about: "cuts, floods, slow and foreign clients over HTTP, a line for each story",
+        run: |_| mcp::faults(),
+    },
+    Check {
         name: "mcp.interop",
         about: "foreign clients and servers over HTTP in every mode, and the Inspector",
         run: interop::over_http,
@@ -146,11 +151,6 @@ const CHECKS: &[Check] = &[
         name: "mcp.bench",
         about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
         run: bench::mcp_bench,
-    },
-    Check {
-        name: "mcp.faults",
-        about: "what hostile or careless clients do to a server over HTTP",
-        run: |_| mcp::outside(),
     },
 ];
 

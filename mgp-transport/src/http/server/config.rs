@@ -19,6 +19,8 @@ pub struct HttpConfig {
     pub origins: Vec<String>,
     /// The longest body; a longer one is 413. 16 MiB.
     pub body_bytes: usize,
+    /// How long a body may take; a longer one has a second more for each 8 KiB that came, later it is 408. 10 s.
+    pub body_time: Duration,
     /// Bytes of bodies that are held at once, of all callers; more are 503. 256 MiB.
     pub held_bytes: usize,
     /// Requests that run at once, of all callers; more are 503. 8,192.
@@ -61,6 +63,7 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes: 16 << 20,
+            body_time: Duration::from_secs(10),
             held_bytes: 256 << 20,
             in_flight: 8_192,
             answers: Answers::AsNeeded,

@@ -19,11 +19,32 @@ use super::stream::Stream;
 /// A comment: it keeps proxies from giving up, and finds out that the client has left.
 const NOTHING: &[u8] = b": \n\n";
 
+/// A response that reads a stream, or that will where there is something to read.
+///
+/// It reads from the moment its request is there: nothing is dropped because the response has not begun.
+pub(super) struct Reader {
+    stream: Arc<Stream>,
+    number: u64,
+}
+
+impl Reader {
+    /// Reads from where the last reader was, or from behind an event.
+    pub(super) fn new(stream: &Arc<Stream>, after: Option<u64>) -> Self {
+        Self { stream: Arc::clone(stream), number: stream.attach(after) }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stream.detach(self.number);
+    }
+}
+
 /// The events of a response.
 pub(super) struct Events {
-    stream: Arc<Stream>,
-    reader: u64,
+    /// It goes before the reader: what it lets go of may still want to write.
     driven: Option<Driven>,
+    reader: Reader,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -56,10 +77,9 @@ impl Driven {
 }
 
 impl Events {
-    /// Reads a stream, from where its last reader was or from behind an event.
-    pub(super) fn new(stream: Arc<Stream>, after: Option<u64>, keep_alive: Duration) -> Self {
-        let reader = stream.attach(after);
-        Self { stream, reader, driven: None, keep_alive, timer: None }
+    /// What a reader reads.
+    pub(super) fn new(reader: Reader, keep_alive: Duration) -> Self {
+        Self { driven: None, reader, keep_alive, timer: None }
     }
 
     /// Drives a call, which ends when nobody reads its response any more.
@@ -71,11 +91,11 @@ impl Events {
     /// The next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
         if let Some(driven) = &mut self.driven
-            && driven.poll(&self.stream, task).is_ready()
+            && driven.poll(&self.reader.stream, task).is_ready()
         {
             self.driven = None;
         }
-        if let Poll::Ready(read) = self.stream.poll_read(self.reader, task) {
+        if let Poll::Ready(read) = self.reader.stream.poll_read(self.reader.number, task) {
             if let Some(timer) = &mut self.timer {
                 timer.as_mut().reset(Instant::now() + self.keep_alive);
             }
@@ -89,13 +109,5 @@ impl Events {
         }
         timer.as_mut().reset(Instant::now() + keep_alive);
         Poll::Ready(Some(Bytes::from_static(NOTHING)))
-    }
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        // The call first: what it lets go of may still want to write.
-        self.driven = None;
-        self.stream.detach(self.reader);
     }
 }

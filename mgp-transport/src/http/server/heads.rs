@@ -102,9 +102,11 @@ pub(super) fn params(headers: &HeaderMap) -> HeaderParams {
     params
 }
 
-/// Bytes that are no text equal nothing we know.
+/// What stands for the value of a header that is no text; it equals nothing we know.
+pub(super) const NO_TEXT: &str = "\u{fffd}";
+
 fn text(value: &HeaderValue) -> &str {
-    value.to_str().unwrap_or("\u{fffd}")
+    value.to_str().unwrap_or(NO_TEXT)
 }
 
 #[cfg(test)]

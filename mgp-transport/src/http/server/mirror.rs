@@ -12,7 +12,7 @@ use mgp_types::method::{Initialize, Request as _, TasksCancel, TasksGet, TasksUp
 use mgp_types::service::{Kind, MetaKey, Method, Params, decode_header};
 use serde::Deserialize;
 
-use super::heads::Heads;
+use super::heads::{Heads, NO_TEXT};
 use super::refusal::Refusal;
 
 impl Heads<'_> {
@@ -105,6 +105,8 @@ fn same(
     match came {
         None if presence == Presence::Optional => Ok(()),
         None => mismatch("missing".to_owned()),
+        // Bytes that are no text equal nothing, whatever stands in the body.
+        Some(NO_TEXT) => mismatch("no text".to_owned()),
         Some(came) if decode_header(came).as_deref() == Some(body) => Ok(()),
         Some(came) => mismatch(quoted(came)),
     }
@@ -132,4 +134,139 @@ fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
 
 fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().take(200).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use mgp_types::method::{
+        Cancelled, Notification as _, Ping, PromptsGet, ResourcesRead, ToolsCall,
+    };
+
+    use super::*;
+
+    const MODERN: &str = "2026-07-28";
+
+    fn map(headers: &[(&'static str, &str)]) -> HeaderMap {
+        let value = |value: &str| HeaderValue::from_bytes(value.as_bytes()).unwrap();
+        let mut map = HeaderMap::new();
+        for (name, text) in headers {
+            map.append(*name, value(text));
+        }
+        map
+    }
+
+    /// The era of a message, or how it is refused.
+    fn era_of(
+        kind: Kind,
+        headers: &[(&'static str, &str)],
+        method: &str,
+        params: &str,
+    ) -> Result<Era, String> {
+        let map = map(headers);
+        let params = Params::split(method, params.to_owned().into()).unwrap();
+        let heads = Heads::read(&map).map_err(|why| why.to_string())?;
+        heads.era(kind, &Method::of(method), &params).map_err(|why| why.to_string())
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&'static str, &str)], method: &str, members: &str, expected: &str) {
+        let params = format!(
+            r#"{{{members}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}"}}}}"#
+        );
+        match era_of(Kind::Request, headers, method, &params) {
+            Ok(era) => assert_eq!(format!("{era:?}"), expected),
+            Err(why) => assert!(why.contains(expected), "{why}"),
+        }
+    }
+
+    #[test]
+    fn modern_headers_say_what_the_body_says() {
+        let version = ("mcp-protocol-version", MODERN);
+        let call = ("mcp-method", ToolsCall::METHOD);
+        let tool = ToolsCall::METHOD;
+        let name = r#""name":"look","#;
+        check(&[version, call, ("mcp-name", "look")], tool, name, "Modern");
+        check(&[version, call, ("mcp-name", "=?base64?bG9vaw==?=")], tool, name, "Modern");
+        for (headers, expected) in [
+            (&[call, ("mcp-name", "look")][..], "`MCP-Protocol-Version` is missing"),
+            (
+                &[("mcp-protocol-version", "2025-11-25"), call],
+                "`MCP-Protocol-Version` is `2025-11-25`",
+            ),
+            (&[version, version, call], "`MCP-Protocol-Version` stands twice"),
+            (&[version, ("mcp-name", "look")], "`Mcp-Method` is missing"),
+            (&[version, ("mcp-method", "Tools/Call")], "`Mcp-Method` is `Tools/Call`"),
+            (&[version, call, call, ("mcp-name", "look")], "`Mcp-Method` stands twice"),
+            (&[version, call], "`Mcp-Name` is missing"),
+            (&[version, call, ("mcp-name", "Look")], "`Mcp-Name` is `Look`"),
+            (&[version, call, ("mcp-name", "")], "`Mcp-Name` is ``"),
+            (&[version, call, ("mcp-name", "=?base64?bG9va?=")], "`Mcp-Name` is"),
+            (&[version, call, ("mcp-name", "=?base64?/w==?=")], "`Mcp-Name` is"),
+        ] {
+            check(headers, tool, name, expected);
+        }
+        // A header that is no text equals nothing, not even what it is shown as.
+        let odd = [version, call, ("mcp-name", "\u{fffd}")];
+        check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is no text");
+    }
+
+    #[test]
+    fn other_targets_are_named_too() {
+        let version = ("mcp-protocol-version", MODERN);
+        let prompt = ("mcp-method", PromptsGet::METHOD);
+        check(
+            &[version, prompt, ("mcp-name", "p")],
+            PromptsGet::METHOD,
+            r#""name":"p","#,
+            "Modern",
+        );
+        check(&[version, prompt], PromptsGet::METHOD, r#""name":"p","#, "`Mcp-Name` is missing");
+        let read = [version, ("mcp-method", ResourcesRead::METHOD), ("mcp-name", "a:/b")];
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/b","#, "Modern");
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/c","#, "`Mcp-Name` is `a:/b`");
+        let task = ("mcp-method", TasksGet::METHOD);
+        check(&[version, task], TasksGet::METHOD, r#""taskId":"t","#, "Modern");
+        let other = [version, task, ("mcp-name", "u")];
+        check(&other, TasksGet::METHOD, r#""taskId":"t","#, "`Mcp-Name` is `u`");
+    }
+
+    #[test]
+    fn the_body_decides_the_era_where_it_says_one() {
+        let modern = [("mcp-protocol-version", MODERN)];
+        let ping = |headers: &[_]| era_of(Kind::Request, headers, Ping::METHOD, "{}");
+        assert_eq!(ping(&[]), Ok(Era::Legacy));
+        assert_eq!(ping(&[("mcp-protocol-version", "2025-06-18")]), Ok(Era::Legacy));
+        assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
+        let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
+        assert!(hello.unwrap_err().contains("does not have"));
+        // A notification says nothing of itself.
+        let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
+        let told = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
+        assert_eq!(told(&cancels), Ok(Era::Modern));
+        assert!(told(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
+        let odd = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#;
+        assert!(era_of(Kind::Request, &[], Ping::METHOD, odd).is_err());
+        let escaped = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28"}}"#;
+        let headers = [modern[0], ("mcp-method", Ping::METHOD)];
+        assert_eq!(era_of(Kind::Request, &headers, Ping::METHOD, escaped), Ok(Era::Modern));
+    }
+
+    #[test]
+    fn a_session_is_held_to_its_revision() {
+        let legacy = |version: Option<&str>, settled: Option<&Revision>| {
+            let headers: Vec<_> =
+                version.map(|version| ("mcp-protocol-version", version)).into_iter().collect();
+            let map = map(&headers);
+            Heads::read(&map).unwrap().legacy(settled).map_err(|why| why.to_string())
+        };
+        let settled = Some(&Revision::V2025_11_25);
+        assert_eq!(legacy(None, settled), Ok(()));
+        assert_eq!(legacy(Some("2025-11-25"), settled), Ok(()));
+        assert_eq!(legacy(Some("2025-06-18"), None), Ok(()));
+        assert!(legacy(Some("2025-06-18"), settled).unwrap_err().contains("of a session"));
+        for unknown in ["", "1999-01-01", "\u{fffd}"] {
+            assert!(legacy(Some(unknown), settled).unwrap_err().contains("not spoken"));
+        }
+    }
 }

@@ -33,7 +33,7 @@ use tower_service::Service;
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
-use self::events::Events;
+use self::events::{Events, Reader};
 use self::heads::Heads;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, listen};
@@ -110,6 +110,12 @@ impl HttpService {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()
+    }
+
+    /// Bytes of events that wait to be read, or for clients that come back.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        self.0.store.held()
     }
 }
 
@@ -193,7 +199,7 @@ impl Came<'_> {
                 (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
             }
         };
-        let body = Events::new(stream, after, self.shared.config.keep_alive);
+        let body = Events::new(Reader::new(&stream, after), self.shared.config.keep_alive);
         Ok(events(HttpBody::events(body)))
     }
 

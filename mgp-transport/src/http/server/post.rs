@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::body::HttpBody;
 use super::config::{Answers, HttpConfig};
-use super::events::{Driven, Events};
+use super::events::{Driven, Events, Reader};
 use super::legacy::Session;
 use super::load::Busy;
 use super::modern::PostLink;
@@ -110,6 +110,7 @@ impl Post<'_> {
         let config = &shared.config;
         let within = shared.callers.enter(came.principal());
         let stream = Arc::new(Stream::new(None, Arc::clone(&shared.store)));
+        let reader = Reader::new(&stream, None);
         let peer = PostLink::peer(&stream);
         let mut cx = Self::context(peer, &within.scope, &within.principal, id.clone());
         if method.as_str() == ToolsCall::METHOD {
@@ -129,6 +130,10 @@ impl Post<'_> {
         let _ = timeout(config.quiet, begin).await;
         if let Some(outcome) = outcome {
             let answer = written(&id, &outcome);
+            // It was cancelled before it said anything, so nobody waits.
+            if answer.is_empty() && stream.is_silent() {
+                return Ok(empty(StatusCode::ACCEPTED));
+            }
             if stream.is_silent() && config.answers == Answers::AsNeeded {
                 return Ok(json(status(&outcome, says_all), answer));
             }
@@ -138,7 +143,7 @@ impl Post<'_> {
         }
         stream.as_events(None);
         let driven = Driven::new(id, call, (within, busy));
-        let body = Events::new(stream, None, config.keep_alive).driving(driven);
+        let body = Events::new(reader, config.keep_alive).driving(driven);
         Ok(events(HttpBody::events(body)))
     }
 
@@ -167,13 +172,13 @@ impl Post<'_> {
         let opens = method.as_str() == Initialize::METHOD && self.came.heads.session.is_none();
         if !opens {
             let session = self.came.session()?;
-            return Ok(self.in_session(&session, id, method, params).await);
+            return self.in_session(&session, id, method, params).await;
         }
         self.came.heads.legacy(None)?;
         let shared = Arc::clone(self.came.shared);
         let session = shared.sessions.open(self.came.principal())?;
         let opening = Opening { shared: &shared, session: &session };
-        let mut response = self.in_session(&session, id, method, params).await;
+        let mut response = self.in_session(&session, id, method, params).await?;
         if opening.is_settled()
             && let Ok(id) = HeaderValue::from_str(session.id())
         {
@@ -188,13 +193,18 @@ impl Post<'_> {
         id: Id,
         method: Method,
         params: Params,
-    ) -> Response<HttpBody> {
+    ) -> Result<Response<HttpBody>, Refusal> {
         let Self { came, busy } = self;
         let shared = came.shared;
         let config = &shared.config;
         let cx = Self::context(session.peer(), session.scope(), session.principal(), id.clone());
         let open = session.open(cx.key);
+        // It may have ended since it was found; nothing has run, so the client may safely ask again in another.
+        if session.is_over() {
+            return Err(Refusal::UnknownSession);
+        }
         let stream = Arc::clone(&open.stream);
+        let reader = Reader::new(&stream, None);
         let mut call = shared.stack.send(Call::request(method, params, cx));
         let first = poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
         match first {
@@ -209,7 +219,7 @@ impl Post<'_> {
                 }));
             }
         }
-        answer_from(&stream, config, session.may_prime()).await
+        answer_from(&stream, reader, config, session).await
     }
 
     fn tell_legacy(self, method: Method, params: Params) -> Result<Response<HttpBody>, Refusal> {
@@ -253,6 +263,8 @@ impl Post<'_> {
         if !session.rules().takes_batches() {
             return Err(Refusal::Batch);
         }
+        // Its calls go on when the client leaves, and so does what the body weighs.
+        let busy = Arc::new(self.busy);
         let mut waiting = FuturesUnordered::new();
         let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
@@ -265,7 +277,11 @@ impl Post<'_> {
                         id.clone(),
                     );
                     let call = self.came.shared.stack.send(Call::request(method, params, cx));
-                    waiting.push(own(session.scope(), async move { written(&id, &call.await) }));
+                    let held = (session.running(), Arc::clone(&busy));
+                    waiting.push(own(session.scope(), async move {
+                        let _held = held;
+                        written(&id, &call.await)
+                    }));
                 }
                 Ok(Message::Notification { method, params }) => {
                     let cx = Context::new(
@@ -275,7 +291,11 @@ impl Post<'_> {
                     );
                     let telling =
                         self.came.shared.stack.send(Call::notification(method, params, cx));
-                    drop(own(session.scope(), telling));
+                    let busy = Arc::clone(&busy);
+                    drop(own(session.scope(), async move {
+                        let _held = busy;
+                        telling.await
+                    }));
                 }
                 Ok(Message::Response { id, outcome }) => {
                     if let Some((id, asked)) = id.as_ref().zip(session.asked()) {
@@ -325,24 +345,23 @@ impl Drop for Opening<'_> {
 
 /// Answers from the stream of a call that its session owns.
 async fn answer_from(
-    stream: &Arc<Stream>,
+    stream: &Stream,
+    reader: Reader,
     config: &HttpConfig,
-    may_prime: bool,
-) -> Response<HttpBody> {
+    session: &Session,
+) -> Result<Response<HttpBody>, Refusal> {
     match timeout(config.quiet, poll_fn(|task| stream.poll_begin(task))).await {
         Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
-            return json(StatusCode::OK, answer);
+            return Ok(json(StatusCode::OK, answer));
         }
-        Ok(Begin::Answer(answer)) => return events(stream.event(0, &answer).into()),
+        Ok(Begin::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
+        Ok(Begin::Nothing) if session.is_over() => return Err(Refusal::Ended),
         // It was cancelled, so nobody waits.
-        Ok(Begin::Nothing) => return empty(StatusCode::ACCEPTED),
-        // All in one piece: nobody has an id to come back with.
-        Ok(Begin::Events) if stream.is_ended() => return events(stream.take_all().into()),
+        Ok(Begin::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
         Ok(Begin::Events) => {}
-        Err(_) => stream.as_events(may_prime.then_some(config.retry)),
+        Err(_) => stream.as_events(session.may_prime().then_some(config.retry)),
     }
-    let body = Events::new(Arc::clone(stream), None, config.keep_alive);
-    events(HttpBody::events(body))
+    Ok(events(HttpBody::events(Events::new(reader, config.keep_alive))))
 }
 
 /// An answer as it is written; empty where there is none.
@@ -365,5 +384,34 @@ fn status(outcome: &Result<Reply, RpcError>, says_all: bool) -> StatusCode {
         ) => StatusCode::BAD_REQUEST,
         Err(ErrorCode::INVALID_PARAMS) if !says_all => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[test]
+    fn statuses_say_what_a_proxy_should_see() {
+        for (code, says_all, expected) in [
+            (ErrorCode::METHOD_NOT_FOUND, true, 404),
+            (ErrorCode::PARSE_ERROR, true, 400),
+            (ErrorCode::INVALID_REQUEST, true, 400),
+            (ErrorCode::HEADER_MISMATCH, true, 400),
+            (ErrorCode::MISSING_CLIENT_CAPABILITY, true, 400),
+            (ErrorCode::UNSUPPORTED_VERSION, true, 400),
+            (ErrorCode::INVALID_PARAMS, true, 200),
+            (ErrorCode::INVALID_PARAMS, false, 400),
+            (ErrorCode::INTERNAL_ERROR, true, 200),
+            (ErrorCode::RESOURCE_EXHAUSTED, true, 200),
+            (ErrorCode(1000), true, 200),
+        ] {
+            let outcome = Err(RpcError::new(code, "no"));
+            assert_eq!(status(&outcome, says_all), expected, "{code:?} {says_all}");
+        }
+        assert_eq!(status(&Ok(Reply::raw(Payload::empty_object())), false), 200);
+        assert_eq!(written(&Id::Number(1), &Ok(Reply::None)), b"", "what has no answer");
     }
 }

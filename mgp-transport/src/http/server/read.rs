@@ -17,8 +17,6 @@ use super::heads::Heads;
 use super::load::Busy;
 use super::refusal::Refusal;
 
-/// How long any body may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// What a longer one must bring a second, so that it is a slow line and not a slow attack.
 const RATE: usize = 8 * 1024;
 /// A shorter body is copied out of the connection's buffer, which can then be used again.
@@ -49,7 +47,7 @@ where
     let mut length = 0_usize;
     loop {
         let earned = Duration::from_secs((length / RATE) as u64);
-        let frame = match timeout_at(start + PATIENCE + earned, body.frame()).await {
+        let frame = match timeout_at(start + config.body_time + earned, body.frame()).await {
             Err(_) => return Err(Refusal::TooSlow),
             Ok(None) => break,
             Ok(Some(Err(_))) => return Err(Refusal::Broken),

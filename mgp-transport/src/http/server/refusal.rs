@@ -55,6 +55,8 @@ pub(super) enum Refusal {
     NoSession,
     #[error("the session is unknown or has ended: initialize again")]
     UnknownSession,
+    #[error("the session ended while the call ran: it may have had effects")]
+    Ended,
     #[error("no event stream of this session has the id `{0}`")]
     UnknownEvent(String),
     #[error("a client answers no questions over this connection in this revision")]
@@ -70,6 +72,8 @@ impl Refusal {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::UnknownSession | Self::UnknownEvent(_) => StatusCode::NOT_FOUND,
+            // "Not found" would have the client make the call again in a new session.
+            Self::Ended => StatusCode::OK,
             Self::Method(_) | Self::Stateless => StatusCode::METHOD_NOT_ALLOWED,
             Self::Accept => StatusCode::NOT_ACCEPTABLE,
             Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -84,6 +88,7 @@ impl Refusal {
         let code = match &self {
             Self::Mismatch { .. } => ErrorCode::HEADER_MISMATCH,
             Self::Version(_) => ErrorCode::UNSUPPORTED_VERSION,
+            Self::Ended => ErrorCode::SERVER_NOT_READY,
             Self::NoMeta => ErrorCode::INVALID_PARAMS,
             Self::Busy | Self::TooManySessions => ErrorCode::RESOURCE_EXHAUSTED,
             _ => ErrorCode::INVALID_REQUEST,
@@ -151,4 +156,55 @@ pub(super) fn events(body: HttpBody) -> Response<HttpBody> {
     // Reverse proxies would gather events until they are worth a packet.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(make: fn() -> Refusal, status: u16, code: i32, header: Option<(&str, &str)>) {
+        let shown = make().to_string();
+        let response = make().of(None);
+        assert_eq!(response.status(), status, "{shown}");
+        assert_eq!(response.headers()["content-type"], "application/json");
+        if let Some((name, value)) = header {
+            assert_eq!(response.headers()[name], value, "{shown}");
+        }
+        let text = String::from_utf8(make().written(Some(Id::Number(7)))).unwrap();
+        assert!(text.contains(&format!("\"code\":{code}")), "{text}");
+        assert!(text.contains("\"id\":7") && !text.contains("_mgp"), "{text}");
+    }
+
+    #[test]
+    fn each_reason_has_a_status_a_code_and_a_remedy() {
+        check(|| Refusal::Host(String::new()), 403, -32600, None);
+        check(|| Refusal::Origin(String::new()), 403, -32600, None);
+        check(|| Refusal::Path(String::new()), 404, -32600, None);
+        check(|| Refusal::Ended, 200, ErrorCode::SERVER_NOT_READY.0, None);
+        check(|| Refusal::UnknownSession, 404, -32600, None);
+        check(|| Refusal::UnknownEvent(String::new()), 404, -32600, None);
+        let allowed = Some(("allow", "GET, POST, DELETE"));
+        check(|| Refusal::Method(String::new()), 405, -32600, allowed);
+        check(|| Refusal::Stateless, 405, -32600, allowed);
+        check(|| Refusal::Accept, 406, -32600, None);
+        check(|| Refusal::TooSlow, 408, -32600, Some(("connection", "close")));
+        check(|| Refusal::TooLong(1), 413, -32600, Some(("connection", "close")));
+        check(|| Refusal::ContentType, 415, -32600, None);
+        check(|| Refusal::Encoding, 415, -32600, None);
+        let soon = Some(("retry-after", "1"));
+        check(|| Refusal::Busy, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
+        check(|| Refusal::TooManySessions, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
+        check(|| Refusal::Twice("Host"), 400, -32600, None);
+        check(|| Refusal::Broken, 400, -32600, None);
+        check(|| Refusal::NoSession, 400, -32600, None);
+        check(|| Refusal::NoQuestions, 400, -32600, None);
+        check(|| Refusal::Batch, 400, -32600, None);
+        check(|| Refusal::NoMeta, 400, -32602, None);
+        let version = || Refusal::Version(String::new());
+        check(version, 400, ErrorCode::UNSUPPORTED_VERSION.0, None);
+        let mismatch =
+            || Refusal::Mismatch { header: "Mcp-Name", came: String::new(), body: String::new() };
+        check(mismatch, 400, ErrorCode::HEADER_MISMATCH.0, None);
+    }
 }

@@ -40,8 +40,14 @@ impl Store {
         Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
     }
 
-    fn is_full(&self) -> bool {
-        self.held.load(Ordering::Relaxed) > self.bound
+    /// Bytes that are kept.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing more should be kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.held() > self.bound
     }
 }
 
@@ -302,7 +308,11 @@ impl Stream {
         if let Some(earlier) = state.waker.take() {
             earlier.wake();
         }
-        state.reader
+        let reader = state.reader;
+        drop(state);
+        // What it has already is not in the way of those who wait.
+        self.room.notify_waiters();
+        reader
     }
 
     /// A reader leaves.
@@ -311,6 +321,8 @@ impl Stream {
         if state.reader == reader {
             state.is_read = false;
             state.waker = None;
+            // Where nobody can come back it is over.
+            state.ended |= self.number.is_none();
             drop(state);
             self.room.notify_waiters();
         }
@@ -342,9 +354,13 @@ impl Stream {
         };
         state.next += unread as u64;
         state.unread = 0;
-        let keep =
-            if self.number.is_none() || self.store.is_full() { 0 } else { self.store.replay };
-        while state.held > keep {
+        // What was read last may be lost on its way, and it may be the answer.
+        let (keep, last) = if self.number.is_none() || self.store.is_full() {
+            (0, 0)
+        } else {
+            (self.store.replay, 1)
+        };
+        while state.held > keep && state.events.len() > last {
             self.drop_oldest(&mut state);
         }
         drop(state);
@@ -379,9 +395,9 @@ impl Stream {
         self.number
     }
 
-    /// Whether anybody ever read it.
-    pub(super) fn was_read(&self) -> bool {
-        self.state().reader > 0
+    /// Whether it keeps events for a client that comes back.
+    pub(super) fn has_events(&self) -> bool {
+        !self.state().events.is_empty()
     }
 
     /// Whether somebody reads it.
@@ -408,42 +424,4 @@ fn push_id(event: &mut Vec<u8>, id: EventId) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream(number: Option<u64>) -> Stream {
-        let second = Duration::from_secs(1);
-        Stream::new(number, Arc::new(Store::new(1 << 20, 1 << 10, second, second)))
-    }
-
-    fn read(stream: &Stream, reader: u64) -> Poll<Option<String>> {
-        let read = stream.poll_read(reader, &Task::from_waker(Waker::noop()));
-        read.map(|piece| piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()))
-    }
-
-    #[test]
-    fn who_is_hung_up_on_comes_back_for_the_answer() {
-        let stream = stream(Some(3));
-        assert!(stream.hang_up());
-        let first = stream.attach(None);
-        let primed = "id: 3-0\nretry: 1000\ndata: \n\n".to_owned();
-        assert_eq!(read(&stream, first), Poll::Ready(Some(primed)));
-        assert_eq!(read(&stream, first), Poll::Ready(None));
-        stream.detach(first);
-        let second = stream.attach(Some(0));
-        assert_eq!(read(&stream, second), Poll::Pending, "it waits, it was not hung up on");
-        stream.finish(b"{}".to_vec());
-        let answer = "event: message\nid: 3-1\ndata: {}\n\n".to_owned();
-        assert_eq!(read(&stream, second), Poll::Ready(Some(answer)));
-        assert_eq!(read(&stream, second), Poll::Ready(None));
-        assert!(!stream.hang_up(), "it has ended");
-    }
-
-    #[test]
-    fn nobody_is_hung_up_on_who_cannot_come_back() {
-        let stream = stream(None);
-        assert!(!stream.hang_up());
-        let reader = stream.attach(None);
-        assert_eq!(read(&stream, reader), Poll::Pending);
-    }
-}
+mod tests;

@@ -3,5 +3,5 @@
 mod faults;
 mod wire;
 
-pub(super) use faults::outside;
+pub(super) use faults::faults;
 pub(super) use wire::http_wire;

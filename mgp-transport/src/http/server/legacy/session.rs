@@ -32,7 +32,7 @@ pub(in super::super) struct Session {
     live: Mutex<Live>,
     /// When it was used last, in seconds of the table's clock.
     pub(super) used: AtomicU64,
-    /// Calls that run, and responses that are read.
+    /// Calls that run.
     busy: AtomicUsize,
     /// Our requests, which most sessions never see.
     pending: OnceLock<Pending>,
@@ -110,8 +110,13 @@ impl Session {
             live.calls.insert(key, Arc::clone(&stream));
         }
         drop(live);
+        OpenCall { running: self.running(), key, stream }
+    }
+
+    /// Counts a call as running until the guard is dropped.
+    pub(in super::super) fn running(self: &Arc<Self>) -> Running {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        OpenCall { session: Arc::clone(self), key, stream }
+        Running(Arc::clone(self))
     }
 
     /// The stream of the session itself.
@@ -168,7 +173,8 @@ impl Session {
         self.busy.load(Ordering::Relaxed) == 0 && !is_read
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether it has ended.
+    pub(in super::super) fn is_over(&self) -> bool {
         self.live().is_over
     }
 
@@ -204,9 +210,18 @@ impl fmt::Debug for Session {
     }
 }
 
+/// Keeps a session from being idle.
+pub(in super::super) struct Running(Arc<Session>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Keeps the stream of a call where what belongs to the call finds it.
 pub(in super::super) struct OpenCall {
-    session: Arc<Session>,
+    running: Running,
     key: CallKey,
     pub(in super::super) stream: Arc<Stream>,
 }
@@ -214,19 +229,77 @@ pub(in super::super) struct OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         self.stream.end();
-        let mut live = self.session.live();
+        let mut live = self.running.0.live();
         let known = live.calls.remove(&self.key);
-        // Who never saw an event of it has no id to come back with.
+        // Who can never have seen an event of it has no id to come back with.
         if let Some(stream) = known
-            && stream.was_read()
+            && stream.has_events()
             && !live.is_over
         {
-            if live.ended.len() == ENDED {
+            live.ended.push_back(stream);
+            if live.ended.len() > ENDED {
                 live.ended.pop_front();
             }
-            live.ended.push_back(stream);
+            // The events of calls that ended go before those of calls that run.
+            while self.running.0.store.is_full() && live.ended.pop_front().is_some() {}
         }
-        drop(live);
-        self.session.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn session(bound: usize) -> Arc<Session> {
+        let second = Duration::from_secs(1);
+        let store = Arc::new(Store::new(bound, 1 << 20, second, second));
+        Session::new(Principal::local(), store).unwrap()
+    }
+
+    /// A call whose client left before its answer.
+    fn leaves(session: &Arc<Session>, bytes: usize) -> u64 {
+        let open = session.open(CallKey::next());
+        open.stream.push(|out| out.push(b'x')).unwrap();
+        open.stream.detach(open.stream.attach(None));
+        open.stream.finish(vec![b'x'; bytes]);
+        open.stream.number().unwrap()
+    }
+
+    fn is_known(session: &Session, stream: u64) -> bool {
+        session.stream_of(EventId { stream, number: 0 }).is_some()
+    }
+
+    #[test]
+    fn streams_that_ended_are_bounded_in_number() {
+        let session = session(1 << 30);
+        let numbers: Vec<_> = (0..40).map(|_| leaves(&session, 10)).collect();
+        let known: Vec<_> = numbers.iter().map(|stream| is_known(&session, *stream)).collect();
+        assert_eq!(known, [[false; 24].as_slice(), &[true; 16]].concat());
+        assert!(session.is_idle());
+    }
+
+    #[test]
+    fn answers_nobody_fetches_do_not_outgrow_the_store() {
+        let session = session(100_000);
+        for _ in 0..16 {
+            leaves(&session, 50_000);
+        }
+        assert!(session.store.held() <= 100_000, "{} bytes", session.store.held());
+        assert!(is_known(&session, leaves(&session, 10)));
+        session.end();
+        assert_eq!(session.store.held(), 0);
+    }
+
+    #[test]
+    fn silent_call_leaves_no_stream() {
+        let session = session(1 << 20);
+        let open = session.open(CallKey::next());
+        let number = open.stream.number().unwrap();
+        open.stream.finish(b"{}".to_vec());
+        assert!(is_known(&session, number));
+        drop(open);
+        assert!(!is_known(&session, number));
     }
 }

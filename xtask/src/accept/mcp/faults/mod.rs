@@ -1,8 +1,9 @@
-//! `mcp.faults`, the part that needs a server of its own: what a hostile or careless client does to it from outside.
+//! `mcp.faults`: what hostile or careless clients and bad networks do, as stories in one process and to a server of its own.
 
 mod body;
 mod sessions;
 mod slow;
+mod stories;
 
 use super::super::Verdict;
 use crate::{
@@ -23,8 +24,13 @@ const FAULTS: &[Fault] = &[
     ("10,000 idle sessions", sessions::idle),
 ];
 
+/// All of them.
+pub(in crate::accept) fn faults() -> Outcome<Verdict> {
+    Ok(stories::told()?.and(outside()?))
+}
+
 /// Does each to a server of its own; a line each.
-pub(in crate::accept) fn outside() -> Outcome<Verdict> {
+fn outside() -> Outcome<Verdict> {
     let mut words: Vec<OsString> = vec![echo()?.into()];
     words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
     let log = target()?.join("scratch/faults.log");

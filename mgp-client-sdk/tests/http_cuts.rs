@@ -1,0 +1,96 @@
+//! A proxy that cuts every response after a moment: a legacy call is followed to its end all the same (MCP transports, resumability).
+//!
+//! Applies to: outbound.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, ToolResult};
+use mgp_server_sdk::prelude::*;
+use tokio::net::{TcpListener, TcpStream};
+
+const CUT: Duration = Duration::from_millis(100);
+const STEPS: u32 = 80;
+
+/// Joins bytes both ways and cuts each connection when its time is over, wherever it is.
+async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let cuts = Arc::clone(&cuts);
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(to).await.unwrap();
+                let joined = tokio::io::copy_bidirectional(&mut near, &mut far);
+                if tokio::time::timeout(CUT, joined).await.is_err() {
+                    cuts.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A server whose tool takes many steps, and how often that was called.
+fn walking(runs: &Arc<AtomicUsize>) -> Server {
+    let runs = Arc::clone(runs);
+    let walk = Tool::new("walk", "Takes many steps", move |outlet: Outlet| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        async move {
+            for step in 1..=STEPS {
+                let _ = outlet.progress(f64::from(step), f64::from(STEPS)).await;
+                tokio::time::sleep(Duration::from_millis(15)).await;
+            }
+            "arrived"
+        }
+    });
+    Server::new("walker", "1").tool(walk)
+}
+
+async fn followed(server: Server) -> (Vec<f64>, String, usize) {
+    let retry = Duration::from_millis(10);
+    let bound = server
+        .http("127.0.0.1:0")
+        .no_auth()
+        .config(|config| config.retry = retry)
+        .bind()
+        .await
+        .unwrap();
+    let cuts = Arc::new(AtomicUsize::new(0));
+    let proxy = cutting_proxy(bound.local_addr(), Arc::clone(&cuts)).await;
+    tokio::spawn(bound.run());
+    let client = Client::builder("c", "1")
+        .era(EraChoice::Legacy)
+        // A cut in the middle of a reused connection is a cut of another request.
+        .http(|config| (config.retry, config.idle_connections) = (retry, 0))
+        .connect_url(format!("http://{proxy}/mcp"))
+        .await
+        .unwrap();
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&steps);
+    let result = client
+        .call("walk")
+        .progress(move |step| told.lock().unwrap().push(step.progress))
+        .await
+        .unwrap();
+    let steps = steps.lock().unwrap().clone();
+    (steps, result.to_text(), cuts.load(Ordering::SeqCst))
+}
+
+/// Its progress comes whole and in order, its answer comes, and it has run once.
+#[tokio::test]
+async fn a_call_is_followed_through_a_proxy_that_cuts() {
+    for server in [|server: Server| server, Server::without_mgp] {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let (steps, answer, cuts) = followed(server(walking(&runs))).await;
+        let expected: Vec<_> = (1..=STEPS).map(f64::from).collect();
+        assert_eq!((steps, answer.as_str()), (expected, "arrived"));
+        assert!(cuts >= 5, "only {cuts} cuts");
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "it has run once");
+    }
+}

@@ -1,0 +1,146 @@
+//! A caller of either era: the headers and the members each message needs.
+//!
+//! Applies to: outbound.
+
+use std::net::SocketAddr;
+
+use mgp_types::mcp::Era;
+use serde_json::{Value, json};
+
+use super::wire::{Response, send};
+use super::world::World;
+
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
+
+/// A caller.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    to: SocketAddr,
+    era: Era,
+    capabilities: Value,
+    key: Option<String>,
+    pub(crate) session: Option<String>,
+}
+
+/// Everything of MGP that a server streams with.
+pub(crate) fn streaming() -> Value {
+    json!({ "mgp": { "version": "0.6.0", "extensions": ["streaming"] } })
+}
+
+impl Caller {
+    /// A caller with a key, if any, who has said nothing yet.
+    pub(crate) fn new(world: &World, era: Era, capabilities: Value, key: Option<&str>) -> Self {
+        let key = key.map(str::to_owned);
+        Self { to: world.address, era, capabilities, key, session: None }
+    }
+
+    /// A legacy caller with a session.
+    pub(crate) async fn legacy(world: &World, capabilities: Value, key: Option<&str>) -> Self {
+        let mut caller = Self::new(world, Era::Legacy, capabilities, key);
+        caller.open_as(LEGACY).await;
+        caller
+    }
+
+    /// A modern caller.
+    pub(crate) fn modern(world: &World, capabilities: Value, key: Option<&str>) -> Self {
+        Self::new(world, Era::Modern, capabilities, key)
+    }
+
+    /// Opens a session of a revision.
+    pub(crate) async fn open_as(&mut self, revision: &str) {
+        let params = json!({
+            "protocolVersion": revision,
+            "capabilities": self.capabilities,
+            "clientInfo": { "name": "wire", "version": "1" },
+        });
+        let answer = self.request(0, "initialize", params).await;
+        assert_eq!(answer.status, 200);
+        self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.post(&ready).await.status, 202);
+        // The notification runs on its own; until it has, the session is not ready.
+        while self.request(0, "tools/list", json!({})).await.message().await.get("error").is_some()
+        {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends a request of this caller's era.
+    pub(crate) async fn request(
+        &self,
+        id: impl Into<Value>,
+        method: &str,
+        mut params: Value,
+    ) -> Response {
+        if self.era == Era::Modern {
+            let meta = &mut params["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+        }
+        let id = id.into();
+        self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &self,
+        id: impl Into<Value>,
+        tool: &str,
+        arguments: Value,
+    ) -> Response {
+        self.request(id, "tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// Calls a tool that tells how far it is.
+    pub(crate) async fn follow(
+        &self,
+        id: impl Into<Value>,
+        tool: &str,
+        arguments: Value,
+    ) -> Response {
+        let meta = json!({ "progressToken": "p" });
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        self.request(id, "tools/call", params).await
+    }
+
+    /// Posts a message.
+    pub(crate) async fn post(&self, message: &Value) -> Response {
+        let mut headers = self.headers();
+        headers.push(("Content-Type", "application/json"));
+        if self.era == Era::Modern {
+            headers.push(("Mcp-Method", message["method"].as_str().unwrap_or_default()));
+            if let Some(name) = message["params"]["name"].as_str() {
+                headers.push(("Mcp-Name", name));
+            }
+        }
+        send(self.to, "POST", &headers, &message.to_string()).await
+    }
+
+    /// Opens the stream of the session, or comes back behind an event.
+    pub(crate) async fn get(&self, last: Option<&str>) -> Response {
+        let mut headers = self.headers();
+        headers.extend(last.map(|last| ("Last-Event-ID", last)));
+        send(self.to, "GET", &headers, "").await
+    }
+
+    /// Ends the session.
+    pub(crate) async fn delete(&self) -> Response {
+        send(self.to, "DELETE", &self.headers(), "").await
+    }
+
+    fn headers(&self) -> Vec<(&str, &str)> {
+        let mut headers = vec![("Accept", "application/json, text/event-stream")];
+        if self.era == Era::Modern {
+            headers.push(("MCP-Protocol-Version", MODERN));
+        }
+        headers.extend(self.session.as_deref().map(|session| ("Mcp-Session-Id", session)));
+        headers.extend(self.key.as_deref().map(|key| ("Authorization", key)));
+        headers
+    }
+}
+
+/// The text of a result.
+pub(crate) fn said(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+}

@@ -1,0 +1,162 @@
+//! A client that leaves in the middle: a legacy call goes on and waits for it, a modern call ends at once.
+//!
+//! Applies to: inbound.
+
+use serde_json::{Value, json};
+
+use super::caller::{Caller, said};
+use super::world::{World, until};
+
+fn progress(event: &Value) -> String {
+    assert_eq!(event["method"], "notifications/progress", "{event}");
+    event["params"]["progress"].as_f64().unwrap().to_string()
+}
+
+/// What it says while nobody listens waits, and nothing comes twice.
+#[tokio::test]
+async fn legacy_goes_on_and_is_resumed() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({}), None).await;
+    world.hold.step(2);
+    let mut cut = caller.follow(1, "steps", json!({ "n": 6 })).await;
+    assert!(cut.is_events());
+    let mut last = String::new();
+    for step in 1..=2 {
+        let event = cut.event().await.unwrap();
+        assert_eq!(progress(&event.data), step.to_string());
+        last = event.id.unwrap();
+    }
+    drop(cut);
+    // It goes on without a reader, twice.
+    world.hold.step(2);
+    let mut back = caller.get(Some(&last)).await;
+    assert_eq!(back.status, 200);
+    for step in 3..=4 {
+        let event = back.event().await.unwrap();
+        assert_eq!(progress(&event.data), step.to_string());
+        last = event.id.unwrap();
+    }
+    drop(back);
+    world.hold.step(2);
+    world.quiet().await;
+    let rest = caller.get(Some(&last)).await.rest().await;
+    assert_eq!(rest.len(), 3, "{rest:?}");
+    assert_eq!([progress(&rest[0].data), progress(&rest[1].data)], ["5", "6"]);
+    assert_eq!((&rest[2].data["id"], said(&rest[2].data)), (&json!(1), "took 6"));
+    let again = caller.get(Some(rest[1].id.as_deref().unwrap())).await.rest().await;
+    assert_eq!(again, rest[2..], "what was read can be had again, and no more");
+    assert_eq!(caller.get(Some(rest[2].id.as_deref().unwrap())).await.rest().await, []);
+}
+
+/// A response that is written in one piece may be cut like any other.
+#[tokio::test]
+async fn legacy_whole_stream_that_was_cut_is_resumed() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({}), None).await;
+    world.hold.step(3);
+    let mut cut = caller.follow(1, "steps", json!({ "n": 3 })).await;
+    world.quiet().await;
+    let first = cut.event().await.unwrap();
+    drop(cut);
+    let rest = caller.get(first.id.as_deref()).await.rest().await;
+    assert_eq!(
+        rest.iter().map(|event| &event.data["id"]).collect::<Vec<_>>(),
+        [&Value::Null, &Value::Null, &json!(1)]
+    );
+}
+
+#[tokio::test]
+async fn modern_ends_with_its_stream() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::modern(&world, json!({}), None);
+    world.hold.step(1);
+    let mut response = caller.follow(1, "steps", json!({ "n": 2 })).await;
+    let event = response.event().await.unwrap();
+    assert_eq!((progress(&event.data).as_str(), event.id), ("1", None));
+    assert_eq!((world.hold.alive(), world.monitor.running(), world.service.running()), (1, 1, 1));
+    drop(response);
+    world.quiet().await;
+}
+
+/// Nothing was told yet, so the answer would have been JSON.
+#[tokio::test]
+async fn before_the_first_event() {
+    let world = World::open(|server| server).await;
+    let modern = Caller::modern(&world, json!({}), None);
+    let legacy = Caller::legacy(&world, json!({}), None).await;
+    let asks = |caller: &Caller| {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.call(1, "steps", json!({ "n": 1 })).await.status })
+    };
+    let asked = asks(&modern);
+    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    asked.abort();
+    world.quiet().await;
+
+    let asked = asks(&legacy);
+    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    asked.abort();
+    assert!(asked.await.unwrap_err().is_cancelled());
+    // The client's end of the connection is closed; whoever sees that must not end the call.
+    assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
+    assert_eq!((world.hold.alive(), world.monitor.running()), (1, 1));
+    world.hold.step(1);
+    world.quiet().await;
+}
+
+/// The calls of an array belong to the session too, and weigh as much without their client.
+#[tokio::test]
+async fn batch_without_its_client_still_counts() {
+    let world = World::open(|server| server).await;
+    let mut caller = Caller::new(&world, mgp_types::mcp::Era::Legacy, json!({}), None);
+    caller.open_as("2025-03-26").await;
+    let call = |id: u32| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "steps", "arguments": { "n": 1 } } });
+    let batch = json!([call(1), call(2)]);
+    let asked = {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.post(&batch).await.status })
+    };
+    until(|| (world.hold.alive() == 2, world.hold.alive())).await;
+    asked.abort();
+    assert!(asked.await.unwrap_err().is_cancelled());
+    assert_eq!(caller.call(3, "now", json!({})).await.status, 200);
+    assert_eq!((world.hold.alive(), world.service.running()), (2, 1), "the array is one request");
+    world.hold.step(2);
+    world.quiet().await;
+}
+
+/// Neither 202, as if all were well, nor 404, on which a client makes the call again.
+#[tokio::test]
+async fn call_whose_session_ends_is_answered_with_an_error() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({}), None).await;
+    let asked = {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.call("a", "hang", json!({})).await })
+    };
+    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    assert_eq!(caller.delete().await.status, 204);
+    let answer = asked.await.unwrap();
+    assert_eq!(answer.status, 200);
+    let answer = answer.message().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(2000)));
+    world.quiet().await;
+    assert_eq!(world.service.sessions(), 0);
+}
+
+/// A modern call that another request cancels has no answer, and an empty one is no JSON.
+#[tokio::test]
+async fn modern_call_that_is_cancelled_is_not_answered_with_empty_json() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::modern(&world, json!({}), None);
+    let asked = {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.call("a", "hang", json!({})).await })
+    };
+    until(|| (world.monitor.running() == 1, ())).await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
+    assert_eq!(caller.post(&cancel).await.status, 202);
+    let response = asked.await.unwrap();
+    assert_eq!((response.status, response.header("content-type")), (202, None));
+    world.quiet().await;
+}

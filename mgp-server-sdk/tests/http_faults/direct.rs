@@ -1,0 +1,96 @@
+//! Requests given to the service itself: no sockets, so that time can be paused and thousands be made at once.
+//!
+//! Applies to: inbound.
+
+use std::pin::Pin;
+
+use http::{Method, Request, Response};
+use hyper::body::Body as _;
+use mgp_transport::http::{HttpBody, HttpService};
+use serde_json::{Value, json};
+use tower_service::Service as _;
+
+/// A request with the headers every client sends.
+pub(crate) fn request(method: &str, headers: &[(&str, &str)], body: &str) -> Request<HttpBody> {
+    let mut request = Request::builder()
+        .method(Method::from_bytes(method.as_bytes()).unwrap())
+        .uri("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(HttpBody::from(body.as_bytes().to_vec())).unwrap()
+}
+
+/// Sends a request.
+pub(crate) async fn send(service: &HttpService, request: Request<HttpBody>) -> Response<HttpBody> {
+    service.clone().call(request).await.unwrap()
+}
+
+/// The next bytes of a body.
+pub(crate) async fn piece(body: &mut HttpBody) -> Option<Vec<u8>> {
+    let frame = std::future::poll_fn(|task| Pin::new(&mut *body).poll_frame(task)).await?;
+    Some(frame.unwrap().into_data().unwrap().to_vec())
+}
+
+/// All of a body.
+pub(crate) async fn text(response: Response<HttpBody>) -> String {
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    while let Some(piece) = piece(&mut body).await {
+        text.extend(piece);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+/// Opens a legacy session, or gives the response that refuses it.
+pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpBody>> {
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let response = send(service, request("POST", &[], hello)).await;
+    let Some(id) = response.headers().get("mcp-session-id") else { return Err(response) };
+    let id = id.to_str().unwrap().to_owned();
+    let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let told = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
+    assert_eq!(told.status(), 202);
+    // A notification runs on its own and counts until it has.
+    tokio::task::yield_now().await;
+    Ok(id)
+}
+
+/// Whether a session is known.
+pub(crate) async fn is_known(service: &HttpService, id: &str) -> bool {
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    send(service, request("POST", &[("mcp-session-id", id)], ping)).await.status() == 200
+}
+
+/// A modern call.
+pub(crate) fn modern(id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
+    let more = json!({ "arguments": arguments, "_meta": { "progressToken": "p" } });
+    modern_call(id, tool, json!({}), more)
+}
+
+/// A modern call of a client that can do something, with further members.
+pub(crate) fn modern_with(tool: &str, capabilities: Value, more: Value) -> Request<HttpBody> {
+    modern_call(1, tool, capabilities, more)
+}
+
+fn modern_call(id: u64, tool: &str, capabilities: Value, mut params: Value) -> Request<HttpBody> {
+    params["name"] = tool.into();
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
+    let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    let headers =
+        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+    request("POST", &headers, &call.to_string())
+}
+
+/// A call in a session.
+pub(crate) fn legacy(session: &str, id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
+    let params = json!({
+        "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" },
+    });
+    let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    request("POST", &[("mcp-session-id", session)], &call.to_string())
+}

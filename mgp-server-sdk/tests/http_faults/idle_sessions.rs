@@ -1,0 +1,151 @@
+//! Ten thousand sessions that do nothing: little memory each, an end, and room for others.
+//!
+//! Applies to: inbound.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_transport::http::{HttpConfig, HttpService};
+use mgp_types::service::{Call, Stack, around};
+use tokio::time::sleep;
+
+use super::direct::{is_known, open, request, send};
+use super::memory::grows_less_than;
+use super::world::{Hold, server};
+
+const SESSIONS: usize = 10_000;
+/// What one may take.
+const EACH: u64 = 12 << 10;
+const MINUTE: Duration = Duration::from_mins(1);
+const IDLE: Duration = Duration::from_mins(10);
+
+/// A service, and how many scopes of its sessions ended.
+fn service(sessions: usize) -> (HttpService, Arc<AtomicUsize>) {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ended);
+    let counts = around(move |call: Call, next: Stack| {
+        if call.method().as_str() == "initialize" {
+            let counted = Arc::clone(&counted);
+            let count = move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            };
+            call.cx().scope.on_end(count).keep();
+        }
+        async move { next.send(call).await }
+    });
+    let mut config = HttpConfig::default();
+    (config.sessions, config.idle) = (sessions, IDLE);
+    let server = server(&Hold::default()).around(counts);
+    (server.into_http_service(config).unwrap(), ended)
+}
+
+fn paused() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap()
+}
+
+#[test]
+fn ten_thousand_take_little() {
+    grows_less_than(EACH * SESSIONS as u64, "idle_sessions::ten_thousand_take_little", || {
+        paused().block_on(async {
+            let (service, ended) = service(SESSIONS);
+            let mut ids = HashSet::new();
+            for _ in 0..SESSIONS {
+                ids.insert(open(&service).await.unwrap());
+            }
+            assert_eq!((ids.len(), service.sessions()), (SESSIONS, SESSIONS));
+            unguessable(&ids);
+            assert_eq!(ended.load(Ordering::SeqCst), 0);
+            sleep(IDLE + MINUTE * 3).await;
+            assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (0, SESSIONS));
+            assert!(!is_known(&service, ids.iter().next().unwrap()).await);
+        });
+    });
+}
+
+/// 128 bits, each of them as often set as not: ten thousand tosses are off by 2.5 % once in a million.
+fn unguessable(ids: &HashSet<String>) {
+    let mut set = [0_usize; 128];
+    for id in ids {
+        assert_eq!(id.len(), 32, "{id}");
+        let bits = u128::from_str_radix(id, 16).unwrap();
+        for (place, count) in set.iter_mut().enumerate() {
+            *count += usize::from(bits >> place & 1 == 1);
+        }
+    }
+    let (low, high) = (ids.len() * 47 / 100, ids.len() * 53 / 100);
+    assert!(set.iter().all(|count| (low..high).contains(count)), "{set:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_bound_the_longest_idle_make_room() {
+    let (service, ended) = service(1_000);
+    let mut ids = Vec::new();
+    for number in 0..1_000 {
+        if number == 500 {
+            sleep(MINUTE).await;
+        }
+        ids.push(open(&service).await.unwrap());
+    }
+    // All of a flood are fresh, but the first half of these are not.
+    sleep(Duration::from_secs(5)).await;
+    open(&service).await.unwrap();
+    assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (991, 10));
+    for id in &ids[500..] {
+        assert!(is_known(&service, id).await, "one that was used lately is gone");
+    }
+    let left = {
+        let mut left = 0;
+        for id in &ids[..500] {
+            left += usize::from(is_known(&service, id).await);
+        }
+        left
+    };
+    assert_eq!(left, 490);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fresh_flood_is_refused_and_ends_nobody() {
+    let (service, ended) = service(100);
+    let mut ids = Vec::new();
+    for _ in 0..100 {
+        ids.push(open(&service).await.unwrap());
+    }
+    for _ in 0..1_000 {
+        let refused = open(&service).await.unwrap_err();
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["retry-after"]),
+            (503, &"1".parse().unwrap())
+        );
+    }
+    assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (100, 0));
+    for id in &ids {
+        assert!(is_known(&service, id).await);
+    }
+    // Once they are idle long enough there is room, but not for those that listen.
+    let reads = request("GET", &[("mcp-session-id", &ids[0])], "");
+    let listening = send(&service, reads).await;
+    assert_eq!(listening.status(), 200);
+    sleep(MINUTE + Duration::from_secs(1)).await;
+    for _ in 0..99 {
+        open(&service).await.unwrap();
+    }
+    assert!(is_known(&service, &ids[0]).await);
+    assert!(!is_known(&service, &ids[1]).await);
+}
+
+/// A session whose call runs, or whose stream is read, is not idle however long that takes.
+#[tokio::test(start_paused = true)]
+async fn busy_sessions_do_not_end() {
+    let (service, ended) = service(100);
+    let id = open(&service).await.unwrap();
+    let reads = request("GET", &[("mcp-session-id", &id)], "");
+    let listening = send(&service, reads).await;
+    sleep(IDLE * 3).await;
+    assert!(is_known(&service, &id).await);
+    drop(listening);
+    sleep(IDLE + MINUTE * 3).await;
+    assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (0, 1));
+}

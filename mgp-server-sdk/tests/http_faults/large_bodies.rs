@@ -1,0 +1,90 @@
+//! Bodies of a gibibyte: refused before they are read where they are announced, cut at the bound where they are not.
+//!
+//! Applies to: inbound.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::caller::Caller;
+use super::memory::grows_less_than;
+use super::world::World;
+
+const GIB: usize = 1 << 30;
+const HEAD: &str =
+    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
+
+/// Sends a head and then as much as the server takes; gives the answer, and how much it took.
+async fn pour(world: &World, head: &str, piece: &[u8]) -> (String, usize) {
+    let socket = TcpStream::connect(world.address).await.unwrap();
+    let (mut reader, mut writer) = socket.into_split();
+    writer.write_all(format!("{HEAD}{head}\r\n").as_bytes()).await.unwrap();
+    let piece = piece.to_vec();
+    let pouring = tokio::spawn(async move {
+        let mut poured = 0;
+        while poured < GIB && writer.write_all(&piece).await.is_ok() {
+            poured += piece.len();
+        }
+        poured
+    });
+    let mut answer = vec![0; 4096];
+    let read = reader.read(&mut answer).await.unwrap();
+    answer.truncate(read);
+    drop(reader);
+    (String::from_utf8(answer).unwrap(), pouring.await.unwrap())
+}
+
+async fn gibibytes() {
+    let world = World::open(|server| server.config(|config| config.body_bytes = 1 << 20)).await;
+    let mut chunk = b"10000\r\n".to_vec();
+    chunk.resize(chunk.len() + 0x10000, b' ');
+    chunk.extend_from_slice(b"\r\n");
+    for (head, piece) in [
+        (format!("Content-Length: {GIB}\r\n"), vec![b' '; 0x10000]),
+        ("Transfer-Encoding: chunked\r\n".to_owned(), chunk),
+    ] {
+        let (answer, poured) = pour(&world, &head, &piece).await;
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        assert!(answer.contains("the body is longer than 1048576 bytes"), "{answer}");
+        assert!(poured < 64 << 20, "{poured} bytes were taken");
+        world.quiet().await;
+    }
+
+    // Who waits to be told to go on is told not to.
+    let mut socket = TcpStream::connect(world.address).await.unwrap();
+    let head = format!("{HEAD}Content-Length: {GIB}\r\nExpect: 100-continue\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let caller = Caller::modern(&world, json!({}), None);
+    assert_eq!(caller.call(1, "now", json!({})).await.status, 200);
+}
+
+#[test]
+fn gibibyte_is_refused() {
+    grows_less_than(32 << 20, "large_bodies::gibibyte_is_refused", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(gibibytes());
+    });
+}
+
+/// What all bodies together may weigh bounds those who send slowly and those whose calls run long.
+#[tokio::test]
+async fn bodies_are_bounded_together() {
+    let world = World::open(|server| server.config(|config| config.held_bytes = 100_000)).await;
+    let caller = Caller::modern(&world, json!({}), None);
+    let hangs = |id: u32| {
+        let caller = caller.clone();
+        let arguments = json!({ "n": 1, "padding": "x".repeat(60_000) });
+        tokio::spawn(async move { caller.call(id, "steps", arguments).await.status })
+    };
+    let first = hangs(1);
+    super::world::until(|| (world.hold.alive() == 1, ())).await;
+    assert!(world.service.held_bytes() > 60_000);
+    assert_eq!(hangs(2).await.unwrap(), 503);
+    assert_eq!(caller.call(3, "now", json!({})).await.status, 200);
+    world.hold.step(1);
+    assert_eq!(first.await.unwrap(), 200);
+    world.quiet().await;
+}

@@ -1,0 +1,23 @@
+//! What bad networks, bad clients and bad luck do to a server at a URL: nothing that lasts (MCP transports; DESIGN §3 F).
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod caller;
+mod client_gone;
+mod direct;
+mod dropped_calls;
+mod idle_sessions;
+mod large_bodies;
+#[path = "../core_cleanup/memory.rs"]
+mod memory;
+mod noise;
+mod other_audience;
+mod other_tenant;
+mod sealed_state;
+mod slow_clients;
+mod stream_cancel;
+mod two_chats;
+mod wire;
+mod world;

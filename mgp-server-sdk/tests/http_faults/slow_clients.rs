@@ -1,0 +1,135 @@
+//! Clients that send or read a byte now and then: ended in bounded time, while others are served.
+//!
+//! Applies to: inbound.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::caller::Caller;
+use super::memory::grows_less_than;
+use super::wire::response;
+use super::world::World;
+
+const SHORT: Duration = Duration::from_millis(300);
+/// A drip more often than anything times out by.
+const DRIP: Duration = Duration::from_millis(20);
+/// What counts as bounded time.
+const BOUND: Duration = Duration::from_secs(10);
+
+async fn impatient() -> World {
+    World::open(|server| {
+        server
+            .config(|config| {
+                config.body_time = SHORT;
+                config.stall = SHORT;
+            })
+            .connections(|limits| {
+                limits.head_time = SHORT;
+                limits.stall = SHORT;
+            })
+    })
+    .await
+}
+
+/// Sends a beginning and then a byte at a time, until the server hangs up.
+async fn drip(world: &World, beginning: &str) -> String {
+    let socket = TcpStream::connect(world.address).await.unwrap();
+    let (mut reader, mut writer) = socket.into_split();
+    writer.write_all(beginning.as_bytes()).await.unwrap();
+    let dripping = tokio::spawn(async move {
+        while writer.write_all(b"x").await.is_ok() {
+            sleep(DRIP).await;
+        }
+    });
+    let mut answer = Vec::new();
+    // It may be a reset: what came before counts.
+    let _ = timeout(BOUND, reader.read_to_end(&mut answer)).await.expect("it is never ended");
+    dripping.abort();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn dripping_head_and_body_are_ended() {
+    let world = impatient().await;
+    let caller = Caller::modern(&world, json!({}), None);
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
+    let body = format!("{head}Content-Length: 100000\r\n\r\n");
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\nffff\r\n");
+    let header = format!("{head}X-Slow: ");
+    let served = async {
+        for _ in 0..20 {
+            let start = Instant::now();
+            assert_eq!(caller.call(1, "now", json!({})).await.status, 200);
+            assert!(start.elapsed() < SHORT, "others wait");
+            sleep(DRIP).await;
+        }
+    };
+    let silent = async {
+        let mut socket = TcpStream::connect(world.address).await.unwrap();
+        let mut said = Vec::new();
+        let _ = timeout(BOUND, socket.read_to_end(&mut said)).await.expect("it is never ended");
+        said
+    };
+    let (head, body, chunked, silent, ()) = tokio::join!(
+        drip(&world, &header),
+        drip(&world, &body),
+        drip(&world, &chunked),
+        silent,
+        served
+    );
+    assert!(head.is_empty() || head.starts_with("HTTP/1.1 408"), "{head}");
+    assert!(silent.is_empty() || silent.starts_with(b"HTTP/1.1 408"));
+    for answer in [body, chunked] {
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(answer.contains("too slowly"), "{answer}");
+    }
+    world.quiet().await;
+}
+
+/// Asks for a gigabyte and reads the head only.
+async fn read_nothing(world: &World, caller: &Caller, flood: serde_json::Value) {
+    let response = caller.follow(1, "flood", flood).await;
+    assert!(response.is_events());
+    let start = Instant::now();
+    world.quiet().await;
+    assert!(start.elapsed() < BOUND);
+    drop(response);
+}
+
+#[test]
+fn client_that_reads_nothing_is_cut() {
+    // What the socket holds, what one stream may hold unread, and the allocator's share.
+    grows_less_than(64 << 20, "slow_clients::client_that_reads_nothing_is_cut", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = impatient().await;
+            let modern = Caller::modern(&world, json!({}), None);
+            let gigabyte = json!({ "n": 16_384, "bytes": 65_536 });
+            read_nothing(&world, &modern, gigabyte).await;
+            // A legacy call goes on to its end, and keeps what it said last.
+            let legacy = Caller::legacy(&world, json!({}), None).await;
+            read_nothing(&world, &legacy, json!({ "n": 512, "bytes": 65_536 })).await;
+            assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
+        });
+    });
+}
+
+/// A request behind another on one connection is no reason to forget that its client left.
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_turn() {
+    let world = impatient().await;
+    let mut socket = TcpStream::connect(world.address).await.unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let one = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(one.repeat(3).as_bytes()).await.unwrap();
+    let first = response(BufReader::new(socket)).await;
+    assert_eq!(first.status, 400);
+    world.quiet().await;
+}

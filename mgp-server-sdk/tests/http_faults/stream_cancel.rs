@@ -1,0 +1,40 @@
+//! Cancelling with the partial result, as a request of its own (MGP §12): it finds its call by caller and id.
+//!
+//! Applies to: inbound.
+
+use serde_json::json;
+
+use super::caller::{Caller, streaming};
+use super::world::World;
+
+#[tokio::test]
+async fn modern_call_is_found_by_its_caller_and_id() {
+    let world = World::guarded().await;
+    let (ann, eve) = (world.key("acme", "ann").await, world.key("evil", "ann").await);
+    let caller = Caller::modern(&world, streaming(), Some(&ann));
+    let other = Caller::modern(&world, streaming(), Some(&eve));
+
+    let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
+    let mut thinks = caller.request("call", "tools/call", params).await;
+    assert!(thinks.is_events());
+    for index in 0..2 {
+        let chunk = thinks.event().await.unwrap().data;
+        assert_eq!(chunk["method"], "notifications/mgp.stream.chunk");
+        assert_eq!(chunk["params"]["index"], index);
+    }
+    let cancel = json!({ "request_id": "call", "reason": "enough" });
+    let answer = other.request(2, "mgp/stream/cancel", cancel.clone()).await.message().await;
+    assert_eq!(answer["result"]["cancelled"], false, "{answer}");
+    assert_eq!(world.monitor.running(), 1);
+
+    let answer = caller.request(2, "mgp/stream/cancel", cancel.clone()).await.message().await;
+    assert_eq!(answer["result"]["cancelled"], true, "{answer}");
+    assert!(answer["result"]["partial_result"]["content"].to_string().contains("be"), "{answer}");
+    let rest = thinks.rest().await;
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert_eq!(rest[0].data["id"], "call");
+    assert_eq!(rest[0].data["result"]["_mgp"]["cancelled"], true, "{rest:?}");
+    world.quiet().await;
+    let answer = caller.request(3, "mgp/stream/cancel", cancel).await.message().await;
+    assert_eq!(answer["result"]["cancelled"], false, "{answer}");
+}

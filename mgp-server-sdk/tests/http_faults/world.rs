@@ -1,0 +1,219 @@
+//! A server at a URL whose tools can be watched and held.
+//!
+//! Applies to: inbound.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant};
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, Elicited, HttpServer, ServerMonitor};
+use mgp_transport::http::HttpService;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// A server that runs as long as this lives.
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: HttpService,
+    pub(crate) monitor: ServerMonitor,
+    pub(crate) hold: Hold,
+    pub(crate) keys: ApiKeys,
+    run: JoinHandle<()>,
+}
+
+/// How many functions of tools live, and what lets them take a step.
+#[derive(Clone)]
+pub(crate) struct Hold {
+    alive: Arc<AtomicUsize>,
+    steps: Arc<Semaphore>,
+}
+
+/// One function of a tool.
+pub(crate) struct Life(Arc<AtomicUsize>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self { alive: Arc::default(), steps: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Hold {
+    fn begin(&self) -> Life {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Life(Arc::clone(&self.alive))
+    }
+
+    /// Functions of tools that live.
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// Lets tools take so many steps.
+    pub(crate) fn step(&self, steps: usize) {
+        self.steps.add_permits(steps);
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Amount {
+    #[serde(default)]
+    n: u32,
+    #[serde(default)]
+    bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    name: String,
+}
+
+/// Tools that end at once, take steps when they may, tell much, ask, think aloud, or hang.
+pub(crate) fn server(hold: &Hold) -> Server {
+    let (steps, flood, think, hang) = (hold.clone(), hold.clone(), hold.clone(), hold.clone());
+    let steps = Tool::new(
+        "steps",
+        "Takes n steps when it is let, and tells of each",
+        move |Args(amount): Args<Amount>, outlet: Outlet| {
+            let (life, hold) = (steps.begin(), steps.clone());
+            async move {
+                let _life = life;
+                for step in 1..=amount.n {
+                    hold.steps.acquire().await.map_err(|_| RpcError::internal("closed"))?.forget();
+                    // Whether anybody listens is not this tool's concern.
+                    let _ = outlet.progress(f64::from(step), f64::from(amount.n)).await;
+                }
+                Ok::<_, RpcError>(format!("took {}", amount.n))
+            }
+        },
+    );
+    let flood = Tool::new(
+        "flood",
+        "Tells n times so many bytes",
+        move |Args(amount): Args<Amount>, outlet: Outlet| {
+            let life = flood.begin();
+            async move {
+                let _life = life;
+                for step in 1..=amount.n {
+                    let told = Progress {
+                        progress: f64::from(step),
+                        message: Some("x".repeat(amount.bytes)),
+                        ..Progress::default()
+                    };
+                    if outlet.send(Item::Progress(told)).await.is_err() {
+                        return "nobody listens";
+                    }
+                }
+                "flooded"
+            }
+        },
+    );
+    let think = Tool::new("think", "Thinks aloud, then hangs", move |outlet: Outlet| {
+        let life = think.begin();
+        async move {
+            let _life = life;
+            for word in ["to ", "be"] {
+                let _ = outlet.text(word).await;
+            }
+            std::future::pending::<()>().await;
+        }
+    });
+    let hang = Tool::new("hang", "Never ends", move || {
+        let life = hang.begin();
+        async move {
+            let _life = life;
+            std::future::pending::<()>().await;
+        }
+    });
+    Server::new("faults", "1")
+        .tool(Tool::new("now", "Ends at once", || async { "noon" }))
+        .tool(steps)
+        .tool(flood)
+        .tool(think)
+        .tool(hang)
+        .tool(ask("ask"))
+        .tool(ask("ask_too"))
+}
+
+fn ask(name: &str) -> Tool {
+    Tool::new(name, "Asks who comes", |cx: Context, Args(_): Args<Amount>| async move {
+        Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
+            Elicited::Accepted(guest) => guest.name,
+            _ => "nobody".to_owned(),
+        })
+    })
+}
+
+impl World {
+    /// A server anyone may call.
+    pub(crate) async fn open(change: impl FnOnce(HttpServer) -> HttpServer) -> Self {
+        Self::start(ApiKeys::new(), |server, _| change(server.no_auth())).await
+    }
+
+    /// A server that asks for keys.
+    pub(crate) async fn guarded() -> Self {
+        let guard = |server: HttpServer, keys: ApiKeys| server.auth(AuthLayer::new().keys(keys));
+        Self::start(ApiKeys::new(), guard).await
+    }
+
+    async fn start(keys: ApiKeys, change: impl FnOnce(HttpServer, ApiKeys) -> HttpServer) -> Self {
+        let hold = Hold::default();
+        let server = server(&hold);
+        let monitor = server.monitor();
+        let bound = change(server.http("127.0.0.1:0"), keys.clone()).bind().await.unwrap();
+        let (address, service) = (bound.local_addr(), bound.service());
+        Self { address, service, monitor, hold, keys, run: tokio::spawn(bound.run()) }
+    }
+
+    /// What somebody shows in `Authorization`.
+    pub(crate) async fn key(&self, tenant: &str, subject: &str) -> String {
+        let key = self.keys.issue(KeyGrant::new(tenant, subject)).await.unwrap();
+        format!("Bearer {}", key.reveal())
+    }
+
+    /// Waits until nothing runs and nothing is held.
+    #[track_caller]
+    pub(crate) fn quiet(&self) -> impl Future<Output = ()> + '_ {
+        until(|| {
+            let service = &self.service;
+            let left = (
+                self.hold.alive(),
+                self.monitor.running(),
+                service.running(),
+                service.held_bytes(),
+            );
+            (left == (0, 0, 0, 0), left)
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.run.abort();
+    }
+}
+
+/// Waits until something holds; 20 s at most.
+#[track_caller]
+pub(crate) fn until<T: std::fmt::Debug>(
+    mut look: impl FnMut() -> (bool, T),
+) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        for _ in 0..20_000 {
+            if look().0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{place}: it never held: {:?}", look().1);
+    }
+}
