@@ -310,8 +310,10 @@ impl Stream {
         }
         let reader = state.reader;
         drop(state);
-        // What it has already is not in the way of those who wait.
-        self.room.notify_waiters();
+        if after.is_some() {
+            // What it has already is not in the way of those who wait.
+            self.room.notify_waiters();
+        }
         reader
     }
 
