@@ -11,25 +11,30 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, ToolResult};
 use mgp_server_sdk::prelude::*;
+use tokio::io::copy;
 use tokio::net::{TcpListener, TcpStream};
 
 const CUT: Duration = Duration::from_millis(100);
 const STEPS: u32 = 80;
 
-/// Joins bytes both ways and cuts each connection when its time is over, wherever it is.
+/// Joins bytes both ways and cuts each connection a moment after its response began, wherever it is.
 async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
-            let (mut near, _) = listener.accept().await.unwrap();
+            let (near, _) = listener.accept().await.unwrap();
             let cuts = Arc::clone(&cuts);
             tokio::spawn(async move {
-                let mut far = TcpStream::connect(to).await.unwrap();
-                let joined = tokio::io::copy_bidirectional(&mut near, &mut far);
-                if tokio::time::timeout(CUT, joined).await.is_err() {
+                let (mut asks, mut hears) = near.into_split();
+                let (mut answers, mut takes) = TcpStream::connect(to).await.unwrap().into_split();
+                let asking = tokio::spawn(async move { copy(&mut asks, &mut takes).await });
+                answers.readable().await.unwrap();
+                let told = tokio::time::timeout(CUT, copy(&mut answers, &mut hears));
+                if told.await.is_err() {
                     cuts.fetch_add(1, Ordering::SeqCst);
                 }
+                asking.abort();
             });
         }
     });

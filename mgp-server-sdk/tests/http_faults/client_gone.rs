@@ -160,3 +160,82 @@ async fn modern_call_that_is_cancelled_is_not_answered_with_empty_json() {
     assert_eq!((response.status, response.header("content-type")), (202, None));
     world.quiet().await;
 }
+
+/// A session that a handler closed was still found, and its stream was an empty 200.
+#[tokio::test]
+async fn session_that_its_server_closed_is_unknown() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({}), None).await;
+    let answer = caller.call(1, "close", json!({})).await.message().await;
+    assert_eq!(answer["error"]["code"], 2000, "{answer}");
+    assert_eq!(caller.call(2, "now", json!({})).await.status, 404);
+    assert_eq!(caller.get(None).await.status, 404);
+    assert_eq!(caller.delete().await.status, 404);
+    world.quiet().await;
+    assert_eq!((world.service.sessions(), world.service.stored_bytes()), (0, 0));
+}
+
+/// A question that was asked while nobody read waits, and so does what follows its answer.
+#[tokio::test]
+async fn question_is_answered_over_a_stream_that_was_cut() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({ "elicitation": {} }), None).await;
+    let mut cut = caller.call(1, "ask", json!({})).await;
+    let question = cut.event().await.unwrap();
+    drop(cut);
+    let stream = question.id.as_deref().unwrap().split_once('-').unwrap().0;
+    // Somebody who has lost it asks for the stream from before its beginning: there is no such event to name.
+    assert_eq!(caller.get(Some(&format!("{stream}-"))).await.status, 404);
+    let result = json!({ "action": "accept", "content": { "name": "Ann" } });
+    let answer = json!({ "jsonrpc": "2.0", "id": question.data["id"], "result": result });
+    assert_eq!(caller.post(&answer).await.status, 202);
+    world.quiet().await;
+    let rest = caller.get(question.id.as_deref()).await.rest().await;
+    assert_eq!((rest.len(), said(&rest[0].data)), (1, "Ann"));
+}
+
+/// The calls of sessions belong to no connection; they end with the server.
+#[tokio::test]
+async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
+    let world = World::open(|server| server).await;
+    let caller = Caller::legacy(&world, json!({}), None).await;
+    let asked = {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.call(1, "hang", json!({})).await })
+    };
+    until(|| (world.hold.alive() == 1, world.hold.alive())).await;
+    asked.abort();
+    let (hold, monitor) = (world.hold.clone(), world.monitor.clone());
+    drop(world);
+    until(|| {
+        let left = (hold.alive(), monitor.running());
+        (left == (0, 0), left)
+    })
+    .await;
+}
+
+/// `Duration::MAX` is how many say "never"; it is no reason to panic.
+#[tokio::test]
+async fn times_may_be_endless() {
+    let never = std::time::Duration::MAX;
+    let world = World::open(|server| {
+        server
+            .config(|config| {
+                (config.quiet, config.keep_alive, config.stall) = (never, never, never);
+                (config.body_time, config.idle, config.retry) = (never, never, never);
+            })
+            .connections(|limits| {
+                (limits.head_time, limits.stall, limits.grace) = (never, never, never);
+            })
+    })
+    .await;
+    for caller in
+        [Caller::legacy(&world, json!({}), None).await, Caller::modern(&world, json!({}), None)]
+    {
+        world.hold.step(1);
+        let mut response = caller.follow(1, "steps", json!({ "n": 2 })).await;
+        assert_eq!(progress(&response.event().await.unwrap().data), "1");
+        world.hold.step(1);
+        assert_eq!(response.rest().await.len(), 2);
+    }
+}

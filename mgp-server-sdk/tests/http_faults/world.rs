@@ -139,6 +139,10 @@ pub(crate) fn server(hold: &Hold) -> Server {
         .tool(flood)
         .tool(think)
         .tool(hang)
+        .tool(Tool::new("close", "Closes the session", |cx: Context| async move {
+            cx.peer.close("enough");
+            "closed"
+        }))
         .tool(ask("ask"))
         .tool(ask("ask_too"))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_types::service::{BoxFuture, Reply, write_answer};
 use mgp_types::{Id, RpcError};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep};
 
 use super::load::Busy;
 use super::modern::Within;
@@ -97,17 +97,16 @@ impl Events {
         }
         if let Poll::Ready(read) = self.reader.stream.poll_read(self.reader.number, task) {
             if let Some(timer) = &mut self.timer {
-                timer.as_mut().reset(Instant::now() + self.keep_alive);
+                timer.set(sleep(self.keep_alive));
             }
             return Poll::Ready(read);
         }
         let keep_alive = self.keep_alive;
-        let timer =
-            self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + keep_alive)));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(keep_alive)));
         if timer.as_mut().poll(task).is_pending() {
             return Poll::Pending;
         }
-        timer.as_mut().reset(Instant::now() + keep_alive);
+        timer.set(sleep(keep_alive));
         Poll::Ready(Some(Bytes::from_static(NOTHING)))
     }
 }

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tower_service::Service;
 
 /// The bounds of the connections of a listener.
@@ -52,6 +52,9 @@ impl Default for ConnectionLimits {
         }
     }
 }
+
+/// A longer time is as good as none, and would end the calendar.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// How long accepting pauses when the system has no descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(50);
@@ -127,7 +130,7 @@ async fn serve<S, R>(
     let io = TokioIo::new(Impatient { socket, stall: limits.stall, timer: None });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        .header_read_timeout(limits.head_time.min(LONGEST))
         .max_buf_size(limits.head_bytes.max(8 * 1024))
         .serve_connection(io, Served(service));
     let mut connection = pin!(connection);
@@ -180,7 +183,7 @@ impl Impatient {
             return written;
         }
         let stall = self.stall;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + stall)));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
         ready!(timer.as_mut().poll(task));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

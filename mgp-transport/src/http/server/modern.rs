@@ -103,3 +103,38 @@ impl Link for PostLink {
         self.0.is_ended()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(number: usize) -> Principal {
+        Principal::new("acme", number.to_string())
+    }
+
+    #[test]
+    fn requests_of_one_principal_share_a_scope() {
+        let callers = Arc::new(Callers::default());
+        let one = callers.enter(caller(1));
+        let scopes = [callers.enter(caller(1)), callers.enter(caller(2))].map(|w| w.scope.id());
+        assert_eq!(scopes[0], one.scope.id());
+        assert_ne!(scopes[1], one.scope.id());
+        let agent = callers.enter(caller(1).agent("a"));
+        assert_ne!(agent.scope.id(), one.scope.id());
+        let scope = one.scope.clone();
+        drop((one, agent));
+        assert!(!scope.is_ended(), "most call again soon");
+        assert_eq!(callers.enter(caller(1)).scope.id(), scope.id());
+    }
+
+    #[test]
+    fn scopes_of_callers_that_left_are_bounded() {
+        let callers = Arc::new(Callers::default());
+        let running: Vec<_> = (0..1_000).map(|number| callers.enter(caller(number))).collect();
+        let scopes: Vec<_> = running.iter().map(|within| within.scope.clone()).collect();
+        assert!(scopes.iter().all(|scope| !scope.is_ended()), "a call runs in each");
+        drop(running);
+        let left = scopes.iter().filter(|scope| !scope.is_ended()).count();
+        assert_eq!((left, callers.callers().len()), (KEPT, KEPT));
+    }
+}

@@ -10,7 +10,7 @@ use bytestring::ByteString;
 use http_body::Body;
 use http_body_util::BodyExt;
 use mgp_types::{ErrorCode, RpcError};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::config::HttpConfig;
 use super::heads::Heads;
@@ -47,7 +47,8 @@ where
     let mut length = 0_usize;
     loop {
         let earned = Duration::from_secs((length / RATE) as u64);
-        let frame = match timeout_at(start + config.body_time + earned, body.frame()).await {
+        let left = config.body_time.saturating_add(earned).saturating_sub(start.elapsed());
+        let frame = match timeout(left, body.frame()).await {
             Err(_) => return Err(Refusal::TooSlow),
             Ok(None) => break,
             Ok(Some(Err(_))) => return Err(Refusal::Broken),

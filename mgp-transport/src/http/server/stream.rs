@@ -310,8 +310,10 @@ impl Stream {
         }
         let reader = state.reader;
         drop(state);
-        // What it has already is not in the way of those who wait.
-        self.room.notify_waiters();
+        if after.is_some() {
+            // What it has already is not in the way of those who wait.
+            self.room.notify_waiters();
+        }
         reader
     }
 
@@ -372,9 +374,11 @@ impl Stream {
     pub(super) fn take_all(&self) -> Bytes {
         let mut state = self.state();
         let mut all = Vec::with_capacity(state.held);
-        for event in state.events.drain(..) {
+        for event in std::mem::take(&mut state.events) {
             all.extend_from_slice(&event);
+            state.first += 1;
         }
+        state.next = state.first;
         self.store.held.fetch_sub(state.held, Ordering::Relaxed);
         (state.held, state.unread) = (0, 0);
         all.into()

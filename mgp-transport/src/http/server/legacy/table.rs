@@ -73,6 +73,11 @@ impl Sessions {
         if session.principal() != principal {
             return None;
         }
+        // A handler may have closed it.
+        if session.is_over() {
+            self.known().remove(id);
+            return None;
+        }
         self.touch(&session);
         Some(session)
     }

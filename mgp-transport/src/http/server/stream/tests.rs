@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn stream(number: Option<u64>) -> Stream {
@@ -249,4 +251,72 @@ fn modern_stream_ends_with_its_reader() {
     stream.detach(reader);
     assert!(stream.is_ended());
     assert_eq!(stream.push(|out| out.push(b'x')), Err(Gone));
+}
+
+// === Anything, in any order ===
+
+#[derive(Clone, Debug)]
+enum Step {
+    Tell(usize),
+    Attach(Option<u64>),
+    Read,
+    Detach,
+    Prime,
+    HangUp,
+    Finish(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..600_usize).prop_map(Step::Tell),
+        2 => prop::option::of(prop_oneof![0..20_u64, Just(u64::MAX)]).prop_map(Step::Attach),
+        3 => Just(Step::Read),
+        1 => Just(Step::Detach),
+        1 => Just(Step::Prime),
+        1 => Just(Step::HangUp),
+        1 => (0..3_000_usize).prop_map(Step::Finish),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is read has no hole inside, the counts are right, and nothing is left.
+    #[test]
+    fn readers_and_senders_may_do_anything(
+        steps in prop::collection::vec(step(), 0..60), numbered in any::<bool>(),
+    ) {
+        let stream = stream(numbered.then_some(1));
+        let mut reader = 0;
+        for step in steps {
+            match step {
+                Step::Tell(bytes) => drop(stream.push(|out| out.resize(bytes, b'x'))),
+                Step::Attach(after) => reader = stream.attach(after),
+                Step::Read if reader > 0 => {
+                    if let Poll::Ready(Some(text)) = read(&stream, reader) {
+                        let read = numbers(&text);
+                        prop_assert!(read.windows(2).all(|pair| pair[0] + 1 == pair[1]));
+                        let lengths = stream.store.held();
+                        prop_assert!(lengths <= 1 << 10 || stream.state().events.len() == 1);
+                    }
+                }
+                Step::Read => {}
+                Step::Detach => stream.detach(reader),
+                Step::Prime => stream.as_events(Some(Duration::ZERO)),
+                Step::HangUp => drop(stream.hang_up()),
+                Step::Finish(bytes) => stream.finish(vec![b'x'; bytes]),
+            }
+            let state = stream.state();
+            let held: usize = state.events.iter().map(Bytes::len).sum();
+            prop_assert_eq!((state.held, stream.store.held()), (held, held));
+            let last = state.first + state.events.len() as u64;
+            prop_assert!(state.first <= state.next && state.next <= last);
+            let skipped = usize::try_from(state.next - state.first).unwrap();
+            let unread: usize = state.events.iter().skip(skipped).map(Bytes::len).sum();
+            prop_assert_eq!(state.unread, unread);
+        }
+        let store = Arc::clone(&stream.store);
+        drop(stream);
+        prop_assert_eq!(store.held(), 0);
+    }
 }
