@@ -5,10 +5,10 @@
 mod file;
 mod memory;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mgp_types::PrivateFileError;
 use mgp_types::service::BoxFuture;
 use serde::{Deserialize, Serialize};
 
@@ -127,24 +127,9 @@ pub struct Tokens {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Others may read the file.
-    #[error(
-        "`{path}` can be read by others; tokens in it may be known to them: remove it, or `chmod 600` it"
-    )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be read or written.
-    #[error("`{path}` cannot be {verb}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        verb: &'static str,
-        /// What failed.
-        source: io::Error,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file holds something else.
     #[error("`{path}` holds no tokens: {why}; remove it to begin anew")]
     Damaged {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{Authority, BoxFuture, Principal};
+use mgp_types::{PrivateFile, PrivateFileError};
 
 use super::store::add;
 use super::text::{KeyText, hash_from_hex};
@@ -286,7 +287,10 @@ async fn a_file_that_others_can_read_is_refused() {
     for open in [0o644, 0o640, 0o604, 0o620, 0o601] {
         mode(open);
         let refused = folder.open().await.unwrap_err();
-        assert!(matches!(refused, StoreError::OpenToOthers { mode, .. } if mode == open));
+        assert!(matches!(
+            refused,
+            StoreError::File(PrivateFileError::Exposed { mode, .. }) if mode == open
+        ));
         assert!(keys.issue(grant()).await.is_err());
     }
     // A server that has read it notices as well.
@@ -318,8 +322,8 @@ async fn a_file_that_is_not_as_we_write_it_is_refused() {
         (String::new(), false),
         ("[]".to_owned(), false),
     ] {
-        let _ = fs::remove_file(folder.file());
-        file::replace(&folder.file(), text.as_bytes()).unwrap();
+        let file = PrivateFile::new(folder.file(), 0);
+        file.replace(&file.turn(Duration::ZERO).unwrap(), text.as_bytes()).unwrap();
         assert_eq!(folder.open().await.is_ok(), is_good, "{text}");
     }
 }
