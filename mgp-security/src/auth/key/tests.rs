@@ -261,6 +261,29 @@ async fn what_another_process_revokes_is_refused_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_waits_for_another_process_stops_no_request() {
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    let held = PrivateFile::new(folder.file(), 0).turn(Duration::ZERO).unwrap();
+    let issuing = tokio::spawn({
+        let keys = keys.clone();
+        async move { keys.issue(grant()).await }
+    });
+    tokio::task::yield_now().await;
+    // The file has changed, so that the next request has to read it.
+    let same = fs::read(folder.file()).unwrap();
+    fs::write(folder.file(), same).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(matches!(keys.look(key.reveal()), Looked::Outdated));
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+    assert!(!issuing.is_finished());
+    drop(held);
+    let issued = issuing.await.unwrap().unwrap();
+    assert_eq!(check(&keys, issued.reveal()).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_a_file_cannot_be_read_every_key_is_refused() {
     let folder = Folder::new();
     let keys = folder.open().await.unwrap();
