@@ -2,7 +2,8 @@
 //!
 //! Applies to: outbound.
 
-use url::{Host, Url};
+use mgp_types::service::is_loopback_host;
+use url::Url;
 
 use super::error::AuthError;
 
@@ -44,12 +45,7 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
 
 /// Whether an address can only be this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
+    url.host_str().is_some_and(is_loopback_host)
 }
 
 /// The scheme, host and port, without a slash at the end.
