@@ -73,7 +73,9 @@ pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use mgp_lifecycle::EraChoice;
 #[cfg(feature = "http")]
-pub use mgp_transport::http::{Bearer, Credentials, EraCache, HttpClientConfig, Refused};
+pub use mgp_transport::http::{
+    Bearer, Credentials, EraCache, HttpClientConfig, Refused, Shown, Target,
+};
 pub use result::ToolResult;
 pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;
