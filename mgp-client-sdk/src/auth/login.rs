@@ -13,7 +13,7 @@ use super::browser::AnyBrowser;
 use super::challenge::Demand;
 use super::clock::now;
 use super::discovery::{Choice, Discovered, discover};
-use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
+use super::dpop::{Binding, Dpop, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
 use super::plan::{ClientCredentials, Grant};
 use super::register::{self, Age, identity};
@@ -28,7 +28,7 @@ impl Session {
         let server = self.plan.server()?;
         if !self.is_loaded() {
             let kept = self.plan.store.latest(&address::canonical(&server)).await?;
-            self.loaded(kept.filter(|kept| self.is_ours(kept)));
+            self.loaded(kept.and_then(|kept| self.ours(kept)));
         }
         match work {
             Work::Prepare => self.prepare(&server).await,
@@ -54,8 +54,11 @@ impl Session {
         let demand = Demand::default();
         if self.plan.is_machine() {
             let scopes = tokens.scopes.clone();
-            let done = self.fetch(&found, entry, &scopes, &demand).await;
-            return done.or_else(|error| unless_valid(&tokens, error));
+            return match self.fetch(&found, entry, &scopes, &demand).await {
+                // The server says anew what it wants.
+                Err(AuthError::NotBound { .. }) => Ok(()),
+                done => done.or_else(|error| unless_valid(&tokens, error)),
+            };
         }
         match self.refresh(&found, &mut entry, &demand).await {
             Ok(true) => Ok(()),
@@ -134,7 +137,7 @@ impl Session {
     ) -> Result<Stored, AuthError> {
         let (server, issuer) = (address::canonical(server), &found.server.issuer);
         let known = known.filter(|known| known.issuer == *issuer);
-        let kept = self.plan.store.load(&server, issuer).await?.filter(|kept| self.is_ours(kept));
+        let kept = self.plan.store.load(&server, issuer).await?.and_then(|kept| self.ours(kept));
         let issued = |entry: &Stored| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
         let mut entry = match (known, kept) {
             (Some(known), Some(kept)) if issued(&kept) > issued(&known) => kept,
@@ -143,6 +146,17 @@ impl Session {
         };
         entry.metadata.clone_from(&found.metadata);
         Ok(entry)
+    }
+
+    /// An entry that was made with the credentials that are in use; its tokens only if they may be used.
+    fn ours(&self, entry: Stored) -> Option<Stored> {
+        let mut entry = Some(entry).filter(|entry| self.is_ours(entry))?;
+        entry.tokens = entry.tokens.filter(|tokens| match self.plan.dpop {
+            Dpop::Offered => true,
+            Dpop::Always => tokens.kind == TokenKind::Dpop,
+            Dpop::Never => tokens.kind == TokenKind::Bearer,
+        });
+        Some(entry)
     }
 
     /// Whether an entry was made with the credentials that are in use.
@@ -241,19 +255,38 @@ impl Session {
     ) -> Result<(), AuthError> {
         let binding = self.binding(found, demand, Some(&entry))?;
         let key = key(&mut entry, binding)?;
-        let bound = (binding, key.as_ref());
-        let tokens = match &self.plan.grant {
+        let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
+        if let Err(AuthError::NotBound { .. }) = &tokens {
+            // The authorization server no longer binds: what it once bound decides nothing any more.
+            entry.tokens = None;
+            self.keep(entry).await;
+            return tokens.map(drop);
+        }
+        entry.tokens = Some(tokens?);
+        self.keep(entry).await;
+        Ok(())
+    }
+
+    /// Gets tokens, in whichever way was settled.
+    async fn obtain(
+        &self,
+        found: &Discovered,
+        entry: &mut Stored,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        match &self.plan.grant {
             Grant::Person(Some(browser)) => {
-                self.login(found, &mut entry, browser.as_ref(), scopes, bound).await?
+                self.login(found, entry, browser.as_ref(), scopes, bound).await
             }
             Grant::Person(None) if self.entry().is_some_and(|entry| entry.tokens.is_some()) => {
-                return Err(AuthError::Expired);
+                Err(AuthError::Expired)
             }
-            Grant::Person(None) => return Err(AuthError::NoBrowser),
+            Grant::Person(None) => Err(AuthError::NoBrowser),
             Grant::Client(credentials) => {
                 entry.registration = Some(given(credentials, found));
                 let form = vec![("grant_type", "client_credentials")];
-                self.ask_for_itself(found, credentials, form, scopes, bound).await?
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
             }
             Grant::Assertion(credentials, assertions) => {
                 entry.registration = Some(given(credentials, found));
@@ -263,12 +296,9 @@ impl Session {
                 let assertion = assertion.map_err(|_| AuthError::Stopped)??;
                 let form =
                     vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
-                self.ask_for_itself(found, credentials, form, scopes, bound).await?
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
             }
-        };
-        entry.tokens = Some(tokens);
-        self.keep(entry).await;
-        Ok(())
+        }
     }
 
     /// Has a person log in.

@@ -218,6 +218,43 @@ async fn a_bound_session_does_not_become_a_bearers_by_refreshing() {
 }
 
 #[tokio::test]
+async fn an_authorization_server_that_stops_binding_is_noticed_once() {
+    let world = bound(|s| (s.refreshes, s.method) = (false, "client_secret_basic"));
+    world.knows(ONE, "job", Some(SECRET));
+    let credentials = ClientCredentials::secret("job", SECRET);
+    let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
+    world.turn(|s| s.expires_in = Some(0));
+    oauth.refused(Refused::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
+    // Nothing that the server has not asked for anew is shown.
+    world.turn(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
+    assert_eq!(oauth.authorization().await.unwrap(), None);
+    world.turn(|s| s.schemes = &["Bearer"]);
+    world.call(&oauth, "").await.unwrap();
+    assert!(oauth.authorization().await.unwrap().unwrap().starts_with("Bearer "));
+    world.check();
+}
+
+#[tokio::test]
+async fn tokens_from_before_are_used_only_as_the_user_settled() {
+    let both: &[&str] = &["Bearer", "DPoP"];
+    for (first, then, logins) in [
+        (Dpop::Never, Dpop::Always, 2),
+        (Dpop::Always, Dpop::Never, 2),
+        (Dpop::Always, Dpop::Offered, 1),
+        (Dpop::Never, Dpop::Offered, 1),
+    ] {
+        let store = Arc::new(MemoryTokens::new());
+        let world = World::new(|s| (s.server, s.schemes) = (offers(), both));
+        for mode in [first, then] {
+            let oauth = world.oauth().store(Arc::clone(&store)).dpop(mode);
+            world.call(&oauth, "").await.unwrap();
+        }
+        assert_eq!(world.logins().len(), logins, "{first:?}, {then:?}");
+        world.check();
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_takes_bearers_only_is_served_after_all() {
     // Nothing is known of the server at a login before the first request.
     let world = World::new(|s| (s.server, s.refreshes) = (offers(), true));

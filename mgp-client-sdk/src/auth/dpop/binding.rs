@@ -87,14 +87,16 @@ pub(in crate::auth) fn binding(
     }
     let signs = [found.server.proofs(), found.proofs.clone(), demand.proofs.clone()];
     let is_unfit = signs.contains(&Signs::Others);
-    if is_required || mode == Dpop::Always {
+    // What was bound stays bound, unless the server says what it takes now.
+    let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unsaid;
+    if is_required || was_bound || mode == Dpop::Always {
         let why = "no proofs are taken that are signed with `ES256`";
         return if is_unfit { Err(refuse(why)) } else { Ok(Binding::Must) };
     }
     let is_taken = match demand.schemes {
         Schemes::Both | Schemes::Dpop => true,
         Schemes::Bearer => found.proofs == Signs::Ours,
-        Schemes::Unsaid => before != Some(TokenKind::Bearer) || found.proofs == Signs::Ours,
+        Schemes::Unsaid => before.is_none() || found.proofs == Signs::Ours,
     };
     let is_offered = found.server.proofs() == Signs::Ours && !is_unfit;
     Ok(if is_taken && is_offered { Binding::Wanted } else { Binding::None })
@@ -127,13 +129,16 @@ mod tests {
         use Binding::{Must, None as No, Wanted};
         use Schemes::{Bearer, Both, Dpop as Only, Unsaid};
         use Signs::{Others, Ours, Unsaid as Quiet};
-        let bearer = Some(TokenKind::Bearer);
+        let (bearer, bound) = (Some(TokenKind::Bearer), Some(TokenKind::Dpop));
         // (mode, authorization server, resource, required, challenge, tokens) -> binding; `Err` is refused
         let cases = [
             (Dpop::Offered, Quiet, Quiet, false, Unsaid, None, Ok(No)),
             (Dpop::Offered, Ours, Quiet, false, Unsaid, None, Ok(Wanted)),
             (Dpop::Offered, Ours, Quiet, false, Unsaid, bearer, Ok(No)),
             (Dpop::Offered, Ours, Ours, false, Unsaid, bearer, Ok(Wanted)),
+            (Dpop::Offered, Quiet, Quiet, false, Unsaid, bound, Ok(Must)),
+            (Dpop::Offered, Ours, Quiet, false, Both, bound, Ok(Wanted)),
+            (Dpop::Offered, Ours, Quiet, false, Bearer, bound, Ok(No)),
             (Dpop::Offered, Ours, Quiet, false, Bearer, None, Ok(No)),
             (Dpop::Offered, Ours, Ours, false, Bearer, None, Ok(Wanted)),
             (Dpop::Offered, Ours, Quiet, false, Both, bearer, Ok(Wanted)),

@@ -172,7 +172,6 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::auth::dpop::ProofKey;
     use crate::auth::store::{TokenKind, Tokens};
 
     /// A folder of its own for each test, gone with it.
@@ -201,7 +200,8 @@ mod tests {
 
     fn entry(issuer: &str) -> Stored {
         let mut entry = Stored::new("https://s.example/mcp", issuer);
-        entry.key = Some(ProofKey::new().unwrap());
+        let key = format!("\"{}AQE\"", "AQEB".repeat(10));
+        entry.key = Some(serde_json::from_str(&key).unwrap());
         entry.tokens = Some(Tokens {
             access: "access".into(),
             kind: TokenKind::Dpop,
