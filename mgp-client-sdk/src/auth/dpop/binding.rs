@@ -49,7 +49,7 @@ pub(in crate::auth) enum Schemes {
 }
 
 /// What a server says of the proofs it can check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum Signs {
     /// Nothing.
     #[default]
@@ -85,7 +85,7 @@ pub(in crate::auth) fn binding(
         let why = "the server requires it, and this client was told never to use it";
         return if is_required { Err(refuse(why)) } else { Ok(Binding::None) };
     }
-    let signs = [found.server.proofs(), found.proofs.clone(), demand.proofs.clone()];
+    let signs = [found.server.proofs(), found.proofs, demand.proofs];
     let is_unfit = signs.contains(&Signs::Others);
     // What was bound stays bound, unless the server says what it takes now.
     let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unsaid;
@@ -156,7 +156,7 @@ mod tests {
             (Dpop::Never, Ours, Ours, false, Only, None, Err(())),
         ];
         for (mode, server, resource, required, schemes, before, expected) in cases {
-            let found = found(server.clone(), resource.clone(), required);
+            let found = found(server, resource, required);
             let demand = Demand { schemes, ..Demand::default() };
             let settled = binding(mode, &found, &demand, before).map_err(|_| ());
             assert_eq!(
