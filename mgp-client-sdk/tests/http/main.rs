@@ -6,6 +6,7 @@ mod era;
 mod leaving;
 mod modern;
 mod ours;
+mod proving;
 mod refusals;
 mod script;
 mod session;

@@ -101,7 +101,7 @@ mod tests {
     use mgp_types::PrivateFileError;
 
     use super::*;
-    use crate::auth::store::Tokens;
+    use crate::auth::store::{TokenKind, Tokens};
 
     /// A folder of its own for each test, gone with it.
     struct Folder(PathBuf);
@@ -129,8 +129,11 @@ mod tests {
 
     fn entry(issuer: &str) -> Stored {
         let mut entry = Stored::new("https://s.example/mcp", issuer);
+        let key = format!("\"{}AQE\"", "AQEB".repeat(10));
+        entry.key = Some(serde_json::from_str(&key).unwrap());
         entry.tokens = Some(Tokens {
             access: "access".into(),
+            kind: TokenKind::Dpop,
             refresh: Some("refresh".into()),
             issued_at: 1,
             expires_at: Some(2),
