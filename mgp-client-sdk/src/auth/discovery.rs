@@ -54,8 +54,10 @@ pub(super) async fn discover(
         return unpublished(fetcher, server, choice).await;
     };
     let issuer = choose(&resource, server, choice)?;
+    let found = auth_server(fetcher, &issuer).await?;
+    stays_away(&found, server)?;
     Ok(Discovered {
-        server: auth_server(fetcher, &issuer).await?,
+        server: found,
         metadata: metadata.map(str::to_owned),
         scopes: resource.scopes(),
         requires_dpop: resource.requires_dpop(),
@@ -123,6 +125,27 @@ pub(super) async fn auth_server(fetcher: &Fetcher, issuer: &str) -> Result<AuthS
         return Err(AuthError::IssuerMismatch { asked: issuer.to_owned(), found });
     }
     Ok(found)
+}
+
+/// Refuses endpoints on this machine, unless the server or the issuer is on it: a person, their browser and this program
+/// must not be sent to what listens here by somebody elsewhere.
+fn stays_away(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
+    if address::is_loopback(server) || address::is_loopback(&address::issuer(&found.issuer)?) {
+        return Ok(());
+    }
+    for (what, endpoint) in [
+        ("the authorization endpoint", &found.authorization_endpoint),
+        ("the token endpoint", &found.token_endpoint),
+        ("the registration endpoint", &found.registration_endpoint),
+    ] {
+        let Some(endpoint) = endpoint else { continue };
+        // What is no address is refused where it is used.
+        if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
+            let why = "it is on this machine, and neither the server nor the issuer is";
+            return Err(AuthError::Address { what, url: shorten(endpoint), why });
+        }
+    }
+    Ok(())
 }
 
 /// Where an authorization server may have its metadata, in the order of trying.
@@ -222,6 +245,36 @@ mod tests {
                 "https://a.example/.well-known/openid-configuration",
             ]
         );
+    }
+
+    #[test]
+    fn nobody_elsewhere_names_an_endpoint_on_this_machine() {
+        #[track_caller]
+        fn check(server: &str, issuer: &str, endpoint: &str, fit: bool) {
+            for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
+                let json = serde_json::json!({ "issuer": issuer, name: endpoint });
+                let found = serde_json::from_value(json).unwrap();
+                let judged = stays_away(&found, &Url::parse(server).unwrap());
+                assert_eq!(judged.is_ok(), fit, "{server} {issuer} {name} {endpoint}");
+            }
+        }
+        let (away, there) = ("https://mcp.example/mcp", "https://one.example");
+        let (here, own) = ("http://127.0.0.1:8000/mcp", "http://localhost:9000");
+        check(away, there, "https://one.example/x", true);
+        for page in [
+            "http://127.0.0.1:8080/any",
+            "https://127.0.0.1/any",
+            "http://127.1/any",
+            "http://localhost/any",
+            "http://localhost./any",
+            "http://printer.localhost/any",
+            "http://[::1]:631/any",
+            "http://[::ffff:127.0.0.1]/any",
+        ] {
+            check(away, there, page, false);
+            check(here, there, page, true);
+            check(away, own, page, true);
+        }
     }
 
     #[test]

@@ -176,3 +176,9 @@ async fn of_several_issuers_the_one_that_is_trusted_is_taken() {
     let error = world.call(&world.oauth().issuer(ONE), "").await.unwrap_err();
     assert!(error.message().contains("now names `https://two.example/tenant`"), "{error}");
 }
+
+#[tokio::test]
+async fn a_server_elsewhere_opens_no_page_of_this_machine() {
+    let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
+    check(|s| s.server = local, Err("it is on this machine")).await;
+}
