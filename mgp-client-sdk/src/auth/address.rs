@@ -68,17 +68,30 @@ pub(super) fn canonical(url: &Url) -> String {
     named
 }
 
-/// Whether a protected resource covers a server: the same origin, and its path or one above it.
-pub(super) fn covers(resource: &str, server: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
+/// How a protected resource lies to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// It is the server.
+    Same,
+    /// It is on the same origin, at a path above.
+    Above,
+    /// It has nothing to do with it.
+    None,
+}
+
+/// How a protected resource lies to a server.
+pub(super) fn cover(resource: &Url, server: &Url) -> Cover {
     if resource.origin() != server.origin() || resource.fragment().is_some() {
-        return false;
+        return Cover::None;
     }
     if resource.query().is_some() && resource.query() != server.query() {
-        return false;
+        return Cover::None;
     }
-    let rest = server.path().strip_prefix(path(&resource));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    match path(server).strip_prefix(path(resource)) {
+        Some("") => Cover::Same,
+        Some(rest) if rest.starts_with('/') => Cover::Above,
+        _ => Cover::None,
+    }
 }
 
 /// Foreign text, fit to be shown: short, and nothing that moves a cursor.
@@ -118,22 +131,22 @@ mod tests {
     #[test]
     fn a_resource_covers_what_is_below_it() {
         #[track_caller]
-        fn check(resource: &str, server: &str, fits: bool) {
-            assert_eq!(covers(resource, &Url::parse(server).unwrap()), fits, "{resource}");
+        fn check(resource: &str, server: &str, expected: Cover) {
+            let (resource, server) = (Url::parse(resource).unwrap(), Url::parse(server).unwrap());
+            assert_eq!(cover(&resource, &server), expected, "{resource}");
         }
         let server = "https://a.example/mcp/one";
-        check("https://a.example/mcp/one", server, true);
-        check("HTTPS://A.example:443/mcp/one", server, true);
-        check("https://a.example/mcp/one/", server, true);
-        check("https://a.example/mcp", server, true);
-        check("https://a.example", server, true);
-        check("https://a.example/mc", server, false);
-        check("https://a.example/mcp/one/two", server, false);
-        check("https://evil.example/mcp/one", server, false);
-        check("https://a.example:8443/mcp/one", server, false);
-        check("http://a.example/mcp/one", server, false);
-        check("https://a.example/mcp/one?x=1", server, false);
-        check("mcp", server, false);
+        check("https://a.example/mcp/one", server, Cover::Same);
+        check("HTTPS://A.example:443/mcp/one", server, Cover::Same);
+        check("https://a.example/mcp/one/", server, Cover::Same);
+        check("https://a.example/mcp", server, Cover::Above);
+        check("https://a.example", server, Cover::Above);
+        check("https://a.example/mc", server, Cover::None);
+        check("https://a.example/mcp/one/two", server, Cover::None);
+        check("https://evil.example/mcp/one", server, Cover::None);
+        check("https://a.example:8443/mcp/one", server, Cover::None);
+        check("http://a.example/mcp/one", server, Cover::None);
+        check("https://a.example/mcp/one?x=1", server, Cover::None);
     }
 
     #[test]

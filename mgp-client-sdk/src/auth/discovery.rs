@@ -8,7 +8,7 @@ use mgp_types::service::{FetchRequest, Fetched, Fetcher};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::address::{self, shorten};
+use super::address::{self, Cover, shorten};
 use super::dpop::Signs;
 use super::error::AuthError;
 use super::metadata::{AuthServer, Resource};
@@ -75,7 +75,7 @@ async fn resource(
     const WHAT: &str = "the metadata of the server";
     let found = if let Some(url) = metadata {
         address::secure(WHAT, url)?;
-        Some(document(WHAT, url, &fetch(fetcher, url).await?)?)
+        Some((document(WHAT, url, &fetch(fetcher, url).await?)?, url.to_owned()))
     } else {
         let origin = address::origin(server);
         let mut candidates = vec![format!("{origin}{RESOURCE}{}", address::path(server))];
@@ -83,14 +83,32 @@ async fn resource(
         candidates.dedup();
         first(fetcher, WHAT, candidates).await?
     };
-    let Some(found): Option<Resource> = found else { return Ok(None) };
-    if !address::covers(&found.resource, server) {
+    let Some((found, place)): Option<(Resource, _)> = found else { return Ok(None) };
+    if !is_believed(&found.resource, &place, server) {
         return Err(AuthError::ResourceMismatch {
             resource: shorten(&found.resource),
             server: server.to_string(),
         });
     }
     Ok(Some(found))
+}
+
+/// Whether a document, found at a place, may name a resource as that of the server.
+///
+/// RFC 9728 §3.3 wants the server itself. Many hosts publish one document for all that is below it; that is believed where
+/// only who runs the host can have put it (RFC 9728 §3.1): what one of its tenants says elsewhere must not get tokens for
+/// all of them.
+fn is_believed(resource: &str, place: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    match address::cover(&resource, server) {
+        Cover::Same => true,
+        Cover::Above => {
+            let origin = address::origin(&resource);
+            let own = format!("{origin}{RESOURCE}{}", address::path(&resource));
+            place == own || place == format!("{origin}{RESOURCE}")
+        }
+        Cover::None => false,
+    }
 }
 
 /// The issuer to ask, of those that the server names.
@@ -118,8 +136,8 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
 pub(super) async fn auth_server(fetcher: &Fetcher, issuer: &str) -> Result<AuthServer, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let candidates = candidates(&address::issuer(issuer)?);
-    let found: Option<AuthServer> = first(fetcher, WHAT, candidates).await?;
-    let found = found.ok_or_else(|| AuthError::NoMetadata { issuer: issuer.to_owned() })?;
+    let found: Option<(AuthServer, _)> = first(fetcher, WHAT, candidates).await?;
+    let (found, _) = found.ok_or_else(|| AuthError::NoMetadata { issuer: issuer.to_owned() })?;
     if found.issuer != issuer {
         let found = shorten(&found.issuer);
         return Err(AuthError::IssuerMismatch { asked: issuer.to_owned(), found });
@@ -166,8 +184,9 @@ async fn unpublished(
 ) -> Result<Discovered, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let origin = address::origin(server);
-    let found = first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
-    let found: AuthServer = found.unwrap_or_else(|| AuthServer::unpublished(&origin));
+    let found: Option<(AuthServer, _)> =
+        first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
+    let found = found.map_or_else(|| AuthServer::unpublished(&origin), |(found, _)| found);
     // Nobody wrote the issuer down, so either way of writing an origin is it.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
         return Err(AuthError::IssuerMismatch { asked: origin, found: shorten(&found.issuer) });
@@ -187,21 +206,21 @@ async fn unpublished(
     })
 }
 
-/// The first of some addresses that has a document.
+/// The document of the first of some addresses that has one, and the address.
 ///
 /// Only an answer that denies it leads on to the next: who can make a request fail must not choose what is believed.
 async fn first<T: DeserializeOwned>(
     fetcher: &Fetcher,
     what: &'static str,
     candidates: Vec<String>,
-) -> Result<Option<T>, AuthError> {
+) -> Result<Option<(T, String)>, AuthError> {
     for url in candidates {
         let answer = fetch(fetcher, &url).await?;
         let is_page = answer.status == 200 && !answer.body.trim_ascii_start().starts_with(b"{");
         if (400..500).contains(&answer.status) || is_page {
             continue;
         }
-        return document(what, &url, &answer).map(Some);
+        return Ok(Some((document(what, &url, &answer)?, url)));
     }
     Ok(None)
 }
@@ -245,6 +264,34 @@ mod tests {
                 "https://a.example/.well-known/openid-configuration",
             ]
         );
+    }
+
+    #[test]
+    fn a_tenant_gets_no_tokens_for_its_host() {
+        #[track_caller]
+        fn check(resource: &str, place: &str, expected: bool) {
+            let server = Url::parse("https://a.example/tenants/one").unwrap();
+            let place = format!("https://a.example{place}");
+            assert_eq!(is_believed(resource, &place, &server), expected, "{resource} {place}");
+        }
+        const ROOT: &str = "/.well-known/oauth-protected-resource";
+        let (host, all) = ("https://a.example", "https://a.example/tenants");
+        let own = "https://a.example/tenants/one";
+        for place in [ROOT, &format!("{ROOT}/tenants/one"), "/tenants/one/metadata.json"] {
+            check(own, place, true);
+            check("https://a.example/tenants/two", place, false);
+            check("https://evil.example", place, false);
+            check("tenants", place, false);
+        }
+        for above in [host, "https://a.example/", all] {
+            check(above, ROOT, true);
+            check(above, &format!("{ROOT}/tenants/one"), false);
+            check(above, "/tenants/one/metadata.json", false);
+            check(above, &format!("/tenants/one{ROOT}"), false);
+            check(above, &format!("{ROOT}?x"), false);
+        }
+        check(all, &format!("{ROOT}/tenants"), true);
+        check(host, &format!("{ROOT}/tenants"), false);
     }
 
     #[test]

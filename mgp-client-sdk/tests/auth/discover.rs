@@ -182,3 +182,13 @@ async fn a_server_elsewhere_opens_no_page_of_this_machine() {
     let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
     check(|s| s.server = local, Err("it is on this machine")).await;
 }
+
+#[tokio::test]
+async fn a_tenant_of_a_host_is_not_believed_to_be_the_host() {
+    let tenant = |s: &mut Switches| {
+        s.metadata_at = Some("/mcp/metadata.json");
+        s.resource = "https://mcp.example";
+    };
+    check(tenant, Err("is for `https://mcp.example`, not for")).await;
+    check(|s| s.resource = "https://mcp.example", Err("not for")).await;
+}
