@@ -223,7 +223,7 @@ impl From<Error> for RpcError {
 
 #[cfg(feature = "auth")]
 impl From<&crate::auth::AuthError> for RpcError {
-    /// 1003 where a login has ended, else 1002.
+    /// Under [its own code](crate::auth::AuthError::code).
     fn from(error: &crate::auth::AuthError) -> Self {
         Self::new(error.code(), error.to_string())
     }
