@@ -91,13 +91,11 @@ impl Asked {
                 if question.is_url() { ("url", &self.url) } else { ("form", &self.form) };
             let answer = handler.as_ref().map(|handler| handler(question));
             async move {
-                match answer {
-                    Some(answer) => answer.await,
-                    None => {
-                        let message = format!("this client offers no elicitation of mode `{way}`");
-                        Err(RpcError::invalid_params(message))
-                    }
+                if let Some(answer) = answer {
+                    return answer.await;
                 }
+                let message = format!("this client offers no elicitation of mode `{way}`");
+                Err(RpcError::invalid_params(message))
             }
         })
     }
@@ -486,6 +484,6 @@ impl fmt::Debug for ClientBuilder {
             .field("config", &self.config)
             .field("mgp", &self.mgp)
             .field("layers", &self.gates.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

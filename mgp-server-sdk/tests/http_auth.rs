@@ -1,5 +1,7 @@
 //! A server at a URL that asks who calls.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};
 use mgp_server_sdk::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -66,21 +66,21 @@ impl Client {
                     self.answer_task(cx, &abandoned.id, asked, &mut answered).await?;
                 }
                 TaskStatus::Completed => {
-                    abandoned.is_over();
+                    abandoned.ended();
                     let result = task.result.ok_or_else(|| {
                         RpcError::internal("the task is completed and has no result")
                     })?;
                     return known(Reply::raw(result.into()));
                 }
                 TaskStatus::Failed => {
-                    abandoned.is_over();
+                    abandoned.ended();
                     return Err(task.error.unwrap_or_else(|| {
                         let why = task.status_message.as_deref().unwrap_or("it does not say why");
                         RpcError::internal(format!("the task failed: {why}"))
                     }));
                 }
                 TaskStatus::Cancelled => {
-                    abandoned.is_over();
+                    abandoned.ended();
                     return Err(RpcError::internal("the task was cancelled by the server"));
                 }
                 // A word of a later revision is no end.
@@ -132,7 +132,7 @@ impl Client {
         let call = Call::ask::<TasksResult>(&abandoned.params(), cx)?;
         let outcome = self.0.stack.send(call).await;
         if !matches!(&outcome, Err(error) if error.code() == ErrorCode::TIMEOUT) {
-            abandoned.is_over();
+            abandoned.ended();
         }
         outcome
     }
@@ -189,7 +189,7 @@ impl Abandoned {
     }
 
     /// The task ended, so there is nothing to cancel.
-    fn is_over(mut self) {
+    fn ended(mut self) {
         self.client = None;
     }
 }

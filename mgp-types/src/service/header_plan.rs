@@ -132,17 +132,16 @@ impl HeaderPlan {
                     headers.push(header.clone(), encode_header(text).into_owned());
                 }
                 Some(Value::Bool(truth)) => headers.push(header.clone(), truth.to_string()),
-                Some(Value::Number(number)) => match integer(number) {
-                    Some(integer) => headers.push(header.clone(), integer.to_string()),
-                    None => {
-                        let message = format!(
+                Some(Value::Number(number)) => {
+                    let integer = integer(number).ok_or_else(|| {
+                        RpcError::invalid_params(format!(
                             "`{}` stands in a header and must be an integer between {} and {SAFE}",
                             path.join("."),
                             -SAFE
-                        );
-                        return Err(RpcError::invalid_params(message));
-                    }
-                },
+                        ))
+                    })?;
+                    headers.push(header.clone(), integer.to_string());
+                }
                 _ => {}
             }
         }
@@ -306,17 +305,12 @@ fn says(header: &str, argument: &Value) -> bool {
 
 /// A number as the integer it is, however it is written.
 fn integer(number: &serde_json::Number) -> Option<i64> {
-    let found = match number.as_i64() {
-        Some(integer) => integer,
-        None => {
-            let float = number.as_f64()?;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "it has no fraction and is in range"
-            )]
-            (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_991.0)
-                .then_some(float as i64)?
-        }
+    let found = if let Some(integer) = number.as_i64() {
+        integer
+    } else {
+        let float = number.as_f64()?;
+        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+        (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_991.0).then_some(float as i64)?
     };
     (-SAFE..=SAFE).contains(&found).then_some(found)
 }
