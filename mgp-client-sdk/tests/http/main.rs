@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
 mod era;
 mod leaving;
 mod modern;
@@ -10,3 +11,4 @@ mod refusals;
 mod script;
 mod session;
 mod streams;
+mod tls;
