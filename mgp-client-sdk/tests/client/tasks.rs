@@ -50,14 +50,14 @@ async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_
             "method": "elicitation/create", "params": { "message": "sure?", "requestedSchema": form },
         } } });
         let began = tokio::time::Instant::now();
-        let get = script.serve("tasks/get", task("input_required", asked.clone())).await;
+        let get = script.serve("tasks/get", task("input_required", &asked)).await;
         assert_eq!(began.elapsed(), Duration::from_millis(500));
         assert_eq!(get["params"]["taskId"], "t1");
         assert!(offers_tasks(&get), "{get}");
         let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
         assert_eq!(update["params"]["inputResponses"]["k"]["content"], json!({ "sure": true }));
         // It did not get to the answer yet, and is not answered twice.
-        script.serve("tasks/get", task("input_required", asked)).await;
+        script.serve("tasks/get", task("input_required", &asked)).await;
         script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
         // An ordinary request offers no tasks: whoever makes it may not know them.
         let list = script.serve("tools/list", json!({ "tools": [] })).await;

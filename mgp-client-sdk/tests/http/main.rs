@@ -5,6 +5,7 @@
 mod broken;
 mod era;
 mod leaving;
+mod listening;
 mod modern;
 mod ours;
 mod refusals;

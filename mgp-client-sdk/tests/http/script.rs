@@ -58,7 +58,7 @@ pub(crate) enum Said {
     /// Hangs up.
     Nothing,
     /// Says something and hangs up at once, without having said that it would.
-    Last(Box<Said>),
+    Last(Box<Self>),
 }
 
 /// What happens on a stream of events.

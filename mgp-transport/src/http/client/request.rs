@@ -62,9 +62,10 @@ impl Core {
         }
         let permits = Arc::clone(&self.permits);
         // What only listens would keep its place for good, and the calls would wait for it.
-        let _permit = match call.is::<SubscriptionsListen>() {
-            true => None,
-            false => Some(permits.acquire_owned().await.map_err(|_| gone())?),
+        let _permit = if call.is::<SubscriptionsListen>() {
+            None
+        } else {
+            Some(permits.acquire_owned().await.map_err(|_| gone())?)
         };
         if !call.is::<Initialize>() {
             return self.ask(call).await.map(|(reply, _)| reply);
