@@ -1,6 +1,6 @@
 //! A server at a URL that asks who calls.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};
 use mgp_server_sdk::prelude::*;

@@ -115,17 +115,17 @@ impl ElicitParams {
     /// ```
     #[must_use]
     pub fn accept(&self) -> ElicitResult {
-        self.accept_with(Object::new())
+        self.accept_with(&Object::new())
     }
 
     /// Accepts with what the person filled in; fields that were left out keep their defaults.
     #[must_use]
-    pub fn accept_with(&self, content: Object) -> ElicitResult {
+    pub fn accept_with(&self, content: &Object) -> ElicitResult {
         let mut result = ElicitResult::new(ElicitAction::Accept);
         if !self.is_url() {
             let mut filled = self.defaults();
-            for (name, value) in content {
-                filled.insert(name, value);
+            for (name, value) in content.iter() {
+                filled.insert(name, value.clone());
             }
             result.content = Some(filled);
         }
@@ -140,7 +140,7 @@ mod tests {
     #[track_caller]
     fn check(question: &str, content: &str, expected: &str) {
         let question: ElicitParams = serde_json::from_str(question).unwrap();
-        let answer = question.accept_with(serde_json::from_str(content).unwrap());
+        let answer = question.accept_with(&serde_json::from_str(content).unwrap());
         assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
     }
 

@@ -133,13 +133,14 @@ impl HeaderPlan {
                 }
                 Some(Value::Bool(truth)) => headers.push(header.clone(), truth.to_string()),
                 Some(Value::Number(number)) => {
-                    let integer = integer(number).ok_or_else(|| {
-                        RpcError::invalid_params(format!(
+                    let Some(integer) = integer(number) else {
+                        let message = format!(
                             "`{}` stands in a header and must be an integer between {} and {SAFE}",
                             path.join("."),
                             -SAFE
-                        ))
-                    })?;
+                        );
+                        return Err(RpcError::invalid_params(message));
+                    };
                     headers.push(header.clone(), integer.to_string());
                 }
                 _ => {}
