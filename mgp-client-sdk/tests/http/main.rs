@@ -8,6 +8,7 @@ mod leaving;
 mod listening;
 mod modern;
 mod ours;
+mod proving;
 mod refusals;
 mod script;
 mod session;
