@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
 mod era;
 mod leaving;
+mod listening;
 mod modern;
 mod ours;
 mod proving;
@@ -11,3 +13,4 @@ mod refusals;
 mod script;
 mod session;
 mod streams;
+mod tls;
