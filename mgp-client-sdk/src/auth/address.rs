@@ -2,7 +2,7 @@
 //!
 //! Applies to: outbound.
 
-use mgp_types::service::is_loopback_host;
+use mgp_types::service::{is_loopback_host, shown_url};
 use url::Url;
 
 use super::error::AuthError;
@@ -12,7 +12,7 @@ const LONGEST: usize = 2048;
 
 /// Reads an address that credentials, codes or trust go over.
 pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
-    let refuse = |why: &'static str| AuthError::Address { what, url: shorten(text), why };
+    let refuse = |why: &'static str| AuthError::Address { what, url: shown(text), why };
     // Parsers pass over these, or read them in ways of their own; the one that dials may read them otherwise.
     if text.len() > LONGEST || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control()) {
         return Err(refuse("it is too long, or holds what no URL holds"));
@@ -38,7 +38,7 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     let url = secure("the issuer", text)?;
     if url.query().is_some() {
         let why = "an issuer has no query";
-        return Err(AuthError::Address { what: "the issuer", url: shorten(text), why });
+        return Err(AuthError::Address { what: "the issuer", url: shown(text), why });
     }
     Ok(url)
 }
@@ -58,14 +58,10 @@ pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// The server's own name for itself: no fragment, no slash where there is no path.
+/// The server's own name for itself: no fragment, no slash where there is no path, and no query, which may hold a key that
+/// an authorization server or a store has no business with.
 pub(super) fn canonical(url: &Url) -> String {
-    let mut named = format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() });
-    if let Some(query) = url.query() {
-        named.push('?');
-        named.push_str(query);
-    }
-    named
+    format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }
 
 /// How a protected resource lies to a server.
@@ -92,6 +88,11 @@ pub(super) fn cover(resource: &Url, server: &Url) -> Cover {
         Some(rest) if rest.starts_with('/') => Cover::Above,
         _ => Cover::None,
     }
+}
+
+/// An address, fit to be shown: short, and without what may be a secret in it.
+pub(super) fn shown(url: &str) -> String {
+    shorten(&shown_url(url))
 }
 
 /// Foreign text, fit to be shown: short, and nothing that moves a cursor.
@@ -150,10 +151,24 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_is_refused_does_not_tell_its_secrets() {
+        for url in [
+            "https://me:s3cret@a.example/mcp",
+            "http://a.example/mcp?key=s3cret",
+            "https://me:s3/cret@a.example/mcp?s3cret",
+            "ftp://s3cret@a.example",
+            "https://a.example/#s3cret",
+        ] {
+            let error = secure("it", url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_server_names_itself_without_a_needless_slash() {
         let named = |url| canonical(&Url::parse(url).unwrap());
         assert_eq!(named("https://A.example"), "https://a.example");
         assert_eq!(named("https://a.example/mcp/"), "https://a.example/mcp/");
-        assert_eq!(named("https://a.example:8443/mcp#x"), "https://a.example:8443/mcp");
+        assert_eq!(named("https://a.example:8443/mcp?key=k#x"), "https://a.example:8443/mcp");
     }
 }

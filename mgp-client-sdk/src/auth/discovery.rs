@@ -86,8 +86,8 @@ async fn resource(
     let Some((found, place)): Option<(Resource, _)> = found else { return Ok(None) };
     if !is_believed(&found.resource, &place, server) {
         return Err(AuthError::ResourceMismatch {
-            resource: shorten(&found.resource),
-            server: server.to_string(),
+            resource: address::shown(&found.resource),
+            server: address::canonical(server),
         });
     }
     Ok(Some(found))
@@ -126,7 +126,7 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
     choice.rather.filter(is_listed).or(first).map(str::to_owned).ok_or_else(|| {
         AuthError::Document {
             what: "the metadata of the server",
-            url: server.to_string(),
+            url: address::canonical(server),
             why: "it names no authorization server".to_owned(),
         }
     })
@@ -160,7 +160,7 @@ fn stays_away(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
         // What is no address is refused where it is used.
         if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
             let why = "it is on this machine, and neither the server nor the issuer is";
-            return Err(AuthError::Address { what, url: shorten(endpoint), why });
+            return Err(AuthError::Address { what, url: address::shown(endpoint), why });
         }
     }
     Ok(())
@@ -235,7 +235,7 @@ fn document<T: DeserializeOwned>(
     url: &str,
     answer: &Fetched,
 ) -> Result<T, AuthError> {
-    let refuse = |why| AuthError::Document { what, url: shorten(url), why };
+    let refuse = |why| AuthError::Document { what, url: address::shown(url), why };
     if answer.status != 200 {
         return Err(refuse(format!("the status is {}", answer.status)));
     }

@@ -124,7 +124,7 @@ impl Session {
         let bound = bound.filter(|entry| entry.registration.is_some());
         let only = self.plan.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
         let found = discover(&self.plan.fetcher, server, metadata, Choice { only, rather }).await?;
-        debug!(server = %server, issuer = %found.server.issuer, "authorization server found");
+        debug!(server = address::canonical(server), issuer = %found.server.issuer, "authorization server found");
         Ok(found)
     }
 
