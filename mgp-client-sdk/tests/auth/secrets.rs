@@ -84,7 +84,7 @@ async fn a_key_in_the_url_of_the_server_stays_with_the_server() {
         |s: &mut Switches| s.issuers = vec![],
         |s: &mut Switches| s.resource = "https://mcp.example/other",
         |s: &mut Switches| {
-            s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp")
+            s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
         },
     ] {
         let world = World::new(turn);

@@ -8,13 +8,17 @@ use std::time::Duration;
 use mgp_types::{PrivateFile, Turn};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
 
-use super::{Entries, StoreError, Stored, TokenStore};
+use super::turn::{self, slot};
+use super::{Entries, StoreError, Stored, TokenStore, TokenTurn};
 
 /// How long a file may be.
 const LONGEST: u64 = 1024 * 1024;
 /// How long another process may hold the file that this one wants to change.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long is waited between two looks at whether another process still renews tokens.
+const PAUSE: Duration = Duration::from_millis(50);
 /// What the file says it is.
 const VERSION: u32 = 1;
 
@@ -22,7 +26,7 @@ const VERSION: u32 = 1;
 ///
 /// On Unix the file is made with mode 0600, and one that others can read is refused.
 /// It is replaced as a whole, so a crash leaves the old one or the new one; processes that share it take turns, by a lock on
-/// a file beside it (`….lock`).
+/// a file beside it (`….lock`), and renew tokens in turn as well (`….turn-0.lock` and the like, sixteen at most).
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     file: PrivateFile,
@@ -69,6 +73,21 @@ impl TokenStore for FileTokens {
             write(file, &turn, entries)
         })
         .await
+    }
+
+    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
+        let name = format!(".turn-{:x}", slot(server, issuer));
+        let until = Instant::now() + turn::PATIENCE;
+        loop {
+            let name = name.clone();
+            if let Some(turn) = self.run(move |file| Ok(file.try_turn(&name)?)).await? {
+                return Ok(TokenTurn::holding(turn));
+            }
+            if Instant::now() >= until {
+                return Err(StoreError::Busy { patience: turn::PATIENCE });
+            }
+            sleep(PAUSE).await;
+        }
     }
 }
 
