@@ -106,3 +106,16 @@ async fn tool_sees_what_its_caller_may_do() {
         assert_eq!(said(&answer), "files.read files.list");
     }
 }
+
+/// Nothing is bound here: the refusal comes before.
+#[tokio::test]
+async fn who_may_call_must_be_said_and_cannot_be_anyone_beyond_this_machine() {
+    let at = |address: &str| Server::new("s", "1").http(address);
+    assert!(matches!(at("127.0.0.1:0").bind().await, Err(ServeError::Unguarded(_))));
+    for everywhere in ["0.0.0.0:0", "[::]:0"] {
+        assert!(matches!(at(everywhere).bind().await, Err(ServeError::Unguarded(_))));
+        assert!(matches!(at(everywhere).no_auth().bind().await, Err(ServeError::Exposed(_))));
+        let half_open = at(everywhere).no_auth().auth(AuthLayer::new());
+        assert!(matches!(half_open.bind().await, Err(ServeError::Exposed(_))));
+    }
+}
