@@ -94,7 +94,7 @@ impl Assertions for EnterpriseIdp {
         if answer.issued_token_type.as_deref() != Some(ID_JAG) {
             return Err(AuthError::Document {
                 what: "the answer of the identity provider",
-                url: self.endpoint.clone(),
+                url: super::address::shown(&self.endpoint),
                 why: format!("its token is not a `{ID_JAG}`"),
             });
         }

@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use http::Uri;
-use mgp_types::service::is_loopback_host;
+use mgp_types::service::{is_loopback_host, shown_url};
 use serde::Serialize;
 
 /// Where the document lies on every host.
@@ -99,7 +99,7 @@ struct Place {
 
 impl Place {
     fn of(url: &str) -> Result<Self, BadResource> {
-        let bad = |why| BadResource { url: url.to_owned(), why };
+        let bad = |why| BadResource { url: shown_url(url), why };
         if url.contains(['#', '?']) {
             return Err(bad("it has a query or fragment"));
         }
@@ -159,6 +159,8 @@ mod tests {
         ] {
             check(url, None);
         }
+        let error = ResourceMetadata::new("https://u:s3cret@a.example/mcp", "i").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl FetchedKeys {
                 Ok(set) => this.kept().set = Some((Arc::new(set), Instant::now())),
                 Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    url = this.url,
+                    url = mgp_types::service::shown_url(&this.url),
                     "the keys of the issuer were not fetched"
                 ),
             }
