@@ -378,6 +378,9 @@ impl ClientBuilder {
     }
 
     /// Hears of changes of lists and of resources that are watched; the client's own lists are already forgotten.
+    ///
+    /// A modern server tells them on a stream, which the client keeps open where the server announces changes; see
+    /// [`ListenConfig`](crate::ListenConfig). After a stream was interrupted everything on it is told as changed.
     pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
@@ -441,7 +444,8 @@ impl ClientBuilder {
 
     /// Connects to a server at a URL, over streamable HTTP.
     ///
-    /// Nothing is kept open in the modern era. In the legacy era there is a session, which is opened anew once when the
+    /// Nothing is kept open in the modern era, but for the stream of changes where somebody
+    /// [hears](Self::on_change) of them. In the legacy era there is a session, which is opened anew once when the
     /// server has lost it; see [`HttpConnection`](mgp_transport::http::HttpConnection) for which calls may be sent twice.
     ///
     /// ```no_run

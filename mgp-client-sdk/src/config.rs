@@ -29,6 +29,8 @@ pub struct ClientConfig {
     pub max_rounds: u32,
     /// Bounds of the connection.
     pub limits: Limits,
+    /// How a modern server is listened to.
+    pub listen: ListenConfig,
     /// How a server at a URL is reached.
     #[cfg(feature = "http")]
     pub http: mgp_transport::http::HttpClientConfig,
@@ -52,11 +54,30 @@ impl ClientConfig {
             max_pages: 1000,
             max_rounds: 16,
             limits: Limits::default(),
+            listen: ListenConfig::default(),
             #[cfg(feature = "http")]
             http: mgp_transport::http::HttpClientConfig::default(),
             principal: Principal::local(),
             answers: Router::new(),
             hooks: Hooks::default(),
         }
+    }
+}
+
+/// How the stream of changes of a modern server is opened again when it ends.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenConfig {
+    /// How long to wait at first; each further pause is twice as long. 1 s.
+    pub retry: Duration,
+    /// The longest pause. 60 s.
+    pub max_retry: Duration,
+    /// How often in a row it is opened again that does not last; the next resource that is watched begins anew. 10.
+    pub attempts: u32,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self { retry: Duration::from_secs(1), max_retry: Duration::from_mins(1), attempts: 10 }
     }
 }

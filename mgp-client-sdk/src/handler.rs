@@ -139,6 +139,10 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
+    pub(crate) fn hears_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     pub(crate) fn tell(&self, what: &Changed) {
         for hook in &self.changed {
             hook(what);

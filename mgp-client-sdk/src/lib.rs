@@ -57,6 +57,7 @@ mod client;
 mod config;
 mod error;
 mod handler;
+mod listening;
 pub mod prelude;
 #[cfg(doctest)]
 mod readme;
@@ -68,7 +69,7 @@ mod wire;
 pub use builder::ClientBuilder;
 pub use call::{Streamed, ToolCall, ToolStream};
 pub use client::{Client, Mgp};
-pub use config::ClientConfig;
+pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use mgp_lifecycle::EraChoice;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
 use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
-use mgp_types::mcp::{Era, Revision};
+use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
-    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
+    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged,
+    ToolsListChanged,
 };
 use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,6 +23,7 @@ use crate::cache::Lists;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
+use crate::listening::{Listening, Parts, acknowledged};
 use crate::wire::{
     Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
     outbound,
@@ -69,7 +71,8 @@ where
     let mirror = MirrorLayer::none();
     let past = Past::Unknown;
     let wired = Wired { peer, cx, monitor, life, driver, child, lists, mirror, past };
-    shake_hands(wired, config, gates).await
+    // Whoever connects holds a pointer, and not all of the handshake.
+    Box::pin(shake_hands(wired, config, gates)).await
 }
 
 /// Connects to a URL.
@@ -94,7 +97,8 @@ pub(crate) async fn reach(
     let (life, driver) = crate::wire::attend(connection.run(), None);
     let mirror = MirrorLayer::new(config.max_pages);
     let wired = Wired { peer, cx, monitor, life, driver, child: None, lists, mirror, past };
-    shake_hands(wired, config, gates).await
+    // Whoever connects holds a pointer, and not all of the handshake.
+    Box::pin(shake_hands(wired, config, gates)).await
 }
 
 /// What a client needs of whatever carries it, driven already.
@@ -176,12 +180,27 @@ async fn shake_hands(
             return Err(told(error, config.connect.era));
         }
     };
-    let capabilities = facts.capabilities.as_ref().and_then(|all| all.get().ok());
+    let capabilities: Option<ServerCapabilities> =
+        facts.capabilities.as_ref().and_then(|all| all.get().ok());
+    let capabilities = capabilities.unwrap_or_default();
+    let listening = (facts.era == Era::Modern).then(|| {
+        let parts = Parts {
+            stack: stack.clone(),
+            cx: cx.clone(),
+            life: life.clone(),
+            lists: Arc::clone(&lists),
+            hooks: config.hooks,
+            config: config.listen,
+            patience: config.timeout,
+        };
+        Listening::new(parts, &capabilities)
+    });
     Ok(Client(Arc::new(Inner {
+        listening,
         stack,
         peer,
         cx,
-        capabilities: capabilities.unwrap_or_default(),
+        capabilities,
         facts,
         session,
         monitor,
@@ -276,6 +295,10 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
             hooks.tell(&Changed::Resource(params.uri));
+            std::future::ready(Ok(()))
+        })
+        .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {
+            acknowledged(&cx, params);
             std::future::ready(Ok(()))
         })
 }

@@ -52,12 +52,18 @@ impl Client {
 
     /// Watches a resource; changes reach [`on_change`](crate::ClientBuilder::on_change).
     ///
+    /// In the modern era it joins the stream the client listens to, which is opened anew with it.
+    ///
     /// # Errors
-    /// As [`Client::request`]; the modern era has [`Client::listen`] instead.
+    /// As [`Client::request`]; in the modern era −32601 where the server offers no watching, −32602 where it does not
+    /// watch this resource.
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request.
+    /// Dropping the future cancels the request of the legacy era; in the modern one the resource may stay watched.
     pub async fn subscribe(&self, uri: &str) -> Result<(), Error> {
+        if let Some(listening) = &self.0.listening {
+            return Ok(listening.watch(uri).await?);
+        }
         self.request::<ResourcesSubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
@@ -67,14 +73,19 @@ impl Client {
     /// As [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request.
+    /// Dropping the future cancels the request of the legacy era; in the modern one it is done a little later.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
+        if let Some(listening) = &self.0.listening {
+            return Ok(listening.unwatch(uri).await?);
+        }
         self.request::<ResourcesUnsubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
     /// Listens for notifications in the modern era, until the server ends it; it has no time-out.
     ///
     /// The notifications reach the hooks; run the future beside the calls and drop it to stop.
+    /// For changes of lists and resources nobody needs it: [`on_change`](crate::ClientBuilder::on_change) and
+    /// [`subscribe`](Self::subscribe) listen by themselves.
     ///
     /// # Errors
     /// As [`Client::request`].

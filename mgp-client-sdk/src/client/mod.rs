@@ -35,9 +35,13 @@ use crate::cache::Lists;
 use crate::call::ToolCall;
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::listening::Listening;
 use crate::wire::{Allowance, Driver, Life};
 
 /// A connected client; cheap to clone, the connection ends with the last clone.
+///
+/// A legacy server at a URL is told so then, as far as the runtime the client was made on still runs; whoever wants to
+/// be sure calls [`close`](Self::close).
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -58,6 +62,8 @@ use crate::wire::{Allowance, Driver, Life};
 pub struct Client(Arc<Inner>);
 
 struct Inner {
+    /// In the modern era.
+    listening: Option<Listening>,
     stack: Stack,
     peer: Peer,
     cx: Context,

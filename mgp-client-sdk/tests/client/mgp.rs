@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use mgp_client_sdk::{Client, Error, TestClient};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{
-    CompleteReference, LogLevel, PromptReference, SubscriptionFilter, TaskStatus,
+    CompleteReference, LogLevel, PromptReference, SubscribeParams, SubscriptionFilter, TaskStatus,
 };
-use mgp_types::method::{LifecycleNotification, methods};
+use mgp_types::method::{LifecycleNotification, ResourcesSubscribe, methods};
 use mgp_types::mgp::{
     AccessQueryParams, CancelParams, DiscoverToolsParams, DiscoveryListParams, SessionParams,
 };
@@ -168,7 +168,7 @@ async fn a_method_of_the_other_era_is_not_sent() {
     let modern = TestClient::modern(Server::new("s", "1")).await;
     let legacy = TestClient::legacy(Server::new("s", "1")).await;
     let refused = [
-        modern.subscribe("a:b").await,
+        modern.request::<ResourcesSubscribe>(&SubscribeParams::new("a:b")).await.map(drop),
         modern.set_level(LogLevel::Info).await,
         legacy.listen(SubscriptionFilter::new()).await.map(drop),
         legacy.update_task("t", mgp_types::Object::new()).await,

@@ -15,7 +15,7 @@ use crate::script::{Script, plain};
 
 const CREATED: &str = "2026-07-28T10:00:00Z";
 
-fn task(status: &str, more: Value) -> Value {
+fn task(status: &str, more: &Value) -> Value {
     let mut task = json!({
         "resultType": "complete", "taskId": "t1", "status": status, "createdAt": CREATED,
         "lastUpdatedAt": CREATED, "ttlMs": 60000, "pollIntervalMs": 500,
@@ -25,7 +25,7 @@ fn task(status: &str, more: Value) -> Value {
 }
 
 fn created() -> Value {
-    task("working", json!({ "resultType": "task" }))
+    task("working", &json!({ "resultType": "task" }))
 }
 
 fn text(text: &str) -> Value {
@@ -50,15 +50,15 @@ async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_
             "method": "elicitation/create", "params": { "message": "sure?", "requestedSchema": form },
         } } });
         let began = tokio::time::Instant::now();
-        let get = script.serve("tasks/get", task("input_required", asked.clone())).await;
+        let get = script.serve("tasks/get", task("input_required", &asked)).await;
         assert_eq!(began.elapsed(), Duration::from_millis(500));
         assert_eq!(get["params"]["taskId"], "t1");
         assert!(offers_tasks(&get), "{get}");
         let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
         assert_eq!(update["params"]["inputResponses"]["k"]["content"], json!({ "sure": true }));
         // It did not get to the answer yet, and is not answered twice.
-        script.serve("tasks/get", task("input_required", asked)).await;
-        script.serve("tasks/get", task("completed", json!({ "result": text("done") }))).await;
+        script.serve("tasks/get", task("input_required", &asked)).await;
+        script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
         // An ordinary request offers no tasks: whoever makes it may not know them.
         let list = script.serve("tools/list", json!({ "tools": [] })).await;
         assert!(!offers_tasks(&list), "{list}");
@@ -75,9 +75,13 @@ async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_
 async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     for (end, code, says) in [
-        (task("failed", json!({ "error": { "code": 7, "message": "broken" } })), 7, "broken"),
-        (task("failed", json!({ "statusMessage": "no disk" })), -32603, "the task failed: no disk"),
-        (task("cancelled", json!({})), -32603, "the task was cancelled by the server"),
+        (task("failed", &json!({ "error": { "code": 7, "message": "broken" } })), 7, "broken"),
+        (
+            task("failed", &json!({ "statusMessage": "no disk" })),
+            -32603,
+            "the task failed: no disk",
+        ),
+        (task("cancelled", &json!({})), -32603, "the task was cancelled by the server"),
     ] {
         let serve = async {
             script.serve("tools/call", created()).await;
@@ -90,7 +94,7 @@ async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
 
     let serve = async {
         script.serve("tools/call", created()).await;
-        script.serve("tasks/get", task("working", json!({}))).await;
+        script.serve("tasks/get", task("working", &json!({}))).await;
         let cancel = script.serve("tasks/cancel", json!({ "resultType": "complete" })).await;
         assert_eq!(cancel["params"]["taskId"], "t1");
     };
@@ -101,7 +105,7 @@ async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
     let dropped = tokio::time::timeout(Duration::from_millis(900), client.call("t").send());
     let serve = async {
         script.serve("tools/call", created()).await;
-        script.serve("tasks/get", task("working", json!({}))).await;
+        script.serve("tasks/get", task("working", &json!({}))).await;
         script.serve("tasks/cancel", json!({ "resultType": "complete" })).await;
     };
     let (outcome, ()) = tokio::join!(dropped, serve);

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
 mod era;
 mod leaving;
+mod listening;
 mod modern;
 mod ours;
 mod refusals;
 mod script;
 mod session;
 mod streams;
+mod tls;

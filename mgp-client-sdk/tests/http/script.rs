@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraCache};
+use mgp_types::service::BoxFuture;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -52,6 +55,10 @@ pub(crate) enum Said {
     Whole(u16, Vec<(&'static str, String)>, &'static str, String),
     /// A stream of events.
     Events(Vec<(&'static str, String)>, Vec<Step>),
+    /// Hangs up.
+    Nothing,
+    /// Says something and hangs up at once, without having said that it would.
+    Last(Box<Self>),
 }
 
 /// What happens on a stream of events.
@@ -65,6 +72,14 @@ pub(crate) enum Step {
     /// Hangs up without an end.
     Break,
 }
+
+/// A connection, bare or under TLS.
+pub(crate) trait Pipe: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<P: AsyncRead + AsyncWrite + Send + Unpin + 'static> Pipe for P {}
+
+/// What makes a connection of a socket; none where the handshake fails.
+type Open = dyn Fn(TcpStream) -> BoxFuture<'static, Option<Box<dyn Pipe>>> + Send + Sync;
 
 pub(crate) fn json_of(value: &Value) -> Said {
     Said::Whole(200, Vec::new(), "application/json", value.to_string())
@@ -116,14 +131,31 @@ impl Drop for Server {
 
 impl Server {
     pub(crate) async fn start(answer: impl Fn(&Seen) -> Said + Send + Sync + 'static) -> Self {
+        let bare: Arc<Open> =
+            Arc::new(|stream| Box::pin(async move { Some(Box::new(stream) as Box<dyn Pipe>) }));
+        Self::start_over("http", bare, answer).await
+    }
+
+    /// The same, over what `open` makes of a socket.
+    pub(crate) async fn start_over(
+        scheme: &str,
+        open: Arc<Open>,
+        answer: impl Fn(&Seen) -> Said + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let url = format!("{scheme}://{}/mcp", listener.local_addr().unwrap());
         let (log, answer) = (Arc::new(Log::default()), Arc::new(answer) as Arc<Answer>);
         let own = Arc::clone(&log);
         let running = tokio::spawn(async move {
             for connection in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, connection, Arc::clone(&own), Arc::clone(&answer)));
+                stream.set_nodelay(true).unwrap();
+                let (open, own, answer) = (open(stream), Arc::clone(&own), Arc::clone(&answer));
+                tokio::spawn(async move {
+                    if let Some(pipe) = open.await {
+                        serve(pipe, connection, own, answer).await;
+                    }
+                });
             }
         });
         Self { url, log, running }
@@ -159,23 +191,7 @@ impl Server {
     pub(crate) async fn modern(
         more: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
     ) -> Self {
-        Self::start(move |seen| {
-            if let Some(said) = more(seen) {
-                return said;
-            }
-            match seen.method() {
-                "server/discover" => json_of(&seen.result(&json!({
-                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
-                }))),
-                // Asked for before the first call: tools may want arguments in headers.
-                "tools/list" => json_of(&seen.result(&json!({
-                    "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
-                }))),
-                _ => json_of(&seen.text("done")),
-            }
-        })
-        .await
+        Self::start(move |seen| more(seen).unwrap_or_else(|| usual(seen))).await
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -222,6 +238,26 @@ impl Server {
     }
 }
 
+/// What a modern server answers, whatever it is asked.
+pub(crate) fn usual(seen: &Seen) -> Said {
+    match seen.method() {
+        "server/discover" => discovered(seen, &json!({ "tools": {} })),
+        // Asked for before the first call: tools may want arguments in headers.
+        "tools/list" => json_of(&seen.result(&json!({
+            "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
+        }))),
+        _ => json_of(&seen.text("done")),
+    }
+}
+
+/// The answer to `server/discover` with these capabilities.
+pub(crate) fn discovered(seen: &Seen, capabilities: &Value) -> Said {
+    json_of(&seen.result(&json!({
+        "resultType": "complete", "supportedVersions": ["2026-07-28"],
+        "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private",
+    })))
+}
+
 /// The answer to `initialize` with a session id.
 pub(crate) fn initialized(seen: &Seen, session: &str) -> Said {
     let result = json!({
@@ -240,13 +276,16 @@ pub(crate) fn client() -> ClientBuilder {
     })
 }
 
-async fn serve(stream: TcpStream, connection: usize, log: Arc<Log>, answer: Arc<Answer>) {
-    stream.set_nodelay(true).unwrap();
+async fn serve(stream: Box<dyn Pipe>, connection: usize, log: Arc<Log>, answer: Arc<Answer>) {
     let mut stream = BufReader::new(stream);
     while let Some(seen) = read(&mut stream, connection).await {
         log.seen.lock().unwrap().push(seen.clone());
         log.news.notify_waiters();
-        let said = match answer(&seen) {
+        let (said, is_last) = match answer(&seen) {
+            Said::Last(said) => (*said, true),
+            said => (said, false),
+        };
+        let stays = match said {
             Said::Whole(code, headers, kind, body) => {
                 let mut head = head(code, headers);
                 if !kind.is_empty() {
@@ -263,8 +302,9 @@ async fn serve(stream: TcpStream, connection: usize, log: Arc<Log>, answer: Arc<
                 }
                 stays
             }
+            Said::Nothing | Said::Last(_) => false,
         };
-        if !said {
+        if !stays || is_last {
             return;
         }
     }
@@ -279,7 +319,7 @@ fn head(code: u16, headers: Vec<(&'static str, String)>) -> String {
 }
 
 /// Tells events; `false` when the connection is over.
-async fn tell(stream: &mut BufReader<TcpStream>, head: String, steps: Vec<Step>) -> bool {
+async fn tell(stream: &mut BufReader<Box<dyn Pipe>>, head: String, steps: Vec<Step>) -> bool {
     let head =
         format!("{head}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
     if stream.get_mut().write_all(head.as_bytes()).await.is_err() {
@@ -305,7 +345,7 @@ async fn tell(stream: &mut BufReader<TcpStream>, head: String, steps: Vec<Step>)
     stream.get_mut().write_all(b"0\r\n\r\n").await.is_ok()
 }
 
-async fn read(stream: &mut BufReader<TcpStream>, connection: usize) -> Option<Seen> {
+async fn read(stream: &mut BufReader<Box<dyn Pipe>>, connection: usize) -> Option<Seen> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok().filter(|count| *count > 0)?;
     let mut words = line.split_whitespace();

@@ -133,3 +133,43 @@ async fn a_server_that_refuses_another_session_is_an_error_that_says_so() {
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
     assert!(error.to_string().contains("refuses another"), "{error}");
 }
+
+#[tokio::test]
+async fn a_client_that_is_dropped_ends_its_session() {
+    let server = Server::legacy(|_| None).await;
+    let other = client().connect_url(&server.url).await.unwrap();
+    let client = client().connect_url(&server.url).await.unwrap();
+    client.call("t").await.unwrap();
+    let clone = client.clone();
+    drop(client);
+    clone.call("t").await.unwrap();
+    assert_eq!(server.count("DELETE"), 0);
+    // Where it is dropped does not matter.
+    std::thread::spawn(move || drop(clone)).join().unwrap();
+    let ended = server.wait_for(|seen| seen.verb == "DELETE").await;
+    assert_eq!(session(&ended), Some("s-2"));
+    drop(other);
+    server.wait_for(|seen| seen.verb == "DELETE" && session(seen) == Some("s-1")).await;
+    assert_eq!(server.count("DELETE"), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_was_closed_ends_its_session_once() {
+    let server = Server::legacy(|_| None).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    client.close().await;
+    drop(client);
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    assert_eq!(server.count("DELETE"), 1);
+}
+
+#[test]
+fn a_client_may_outlive_its_runtime() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = runtime.block_on(async {
+        let server = Server::legacy(|_| None).await;
+        client().connect_url(&server.url).await.unwrap()
+    });
+    drop(runtime);
+    drop(client);
+}

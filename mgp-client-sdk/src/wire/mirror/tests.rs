@@ -17,7 +17,9 @@ fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
     Stack::from_fn(move |call: Call| {
         let answer = if call.is::<ToolsCall>() {
             let headers = call.cx().extensions.get::<HeaderParams>();
-            let headers = headers.map(|all| all.iter().map(|(n, v)| format!("{n}: {v}")).collect());
+            let headers = headers.map(|all| {
+                all.iter().fold(String::new(), |text, (name, value)| text + name + ": " + value)
+            });
             calls.lock().unwrap().push(headers.unwrap_or_else(|| "none".to_owned()));
             r#"{"resultType":"complete","content":[]}"#.to_owned()
         } else {

@@ -11,6 +11,7 @@ use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::eras::EraCache;
+use super::trust::Roots;
 use crate::http::{Credentials, Refused};
 
 /// How a client uses HTTP; proxies of the environment are not used.
@@ -49,6 +50,8 @@ pub struct HttpClientConfig {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Whether credentials may go over plain `http` to another machine. No.
     pub credentials_in_clear: bool,
+    /// Whom TLS trusts besides the system's authorities.
+    pub(in crate::http) roots: Roots,
     /// Which servers are of which era; shared by the whole process unless replaced.
     pub eras: EraCache,
 }
@@ -72,8 +75,27 @@ impl Default for HttpClientConfig {
             headers: HeaderMap::new(),
             credentials: None,
             credentials_in_clear: false,
+            roots: Roots::default(),
             eras: EraCache::shared(),
         }
+    }
+}
+
+impl HttpClientConfig {
+    /// Trusts these certificate authorities besides the system's: PEM, one certificate or many; may be called again.
+    ///
+    /// What cannot be read is an error of the connection that is made with it.
+    ///
+    /// ```
+    /// use mgp_transport::http::HttpClientConfig;
+    ///
+    /// # let pem = b"";
+    /// let mut config = HttpClientConfig::default();
+    /// config.root_certificates(pem);
+    /// ```
+    pub fn root_certificates(&mut self, pem: impl AsRef<[u8]>) -> &mut Self {
+        self.roots.add(pem.as_ref());
+        self
     }
 }
 
@@ -86,6 +108,7 @@ impl fmt::Debug for HttpClientConfig {
             .field("event_bytes", &self.event_bytes)
             .field("requests", &self.requests)
             .field("headers", &self.headers.len())
+            .field("roots", &self.roots)
             .field("has_credentials", &self.credentials.is_some())
             .finish_non_exhaustive()
     }

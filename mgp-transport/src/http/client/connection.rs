@@ -19,7 +19,9 @@ use crate::connection::{Closed, Limits, Monitor};
 ///
 /// **Which calls may be sent twice.** A call is sent again in two cases, and in both the server said that it did not run it:
 /// after 401 or 403 with new credentials, and once after 404 for a session the server no longer has, in a new session.
-/// A call whose connection broke is not sent again, because it may have run.
+/// Of calls whose connection broke before an answer began, those that change nothing are sent once more: lists, reads,
+/// `server/discover`, signs of life.
+/// A tool call is not, because it may have run; only one that was never written goes out on another connection.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -88,7 +90,7 @@ impl HttpConnection {
     /// It ends when the peer is closed, after a legacy server was told (DELETE).
     ///
     /// # Cancel safety
-    /// Dropping the future ends the connection; the server is not told.
+    /// Dropping the future ends the connection; a legacy server is told on the runtime it ran on, as far as that still runs.
     pub async fn run(self) -> Closed {
         self.runner.run().await
     }

@@ -15,9 +15,11 @@ use mgp_types::service::{
     BoxFuture, Context, OutMeta, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack, closed,
     write_call,
 };
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::again::Again;
 use super::error::Fault;
 use super::headers::{SESSION, posting};
 use super::link::HttpLink;
@@ -157,7 +159,7 @@ impl Core {
                 let mut headers = headers.clone();
                 let in_session = place != Place::Nowhere;
                 let lease = in_session.then(|| self.session.stamp(&mut headers));
-                let response = self.wire.send(&Method::POST, &headers, &body).await?;
+                let response = self.wire.send(&Method::POST, &headers, &body, Again::Never).await?;
                 let status = response.status();
                 match lease {
                     Some(lease)
@@ -217,7 +219,8 @@ impl Core {
             // Told before anybody else uses it.
             let mut headers = posting();
             opened.stamp(&mut headers);
-            let told = self.wire.send(&Method::POST, &headers, &initialized()).await?;
+            let told = &initialized();
+            let told = self.wire.send(&Method::POST, &headers, told, Again::Never).await?;
             let status = told.status();
             drain(told.into_body()).await;
             if !status.is_success() {
@@ -231,9 +234,22 @@ impl Core {
 
     /// Tells the server that the session ends, as far as it wants to know.
     pub(super) async fn leave(&self) {
-        let Some(headers) = self.session.close() else { return };
+        if let Some(headers) = self.session.close() {
+            self.tell_end(headers).await;
+        }
+    }
+
+    /// The same, where nobody waits for it: on a runtime, as long as that runs.
+    pub(super) fn leave_behind(self: &Arc<Self>, runtime: &Handle) {
+        if let Some(headers) = self.session.close() {
+            let core = Arc::clone(self);
+            runtime.spawn(async move { core.tell_end(headers).await });
+        }
+    }
+
+    async fn tell_end(&self, headers: HeaderMap) {
         let ending = async {
-            match self.wire.send(&Method::DELETE, &headers, &Bytes::new()).await {
+            match self.wire.send(&Method::DELETE, &headers, &Bytes::new(), Again::Once).await {
                 // 405: the server ends its sessions itself.
                 Ok(response) => drain(response.into_body()).await,
                 Err(error) => tracing::debug!(%error, "the end of the session was not told"),

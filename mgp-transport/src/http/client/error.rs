@@ -31,6 +31,9 @@ pub enum HttpClientError {
         "the certificate authorities of this system cannot be read: {0}; name a file in SSL_CERT_FILE"
     )]
     Roots(#[source] std::io::Error),
+    /// A certificate authority of one's own could not be read.
+    #[error("what was given to `root_certificates` cannot be used: {0}")]
+    RootCertificates(String),
     /// Credentials would be readable on the way.
     #[error(
         "`{0}` is not https, so the credentials could be read on the way; use https, or set \
@@ -44,6 +47,8 @@ pub enum HttpClientError {
 pub(super) enum Fault {
     /// No connection.
     Unreached { place: String, why: String },
+    /// Its certificate is not to be trusted.
+    Untrusted { place: String, why: String },
     /// The connection broke before the head of the answer.
     Broken { place: String, why: String },
     /// A redirect that is not followed.
@@ -89,6 +94,18 @@ impl From<Fault> for RpcError {
             Fault::Unreached { place, why } => {
                 Self::new(ErrorCode::SERVER_NOT_READY, format!("cannot reach {place}: {why}"))
                     .because(HttpFault::Unreached)
+            }
+            Fault::Untrusted { place, why } => {
+                let error = Self::new(
+                    ErrorCode::SERVER_NOT_READY,
+                    format!("cannot trust {place}: {why}"),
+                )
+                .because(HttpFault::Unreached);
+                // The next attempt would meet the same certificate.
+                match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
+                    Some(hints) => error.recovery(hints.no_retry()),
+                    None => error,
+                }
             }
             // It may have run: not the code that invites another attempt.
             Fault::Broken { place, why } => Self::new(

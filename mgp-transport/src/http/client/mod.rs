@@ -9,6 +9,7 @@
 //!
 //! Applies to: outbound.
 
+mod again;
 mod answer;
 mod config;
 mod connection;
@@ -25,6 +26,7 @@ mod request;
 mod runner;
 mod session;
 mod sse;
+mod trust;
 mod wire;
 
 pub use self::config::{Bearer, HttpClientConfig};
@@ -34,3 +36,4 @@ pub(super) use self::endpoint::is_loopback;
 pub use self::eras::EraCache;
 pub use self::error::HttpClientError;
 pub(super) use self::pool::{Connector, Security, causes, connector};
+pub(super) use self::trust::Roots;

@@ -19,6 +19,7 @@ use tower_service::Service;
 use super::config::HttpClientConfig;
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
+use super::trust::Roots;
 
 /// The connector, over a resolver of names.
 #[cfg(feature = "tls")]
@@ -43,7 +44,7 @@ pub(super) fn pool(
     config: &HttpClientConfig,
 ) -> Result<Pool, HttpClientError> {
     let secure = if endpoint.is_https() { Security::Tls } else { Security::None };
-    let connector = connector(GaiResolver::new(), secure, &endpoint.to_string())?;
+    let connector = connector(GaiResolver::new(), secure, &config.roots, &endpoint.to_string())?;
     let connector = Timed { connector, bound: config.connect_timeout };
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
@@ -65,34 +66,36 @@ pub(in crate::http) enum Security {
 pub(in crate::http) fn connector<R>(
     resolver: R,
     secure: Security,
+    roots: &Roots,
     place: &str,
 ) -> Result<Connector<R>, HttpClientError> {
     let mut plain = HttpConnector::new_with_resolver(resolver);
     plain.enforce_http(false);
     plain.set_nodelay(true);
     plain.set_keepalive(Some(KEEPALIVE));
-    over_tls(plain, secure, place)
+    over_tls(plain, secure, roots, place)
 }
 
 #[cfg(feature = "tls")]
 fn over_tls<R>(
     plain: HttpConnector<R>,
     secure: Security,
+    roots: &Roots,
     _place: &str,
 ) -> Result<Connector<R>, HttpClientError> {
-    use hyper_rustls::{ConfigBuilderExt as _, HttpsConnectorBuilder};
+    use hyper_rustls::HttpsConnectorBuilder;
     use rustls::{ClientConfig, RootCertStore};
 
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
-    let builder = match secure {
-        Security::Tls => builder.with_native_roots().map_err(HttpClientError::Roots)?,
+    let trusted = match secure {
+        Security::Tls => roots.store()?,
         // Reading the system's authorities takes longer than many a client lives.
-        Security::None => builder.with_root_certificates(RootCertStore::empty()),
+        Security::None => RootCertStore::empty(),
     };
-    let tls = builder.with_no_client_auth();
+    let tls = builder.with_root_certificates(trusted).with_no_client_auth();
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
@@ -104,6 +107,7 @@ fn over_tls<R>(
 fn over_tls<R>(
     plain: HttpConnector<R>,
     secure: Security,
+    _roots: &Roots,
     place: &str,
 ) -> Result<Connector<R>, HttpClientError> {
     match secure {
@@ -154,4 +158,17 @@ pub(in crate::http) fn causes(error: &(dyn StdError + 'static)) -> String {
         next = error.source();
     }
     words.join(": ")
+}
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn https_without_tls_says_what_to_build() {
+        let endpoint = Endpoint::parse("https://example.com/mcp").unwrap();
+        let error = pool(&endpoint, &HttpClientConfig::default()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, HttpClientError::NoTls(_)));
+        assert!(error.to_string().contains("the feature `tls`"), "{error}");
+    }
 }

@@ -14,12 +14,13 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use mgp_types::method::{Cancelled, Initialize, Notification};
+use mgp_types::method::{Cancelled, Initialize, Notification, SubscriptionsListen};
 use mgp_types::service::{Call, ItemKind, OutMeta, Params, Reply, write_call};
 use mgp_types::{Id, Payload, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::again::Again;
 use super::answer::{Answer, Kind, kind};
 use super::core::{Core, Place, gone, is_gone, opened};
 use super::dispatch::Origin;
@@ -43,6 +44,7 @@ struct Written {
     body: Bytes,
     is_legacy: bool,
     opens: bool,
+    again: Again,
 }
 
 /// How the reading of a stream ended.
@@ -59,7 +61,12 @@ impl Core {
             return Err(gone());
         }
         let permits = Arc::clone(&self.permits);
-        let _permit = permits.acquire_owned().await.map_err(|_| gone())?;
+        // What only listens would keep its place for good, and the calls would wait for it.
+        let _permit = if call.is::<SubscriptionsListen>() {
+            None
+        } else {
+            Some(permits.acquire_owned().await.map_err(|_| gone())?)
+        };
         if !call.is::<Initialize>() {
             return self.ask(call).await.map(|(reply, _)| reply);
         }
@@ -89,7 +96,8 @@ impl Core {
         let id = Id::Number(number);
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
         let is_legacy = revision.is_none();
-        let written = Written { number, headers, body: body.into(), is_legacy, opens };
+        let again = Again::of(call.method().as_str());
+        let written = Written { number, headers, body: body.into(), is_legacy, opens, again };
         let outlet = call.cx().outlet.clone();
         drop(call);
 
@@ -164,7 +172,8 @@ impl Core {
             let mut headers = request.headers.clone();
             let in_session = request.is_legacy && !request.opens;
             let lease = in_session.then(|| self.session.stamp(&mut headers));
-            let response = self.wire.send(&Method::POST, &headers, &request.body).await?;
+            let response =
+                self.wire.send(&Method::POST, &headers, &request.body, request.again).await?;
             let Some(lease) = lease.filter(|lease| is_gone(response.status(), *lease)) else {
                 return Ok(response);
             };
@@ -255,7 +264,7 @@ impl Core {
         if let Some(last) = last {
             headers.insert(LAST_EVENT, last.clone());
         }
-        let response = self.wire.send(&Method::GET, &headers, &Bytes::new()).await?;
+        let response = self.wire.send(&Method::GET, &headers, &Bytes::new(), Again::Once).await?;
         let (head, body) = response.into_parts();
         if head.status.is_success() && kind(&head.headers) == Some(Kind::Events) {
             return Ok(Stream::Open(body));

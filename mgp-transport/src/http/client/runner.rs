@@ -9,6 +9,7 @@ use std::task::{Context as Task, Poll};
 
 use futures_util::stream::{FuturesUnordered, Stream as _};
 use mgp_types::service::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::core::{Core, Job};
@@ -22,14 +23,18 @@ pub(super) struct Runner {
     works: FuturesUnordered<BoxFuture<'static, ()>>,
     lane: Lane,
     listening: Option<BoxFuture<'static, ()>>,
+    /// Where it runs, for what is left to do when it is dropped.
+    runtime: Option<Handle>,
 }
 
 impl Runner {
     pub(super) fn new(core: Arc<Core>, jobs: mpsc::Receiver<Job>) -> Self {
-        Self { core, jobs, works: FuturesUnordered::new(), lane: Lane::default(), listening: None }
+        let (works, lane) = (FuturesUnordered::new(), Lane::default());
+        Self { core, jobs, works, lane, listening: None, runtime: None }
     }
 
     pub(super) async fn run(mut self) -> Closed {
+        self.runtime = Handle::try_current().ok();
         let core = Arc::clone(&self.core);
         let closing = core.closing.notified();
         let mut closing = std::pin::pin!(closing);
@@ -74,6 +79,10 @@ impl Runner {
 /// Also when it is dropped half-way.
 impl Drop for Runner {
     fn drop(&mut self) {
+        // Whoever closed it was waited for; whoever just left it leaves a session behind.
+        if let Some(runtime) = &self.runtime {
+            self.core.leave_behind(runtime);
+        }
         self.core.end();
     }
 }

@@ -11,10 +11,12 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
 
+use super::again::Again;
 use super::config::HttpClientConfig;
 use super::endpoint::Endpoint;
 use super::error::{Fault, HttpClientError};
 use super::pool::{Pool, causes, pool};
+use super::trust::distrust;
 use crate::http::Refused;
 
 /// What is read of a body nobody needs, so that its connection can serve again.
@@ -50,6 +52,7 @@ impl Wire {
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
+        mut again: Again,
     ) -> Result<Response<Incoming>, RpcError> {
         let mut target = self.endpoint.uri().clone();
         let (mut refusals, mut is_redirected) = (0, false);
@@ -69,7 +72,14 @@ impl Wire {
                 value.set_sensitive(true);
                 request.headers_mut().insert(AUTHORIZATION, value);
             }
-            let response = self.pool.request(request).await.map_err(|error| self.failed(&error))?;
+            let response = match self.pool.request(request).await {
+                Ok(response) => response,
+                Err(error) if again.take(&error) => {
+                    tracing::debug!(%error, "the connection broke before an answer: once more");
+                    continue;
+                }
+                Err(error) => return Err(self.failed(&error).into()),
+            };
             let status = response.status();
             if is_refusal(&response)
                 && let Some(credentials) = &self.config.credentials
@@ -113,7 +123,9 @@ impl Wire {
 
     fn failed(&self, error: &hyper_util::client::legacy::Error) -> Fault {
         let (place, why) = (self.endpoint.to_string(), causes(error));
-        if error.is_connect() {
+        if let Some(why) = distrust(error) {
+            Fault::Untrusted { place, why }
+        } else if error.is_connect() {
             Fault::Unreached { place, why }
         } else {
             Fault::Broken { place, why }

@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::address::{Forbidden, check_address};
 use crate::http::client::{
-    Connector, Endpoint, HttpClientError, Security, causes, connector, is_loopback,
+    Connector, Endpoint, HttpClientError, Roots, Security, causes, connector, is_loopback,
 };
 
 /// How long a document may take.
@@ -60,6 +60,8 @@ struct Rules {
     loopback: bool,
     /// Hosts that may be reached wherever they are, over plain `http` too.
     hosts: Vec<String>,
+    /// Whom TLS trusts besides the system's authorities.
+    roots: Roots,
 }
 
 impl GuardedFetch {
@@ -85,8 +87,20 @@ impl GuardedFetch {
     /// # Errors
     /// As [`GuardedFetch::new`].
     pub fn allow_host(self, host: impl Into<String>) -> Result<Self, HttpClientError> {
+        self.changed(|rules| rules.hosts.push(bare(&host.into())))
+    }
+
+    /// Trusts these certificate authorities besides the system's: PEM, one certificate or many.
+    ///
+    /// # Errors
+    /// As [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] when the text holds none.
+    pub fn root_certificates(self, pem: impl AsRef<[u8]>) -> Result<Self, HttpClientError> {
+        self.changed(|rules| rules.roots.add(pem.as_ref()))
+    }
+
+    fn changed(self, change: impl FnOnce(&mut Rules)) -> Result<Self, HttpClientError> {
         let mut rules = Rules::clone(&self.rules);
-        rules.hosts.push(bare(&host.into()));
+        change(&mut rules);
         let mut fetch = Self::under(rules)?;
         (fetch.time, fetch.bytes) = (self.time, self.bytes);
         Ok(fetch)
@@ -102,7 +116,7 @@ impl GuardedFetch {
     fn under(rules: Rules) -> Result<Self, HttpClientError> {
         let rules = Arc::new(rules);
         let secure = if cfg!(feature = "tls") { Security::Tls } else { Security::None };
-        let connector = connector(Guard(Arc::clone(&rules)), secure, "a fetcher")?;
+        let connector = connector(Guard(Arc::clone(&rules)), secure, &rules.roots, "a fetcher")?;
         let client = Client::builder(TokioExecutor::new())
             // Each document gets a connection that was judged for it.
             .pool_max_idle_per_host(0)

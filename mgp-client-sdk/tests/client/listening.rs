@@ -1,0 +1,288 @@
+//! The stream on which a modern server tells of changes: opened by the client itself, kept, and left.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Changed, Client, ClientBuilder, EraChoice};
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{Prompt, Resource};
+use mgp_transport::duplex;
+use mgp_types::ErrorCode;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::script::{Script, plain};
+
+type Heard = Arc<Mutex<Vec<Changed>>>;
+
+fn hearing(builder: ClientBuilder) -> (ClientBuilder, Heard) {
+    let heard = Heard::default();
+    let hook = Arc::clone(&heard);
+    (builder.on_change(move |what| hook.lock().unwrap().push(what.clone())), heard)
+}
+
+fn taken(heard: &Heard) -> Vec<Changed> {
+    std::mem::take(&mut *heard.lock().unwrap())
+}
+
+async fn until(heard: &Heard, expected: &[Changed]) {
+    let all = async {
+        while heard.lock().unwrap().len() < expected.len() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = timeout(Duration::from_secs(5), all).await;
+    assert_eq!(taken(heard), expected);
+}
+
+fn everything() -> Value {
+    let told = json!({ "listChanged": true });
+    json!({
+        "tools": told, "prompts": told, "resources": { "listChanged": true, "subscribe": true },
+    })
+}
+
+/// Takes the request that opens a stream.
+async fn opened(script: &mut Script) -> Value {
+    let request = timeout(Duration::from_secs(600), script.read()).await.unwrap().unwrap();
+    assert_eq!(request["method"], "subscriptions/listen", "{request}");
+    request
+}
+
+/// Agrees to all that a request asks for.
+async fn agree(script: &mut Script, request: &Value) {
+    let told = json!({
+        "notifications": request["params"]["notifications"],
+        "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"] },
+    });
+    script.tell("notifications/subscriptions/acknowledged", told).await;
+}
+
+async fn says_nothing(script: &mut Script) {
+    let said = timeout(Duration::from_secs(3600), script.read()).await;
+    assert!(said.is_err(), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_asks_for_what_the_server_announces() {
+    let (builder, heard) = hearing(plain());
+    let capabilities = json!({ "tools": { "listChanged": true }, "prompts": {}, "resources": {} });
+    let (client, mut script) = Script::modern(builder, capabilities).await;
+    let request = opened(&mut script).await;
+    assert_eq!(request["params"]["notifications"], json!({ "toolsListChanged": true }));
+    agree(&mut script, &request).await;
+    let list = json!({ "resultType": "complete", "tools": [], "ttlMs": 3_600_000 });
+    for _ in 0..2 {
+        let (tools, _) = tokio::join!(client.tools(), script.serve("tools/list", list.clone()));
+        assert!(tools.unwrap().is_empty());
+        assert!(client.tools().await.unwrap().is_empty(), "it is kept");
+        script.tell("notifications/tools/list_changed", json!({})).await;
+        until(&heard, &[Changed::Tools]).await;
+    }
+    says_nothing(&mut script).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_listens_where_nothing_is_to_be_heard() {
+    let (_client, mut unheard) = Script::modern(plain(), everything()).await;
+    says_nothing(&mut unheard).await;
+    let (builder, _) = hearing(plain());
+    let silent = json!({ "tools": {}, "resources": { "subscribe": true } });
+    let (_client, mut untold) = Script::modern(builder, silent).await;
+    says_nothing(&mut untold).await;
+    let (builder, _) = hearing(plain());
+    let (_client, mut legacy) = Script::legacy(builder, everything()).await;
+    says_nothing(&mut legacy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_knows_no_streams_is_asked_once() {
+    let (builder, _) = hearing(plain());
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    let request = opened(&mut script).await;
+    let error = json!({ "code": -32601, "message": "what?" });
+    script.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+    says_nothing(&mut script).await;
+    for _ in 0..2 {
+        let error = client.subscribe("file:///a").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
+    }
+    says_nothing(&mut script).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ended_is_opened_again_and_what_was_missed_is_told() {
+    let (builder, heard) = hearing(plain());
+    let (_client, mut script) = Script::modern(builder, everything()).await;
+    let mut request = opened(&mut script).await;
+    agree(&mut script, &request).await;
+    for _ in 0..30 {
+        sleep(Duration::from_secs(10)).await;
+        let ended = json!({ "resultType": "complete" });
+        script.answer(&request, ended).await;
+        let before = tokio::time::Instant::now();
+        request = opened(&mut script).await;
+        let pause = before.elapsed();
+        assert!(pause >= Duration::from_secs(1) && pause < Duration::from_secs(2), "{pause:?}");
+        assert!(taken(&heard).is_empty(), "it is told once the server agreed");
+        agree(&mut script, &request).await;
+        until(&heard, &[Changed::Tools, Changed::Prompts, Changed::Resources]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_lasts_is_given_up() {
+    let (builder, heard) = hearing(plain());
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    // The first time and ten more.
+    for _ in 0..=10 {
+        let request = opened(&mut script).await;
+        script.answer(&request, json!({ "resultType": "complete" })).await;
+    }
+    says_nothing(&mut script).await;
+    assert!(taken(&heard).is_empty());
+    // Somebody wants to hear more: it is tried again.
+    let served = async {
+        let request = opened(&mut script).await;
+        agree(&mut script, &request).await;
+    };
+    let (watched, ()) = tokio::join!(client.subscribe("file:///a"), served);
+    watched.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_agree_in_time_is_asked_again() {
+    let (builder, _) = hearing(plain().timeout(Duration::from_secs(5)));
+    let (_client, mut script) = Script::modern(builder, everything()).await;
+    let first = opened(&mut script).await;
+    let cancelled = script.read().await.unwrap();
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], first["id"]);
+    opened(&mut script).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_watched_joins_the_stream() {
+    let (builder, heard) = hearing(plain());
+    let capabilities =
+        json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true } });
+    let (client, mut script) = Script::modern(builder, capabilities).await;
+    let mut old = opened(&mut script).await;
+    agree(&mut script, &old).await;
+    let told = async |script: &mut Script, old: &Value| {
+        let new = opened(script).await;
+        // The old stream is left when the new one is there.
+        agree(script, &new).await;
+        let left = script.read().await.unwrap();
+        assert_eq!(left["method"], "notifications/cancelled");
+        assert_eq!(left["params"]["requestId"], old["id"]);
+        new
+    };
+    for (uri, watched) in
+        [("file:///b", json!(["file:///b"])), ("file:///a", json!(["file:///a", "file:///b"]))]
+    {
+        let (done, new) = tokio::join!(client.subscribe(uri), told(&mut script, &old));
+        done.unwrap();
+        let asked = &new["params"]["notifications"];
+        assert_eq!(*asked, json!({ "toolsListChanged": true, "resourceSubscriptions": watched }));
+        old = new;
+    }
+    client.subscribe("file:///a").await.unwrap();
+    script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
+    until(&heard, &[Changed::Resource("file:///a".into())]).await;
+    let (done, new) = tokio::join!(client.unsubscribe("file:///b"), told(&mut script, &old));
+    done.unwrap();
+    assert_eq!(new["params"]["notifications"]["resourceSubscriptions"], json!(["file:///a"]));
+    client.unsubscribe("file:///b").await.unwrap();
+    says_nothing(&mut script).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_refuses_to_watch_changes_nothing() {
+    let (builder, heard) = hearing(plain());
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    let old = opened(&mut script).await;
+    agree(&mut script, &old).await;
+    for _ in 0..2 {
+        let refused = async {
+            let new = opened(&mut script).await;
+            let error = json!({ "code": -32602, "message": "no such resource" });
+            script.say(json!({ "jsonrpc": "2.0", "id": new["id"], "error": error })).await;
+        };
+        let (outcome, ()) = tokio::join!(client.subscribe("file:///x"), refused);
+        assert_eq!(outcome.unwrap_err().message(), "no such resource");
+    }
+    says_nothing(&mut script).await;
+    script.tell("notifications/tools/list_changed", json!({})).await;
+    until(&heard, &[Changed::Tools]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watching_needs_no_hook_and_no_stream_is_left_behind() {
+    let (client, mut script) = Script::modern(plain(), everything()).await;
+    let agreed = async {
+        let request = opened(&mut script).await;
+        agree(&mut script, &request).await;
+        request
+    };
+    let (done, request) = tokio::join!(client.subscribe("file:///a"), agreed);
+    done.unwrap();
+    assert_eq!(
+        request["params"]["notifications"],
+        json!({ "resourceSubscriptions": ["file:///a"] })
+    );
+    client.unsubscribe("file:///a").await.unwrap();
+    assert_eq!(script.read().await.unwrap()["method"], "notifications/cancelled");
+    assert_eq!(client.monitor().pending(), 0);
+    let (silent, mut script) = Script::modern(plain(), json!({ "resources": {} })).await;
+    let error = silent.subscribe("file:///a").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
+    says_nothing(&mut script).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_the_client() {
+    for drops in [true, false] {
+        let (builder, _) = hearing(plain());
+        let (client, mut script) = Script::modern(builder, everything()).await;
+        let request = opened(&mut script).await;
+        agree(&mut script, &request).await;
+        if drops {
+            drop(client);
+        } else {
+            client.close().await;
+        }
+        while let Some(last) = timeout(Duration::from_secs(60), script.read()).await.unwrap() {
+            assert_eq!(last["method"], "notifications/cancelled");
+        }
+    }
+}
+
+#[tokio::test]
+async fn our_server_tells_our_client() {
+    let server = Server::new("changing", "1")
+        .tool(Tool::new("a", "A tool", || async { "a" }))
+        .prompt(Prompt::new("p", "A prompt", || async { "" }))
+        .resource(Resource::text("test://watched", "watched", "now"));
+    let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
+    let (here, there) = duplex();
+    tokio::spawn(server.serve(there.reader, there.writer));
+    let (builder, heard) = hearing(Client::builder("c", "1").era(EraChoice::Modern));
+    let client = builder.connect(here.reader, here.writer).await.unwrap();
+    client.subscribe("test://watched").await.unwrap();
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    tools.add(Tool::new("b", "Another", || async { "b" }));
+    until(&heard, &[Changed::Tools]).await;
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    prompts.add(Prompt::new("q", "Another", || async { "" }));
+    until(&heard, &[Changed::Prompts]).await;
+    resources.updated("test://watched");
+    until(&heard, &[Changed::Resource("test://watched".into())]).await;
+    let error = client.subscribe("test://nowhere").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
+    client.unsubscribe("test://watched").await.unwrap();
+    resources.updated("test://watched");
+    resources.add(Resource::text("test://more", "more", "")).unwrap();
+    until(&heard, &[Changed::Resources]).await;
+    client.close().await;
+}

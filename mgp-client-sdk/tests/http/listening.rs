@@ -1,0 +1,143 @@
+//! The stream of changes over HTTP, in the modern era.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Changed, Client, EraCache, EraChoice, ToolResult as _};
+use mgp_server_sdk::Resource;
+use mgp_server_sdk::prelude::*;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use crate::script::{Seen, Step, client, discovered, events, refused, say, status};
+
+type Heard = Arc<Mutex<Vec<Changed>>>;
+
+async fn until(heard: &Heard, expected: &[Changed]) {
+    let all = async {
+        while heard.lock().unwrap().len() < expected.len() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = timeout(Duration::from_secs(5), all).await;
+    assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), expected);
+}
+
+fn agreed(seen: &Seen) -> Step {
+    say(&json!({
+        "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
+            "notifications": seen.body["params"]["notifications"],
+            "_meta": { "io.modelcontextprotocol/subscriptionId": seen.body["id"] },
+        },
+    }))
+}
+
+fn announces(seen: &Seen) -> Option<crate::script::Said> {
+    (seen.method() == "server/discover")
+        .then(|| discovered(seen, &json!({ "tools": { "listChanged": true } })))
+}
+
+#[tokio::test]
+async fn our_server_tells_our_client() {
+    let server = Server::new("changing", "1")
+        .tool(Tool::new("a", "A tool", || async { "a" }))
+        .resource(Resource::text("test://watched", "watched", "now"));
+    let (tools, resources) = (server.tools(), server.resources());
+    let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    tokio::spawn(bound.run());
+    let heard = Heard::default();
+    let hook = Arc::clone(&heard);
+    let client = Client::builder("c", "1")
+        .era(EraChoice::Modern)
+        .http(|http| {
+            http.eras = EraCache::new();
+            // The stream takes nobody's place.
+            http.requests = 1;
+        })
+        .on_change(move |what| hook.lock().unwrap().push(what.clone()))
+        .connect_url(url)
+        .await
+        .unwrap();
+    client.subscribe("test://watched").await.unwrap();
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    tools.add(Tool::new("b", "Another", || async { "b" }));
+    until(&heard, &[Changed::Tools]).await;
+    assert_eq!(client.tools().await.unwrap().len(), 2);
+    resources.updated("test://watched");
+    until(&heard, &[Changed::Resource("test://watched".into())]).await;
+    client.unsubscribe("test://watched").await.unwrap();
+    resources.updated("test://watched");
+    assert!(tools.remove("b"));
+    until(&heard, &[Changed::Tools]).await;
+    assert_eq!(client.call("a").await.unwrap().to_text(), "a");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_is_opened_again_and_left_with_the_client() {
+    let server = crate::script::Server::modern(|seen| {
+        announces(seen).or_else(|| {
+            (seen.method() == "subscriptions/listen").then(|| match seen.body["id"].as_i64() {
+                Some(id) if id < 3 => events([agreed(seen), Step::Break]),
+                _ => events([agreed(seen), Step::Hold]),
+            })
+        })
+    })
+    .await;
+    let heard = Heard::default();
+    let hook = Arc::clone(&heard);
+    let client = client()
+        .config(|config| config.listen.retry = Duration::from_millis(20))
+        .on_change(move |what| hook.lock().unwrap().push(what.clone()))
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    until(&heard, &[Changed::Tools]).await;
+    assert_eq!(server.count("subscriptions/listen"), 2);
+    assert_eq!(server.count("GET"), 0);
+    drop(client);
+    server.wait_left("subscriptions/listen").await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_no_streams_is_asked_once() {
+    for code in [200, 404] {
+        let server = crate::script::Server::modern(move |seen| {
+            announces(seen).or_else(|| {
+                (seen.method() == "subscriptions/listen").then(|| refused(code, seen, -32601))
+            })
+        })
+        .await;
+        let client = client()
+            .config(|config| config.listen.retry = Duration::from_millis(1))
+            .on_change(|_| {})
+            .connect_url(&server.url)
+            .await
+            .unwrap();
+        server.wait_for(|seen| seen.method() == "subscriptions/listen").await;
+        sleep(Duration::from_millis(100)).await;
+        client.call("t").await.unwrap();
+        assert_eq!(server.count("subscriptions/listen"), 1, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_asked_so_often() {
+    let server = crate::script::Server::modern(|seen| {
+        announces(seen).or_else(|| (seen.method() == "subscriptions/listen").then(|| status(502)))
+    })
+    .await;
+    let client = client()
+        .config(|config| {
+            config.listen.retry = Duration::from_millis(1);
+            config.listen.attempts = 3;
+        })
+        .on_change(|_| {})
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.count("subscriptions/listen"), 4);
+    client.call("t").await.unwrap();
+}

@@ -1,0 +1,102 @@
+//! Servers under TLS with certificates of an authority of their own, and what is said of those that fail.
+//!
+//! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose key is gone, and
+//! three certificates of one key, for `localhost` and `127.0.0.1` (until 2124), for another host, and one that expired.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::{Error, ToolResult as _};
+use mgp_types::ErrorCode;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::script::{Pipe, Server, client, usual};
+
+const ROOT: &[u8] = include_bytes!("certificates/root.pem");
+const KEY: &[u8] = include_bytes!("certificates/server.key.pem");
+const GOOD: &[u8] = include_bytes!("certificates/server.pem");
+const ELSEWHERE: &[u8] = include_bytes!("certificates/elsewhere.pem");
+const EXPIRED: &[u8] = include_bytes!("certificates/expired.pem");
+
+/// A modern server that shows a certificate.
+async fn server(certificate: &[u8]) -> Server {
+    let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let open = move |stream| -> mgp_types::service::BoxFuture<'static, _> {
+        let accepting = acceptor.accept(stream);
+        Box::pin(async move { Some(Box::new(accepting.await.ok()?) as Box<dyn Pipe>) })
+    };
+    Server::start_over("https", Arc::new(open), usual).await
+}
+
+#[tokio::test]
+async fn a_root_of_ones_own_is_trusted() {
+    let server = server(GOOD).await;
+    let named = server.url.replace("127.0.0.1", "localhost");
+    for url in [&server.url, &named] {
+        let client = client().bearer("secret").http(|http| {
+            http.root_certificates(ROOT);
+        });
+        let client = client.connect_url(url).await.unwrap();
+        assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    }
+    let seen = server.seen();
+    assert!(seen.iter().all(|seen| seen.header("authorization") == Some("Bearer secret")));
+}
+
+#[track_caller]
+fn check(error: &Error, words: &[&str]) {
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY, "{error}");
+    assert!(!error.is_retryable(), "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_root_says_what_to_give() {
+    let server = server(GOOD).await;
+    let error = client().connect_url(&server.url).await.unwrap_err();
+    check(&error, &["cannot trust https://127.0.0.1", "root_certificates"]);
+    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+}
+
+#[tokio::test]
+async fn a_certificate_that_fails_says_why() {
+    for (certificate, words) in [
+        (ELSEWHERE, ["cannot trust https://127.0.0.1", "another host", "elsewhere.example"]),
+        (EXPIRED, ["cannot trust https://127.0.0.1", "has expired", "clock"]),
+    ] {
+        let server = server(certificate).await;
+        let connecting = client().http(|http| {
+            http.root_certificates(ROOT);
+        });
+        check(&connecting.connect_url(&server.url).await.unwrap_err(), &words);
+        assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    }
+}
+
+#[tokio::test]
+async fn roots_that_cannot_be_read_are_an_error() {
+    for (pem, says) in [
+        (&b"no certificate"[..], "holds no certificate"),
+        (b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "cannot be used"),
+        (KEY, "holds no certificate"),
+    ] {
+        let connecting = client().http(|http| {
+            http.root_certificates(pem);
+        });
+        let error = connecting.connect_url("https://127.0.0.1:9/mcp").await.unwrap_err();
+        assert!(matches!(error, Error::Url(_)) && error.to_string().contains(says), "{error}");
+    }
+}
