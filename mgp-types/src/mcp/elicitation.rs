@@ -124,8 +124,8 @@ impl ElicitParams {
         let mut result = ElicitResult::new(ElicitAction::Accept);
         if !self.is_url() {
             let mut filled = self.defaults();
-            for (name, value) in content {
-                filled.insert(name, value);
+            for (name, value) in content.iter() {
+                filled.insert(name, value.clone());
             }
             result.content = Some(filled);
         }

@@ -152,17 +152,6 @@ impl<N: Into<String>> FromIterator<(N, Payload)> for Extras {
     }
 }
 
-// === impl IntoIterator ===
-
-impl IntoIterator for Extras {
-    type Item = (String, Payload);
-    type IntoIter = std::vec::IntoIter<(String, Payload)>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
 // === impl Debug ===
 
 impl fmt::Debug for Extras {
