@@ -6,6 +6,7 @@ mod broken;
 mod era;
 mod leaving;
 mod listening;
+mod lost;
 mod modern;
 mod ours;
 mod refusals;

@@ -56,7 +56,7 @@ pub(super) enum Place {
     /// Into the session there is; into another one if that is gone.
     AnySession,
     /// It speaks of something in this session, and of nothing in another.
-    ThisSession,
+    ThisSession(Lease),
 }
 
 /// What the runner does for others.
@@ -157,8 +157,17 @@ impl Core {
             let mut is_renewed = false;
             loop {
                 let mut headers = headers.clone();
-                let in_session = place != Place::Nowhere;
-                let lease = in_session.then(|| self.session.stamp(&mut headers));
+                let lease = match place {
+                    Place::Nowhere => None,
+                    Place::AnySession => Some(self.session.stamp(&mut headers)),
+                    Place::ThisSession(lease) => {
+                        if !self.session.stamp_in(lease, &mut headers) {
+                            let why = "and the message speaks of something in it".to_owned();
+                            return Err(Fault::Session(why).into());
+                        }
+                        Some(lease)
+                    }
+                };
                 let response = self.wire.send(&Method::POST, &headers, &body, Again::Never).await?;
                 let status = response.status();
                 match lease {

@@ -17,15 +17,16 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.wire.config.event_bytes);
     let mut attempts = 0;
+    let lease = core.session.lease();
     loop {
         let (news, begun) = (reader.news(), Instant::now());
         let last = reader.last_id().cloned();
-        let stream = core.open_stream(last.as_ref()).await;
+        let stream = core.open_stream(lease, last.as_ref()).await;
         // Nobody may wait for it any more.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
             Ok(Stream::Open(body)) => {
-                if let Err(error) = core.listen_to(body, &mut reader).await {
+                if let Err(error) = core.listen_to(body, &mut reader, lease).await {
                     tracing::debug!(%error, "the stream of the session failed");
                 }
                 // A stream that lived was worth opening, even if nothing came.
@@ -42,6 +43,8 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     return;
                 }
             }
+            // Whoever opened the new session listens to it anew.
+            Ok(Stream::Over) => return,
             Err(error) => tracing::debug!(%error, "the stream of the session could not be opened"),
         }
         if attempts >= core.wire.config.reconnects {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, HeaderValue};
 use mgp_types::service::Call;
+use tokio::sync::Notify;
 
 use super::headers::{REVISION, SESSION};
 
@@ -15,6 +16,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Held by the one who opens it anew, so that all who find it gone wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
+    /// Told when it is replaced or ends.
+    turned: Notify,
 }
 
 #[derive(Default)]
@@ -27,7 +30,7 @@ struct State {
     generation: u64,
 }
 
-/// Which session a request was sent in.
+/// Which session something was sent or came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     generation: u64,
@@ -65,9 +68,31 @@ impl Session {
         Lease { generation: state.generation, is_named: state.id.is_some() }
     }
 
-    /// Whether a lease is of a session that was replaced.
+    /// Which session there is.
+    pub(super) fn lease(&self) -> Lease {
+        self.stamp(&mut HeaderMap::new())
+    }
+
+    /// Writes the headers of this session and of no other; `false` when it was replaced or ended.
+    pub(super) fn stamp_in(&self, lease: Lease, headers: &mut HeaderMap) -> bool {
+        // Judged by what was written, so that no other session can begin in between.
+        self.stamp(headers) == lease
+    }
+
+    /// Whether a lease is of a session that was replaced or ended.
     pub(super) fn is_over(&self, lease: Lease) -> bool {
         self.state().generation != lease.generation
+    }
+
+    /// Waits until the session of a lease is replaced or ends.
+    pub(super) async fn over(&self, lease: Lease) {
+        loop {
+            let turned = self.turned.notified();
+            if self.is_over(lease) {
+                return;
+            }
+            turned.await;
+        }
     }
 
     /// The call that opened it.
@@ -87,6 +112,8 @@ impl Session {
         state.id = opened.id;
         state.revision = opened.revision;
         state.opening = Some(by);
+        drop(state);
+        self.turned.notify_waiters();
     }
 
     /// Ends it; gives the headers to tell the server so, where it has an id.
@@ -95,6 +122,7 @@ impl Session {
         let lease = self.stamp(&mut headers);
         // The call that opened it holds the way to this session.
         *self.state() = State { generation: lease.generation + 1, ..State::default() };
+        self.turned.notify_waiters();
         lease.is_named.then_some(headers)
     }
 
