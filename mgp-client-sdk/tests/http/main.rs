@@ -13,4 +13,5 @@ mod refusals;
 mod script;
 mod session;
 mod streams;
+mod tasks;
 mod tls;

@@ -111,7 +111,8 @@ impl From<Fault> for RpcError {
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),
-            ),
+            )
+            .because(HttpFault::Cut),
             Fault::Redirect { status, to } => Self::new(
                 ErrorCode::INVALID_REQUEST,
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
@@ -128,7 +129,8 @@ impl From<Fault> for RpcError {
             Fault::Cut(why) => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the stream ended before the answer: {why}"),
-            ),
+            )
+            .because(HttpFault::Cut),
             Fault::Late { what, bound } => {
                 Self::new(ErrorCode::TIMEOUT, format!("{what} was not taken within {bound:?}"))
             }
