@@ -52,7 +52,7 @@ impl HttpConnection {
     /// Of the limits those of held bytes, waiting notifications and linger apply; the others are in the configuration.
     ///
     /// # Errors
-    /// [`HttpClientError`]: TLS is needed and not there, or credentials would go in clear.
+    /// [`HttpClientError`]: TLS is needed and not there, or credentials or keys would go in clear.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,

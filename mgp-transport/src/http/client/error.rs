@@ -34,10 +34,10 @@ pub enum HttpClientError {
     /// A certificate authority of one's own could not be read.
     #[error("what was given to `root_certificates` cannot be used: {0}")]
     RootCertificates(String),
-    /// Credentials would be readable on the way.
+    /// Credentials, or headers that may be keys, would be readable on the way.
     #[error(
-        "`{0}` is not https, so the credentials could be read on the way; use https, or set \
-         `credentials_in_clear` if the network is yours"
+        "`{0}` is not https, so the credentials and headers given for it could be read on the way; \
+         use https, or set `credentials_in_clear` if the network is yours"
     )]
     InClear(String),
 }
