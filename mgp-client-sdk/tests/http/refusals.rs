@@ -152,11 +152,12 @@ async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
     let client_there = client().connect_url(&server.url).await.unwrap();
     client_there.call("t").await.unwrap();
 
-    let other = server.url.clone();
+    let other = format!("{}?code=s3cret", server.url);
     let away = Server::start(move |_| moved(other.clone())).await;
     let before = server.seen().len();
     let error = client().bearer("secret").connect_url(&away.url).await.unwrap_err();
     assert!(error.to_string().contains(&server.url), "{error}");
+    assert!(!error.to_string().contains("s3cret"), "what a redirect carries is not shown: {error}");
     assert_eq!((away.seen().len(), server.seen().len()), (1, before));
 
     let round = Server::start(move |_| moved("/mcp".to_owned())).await;

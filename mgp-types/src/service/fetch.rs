@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::BoxFuture;
+use super::shown_url::shown_url;
 
 /// Fetches documents; what may be reached is the implementation's to guard.
 ///
@@ -50,17 +51,17 @@ pub struct Fetched {
 #[non_exhaustive]
 pub enum FetchError {
     /// The rules of the fetcher forbid it: scheme, address, redirect.
-    #[error("`{url}` may not be fetched: {why}")]
+    #[error("`{}` may not be fetched: {why}", shown_url(url))]
     Forbidden {
-        /// What was asked for.
+        /// What was asked for, as far as it may be shown: see [`shown_url`](super::shown_url()).
         url: String,
         /// The rule.
         why: String,
     },
     /// The server was not reached, or its answer did not arrive whole.
-    #[error("`{url}` could not be fetched: {why}")]
+    #[error("`{}` could not be fetched: {why}", shown_url(url))]
     Failed {
-        /// What was asked for.
+        /// What was asked for, as far as it may be shown: see [`shown_url`](super::shown_url()).
         url: String,
         /// What failed.
         why: String,
@@ -102,10 +103,10 @@ impl Fetched {
     }
 }
 
-/// Headers and body may be secrets.
+/// Headers, body and query may be secrets.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, self.url)
+        write!(f, "{} {}", self.method, shown_url(&self.url))
     }
 }
 

@@ -35,6 +35,7 @@ mod router;
 mod rule;
 mod rules;
 mod scope;
+mod shown_url;
 mod stack;
 mod visibility;
 
@@ -72,6 +73,7 @@ pub use router::{Routed, Router, RouterLayer};
 pub use rule::Rule;
 pub use rules::WireRules;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
+pub use shown_url::shown_url;
 pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
 

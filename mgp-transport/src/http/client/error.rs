@@ -16,7 +16,7 @@ pub enum HttpClientError {
     /// The URL is none of an endpoint.
     #[error("`{url}` is no URL of a server: {why}")]
     Url {
-        /// What was given.
+        /// What was given, as far as it may be shown.
         url: String,
         /// What is wrong with it.
         why: String,

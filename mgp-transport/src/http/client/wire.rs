@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
+use mgp_types::service::shown_url;
 
 use super::again::Again;
 use super::config::HttpClientConfig;
@@ -110,7 +111,7 @@ impl Wire {
                         drain(response.into_body()).await;
                         continue;
                     }
-                    None => return Err(Fault::Redirect { status, to }.into()),
+                    None => return Err(Fault::Redirect { status, to: shown_url(&to) }.into()),
                 }
             }
             return Ok(response);
