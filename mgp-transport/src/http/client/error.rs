@@ -173,6 +173,10 @@ fn refusal(
             ErrorCode::INVALID_REQUEST,
             "the URL takes no POST (HTTP 405): it is no endpoint of streamable HTTP, perhaps one of the older HTTP+SSE".to_owned(),
         ),
+        StatusCode::REQUEST_TIMEOUT => (
+            ErrorCode::SERVER_NOT_READY,
+            "the server did not wait for the request (HTTP 408)".to_owned(),
+        ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             (ErrorCode::INVALID_REQUEST, "the request is too long for the server (HTTP 413)".to_owned())
         }
