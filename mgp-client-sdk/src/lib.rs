@@ -75,7 +75,7 @@ pub use handler::{Changed, ClientHandler};
 pub use mgp_lifecycle::EraChoice;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
-    Bearer, Credentials, EraCache, GuardedFetch, HttpClientConfig, Refused,
+    Bearer, Credentials, EraCache, GuardedFetch, HttpClientConfig, Refused, Shown, Target,
 };
 pub use result::ToolResult;
 pub use switchboard::{Hop, Switchboard};

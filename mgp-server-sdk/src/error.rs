@@ -31,6 +31,10 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// The path to serve is none.
+    #[cfg(feature = "http")]
+    #[error("the endpoint `{0}` is no path: it must begin with `/`")]
+    Endpoint(String),
     /// Nobody would be asked who they are.
     #[cfg(feature = "http")]
     #[error(

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use ::http::{Request, Response};
 use hyper::body::Incoming;
 use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
+use mgp_types::service::Principal;
 use tokio::net::{TcpListener, lookup_host};
 use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
@@ -67,7 +68,8 @@ impl Server {
 
     /// The server as a service of HTTP requests, to be mounted in a router of one's own.
     ///
-    /// Who calls is read from the request's extensions: put an authenticating layer around it.
+    /// Who calls is read from the request's extensions: put an authenticating layer around it, or say in the
+    /// configuration who callers without one are. Pages of other origins need a [`CorsLayer`] outside of both.
     ///
     /// # Errors
     /// As [`Server::into_stack`].
@@ -86,11 +88,11 @@ impl HttpServer {
     /// Lets anyone in who can reach this machine's loopback address: every program and person on it.
     pub fn no_auth(mut self) -> Self {
         self.door = Door::Open;
+        self.config.anonymous = Some(Principal::local());
         self
     }
 
-    /// Lets in who passes this layer, which puts a [`Principal`](mgp_types::service::Principal) into the request's
-    /// extensions.
+    /// Lets in who passes this layer, which puts a [`Principal`] into the request's extensions.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,
@@ -123,6 +125,9 @@ impl HttpServer {
     /// Dropping the future lets go of the address.
     pub async fn bind(self) -> Result<Bound, ServeError> {
         let Self { server, address, mut config, limits, door } = self;
+        if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
+        }
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
@@ -136,6 +141,9 @@ impl HttpServer {
         }
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(cannot)?;
         let local = listener.local_addr().map_err(cannot)?;
+        if !local.ip().is_loopback() {
+            tracing::warn!(%local, "keys and tokens cross the network as they are: put TLS in front");
+        }
         // Whoever calls by the address that was listened at names it; "any" is no address of this machine.
         match local.ip() {
             ip if ip.is_unspecified() => {}

@@ -137,7 +137,9 @@ pub use mgp_macros::{tool, tools};
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
 #[cfg(feature = "http")]
-pub use mgp_transport::http::{Answers, ConnectionLimits, HttpBody, HttpConfig, HttpService};
+pub use mgp_transport::http::{
+    Answers, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
+};
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};

@@ -88,7 +88,8 @@ impl Assertions for EnterpriseIdp {
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
-        let asked = token::ask(&self.fetcher, &self.endpoint, &self.issuer, &self.client, form);
+        let asked =
+            token::ask(&self.fetcher, &self.endpoint, &self.issuer, &self.client, form, None);
         let answer = asked.await?;
         if answer.issued_token_type.as_deref() != Some(ID_JAG) {
             return Err(AuthError::Document {

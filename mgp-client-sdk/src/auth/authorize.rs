@@ -1,10 +1,11 @@
-//! The authorization request and what comes back (OAuth 2.1 §4.1, RFC 8707, RFC 9207).
+//! The authorization request and what comes back (OAuth 2.1 §4.1, RFC 8707, RFC 9207, RFC 9449 §10).
 //!
 //! Applies to: outbound.
 
 use url::Url;
 
 use super::address::{self, shorten};
+use super::dpop::ProofKey;
 use super::error::AuthError;
 use super::metadata::{AuthServer, Iss};
 use super::pkce::{self, Pkce};
@@ -39,6 +40,7 @@ impl Request {
         client_id: &str,
         resource: &str,
         scopes: &Scopes,
+        key: Option<&ProofKey>,
     ) -> Result<String, AuthError> {
         let mut url = endpoint(server)?;
         let mut query = url.query_pairs_mut();
@@ -50,6 +52,10 @@ impl Request {
             .append_pair("code_challenge", &self.pkce.challenge)
             .append_pair("code_challenge_method", pkce::METHOD)
             .append_pair("resource", resource);
+        if let Some(key) = key {
+            // RFC 9449 §10: the code, too, is of use only to who holds the key.
+            query.append_pair("dpop_jkt", &key.thumbprint());
+        }
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }

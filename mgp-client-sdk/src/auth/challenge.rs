@@ -1,7 +1,9 @@
-//! What a refusal asks for: the challenges of `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1).
+//! What a refusal asks for: the challenges of `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1,
+//! RFC 9449 §7.1).
 //!
 //! Applies to: outbound.
 
+use super::dpop::{Schemes, Signs};
 use super::scope::Scopes;
 
 /// How much of one header is read.
@@ -18,7 +20,7 @@ pub(super) struct Challenge {
     params: Vec<(String, String)>,
 }
 
-/// What a refusal asks a bearer of tokens for.
+/// What a refusal asks who shows tokens for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
     /// Where the metadata of the resource is.
@@ -27,9 +29,17 @@ pub(super) struct Demand {
     pub(super) scope: Option<Scopes>,
     /// What was wrong with what was shown.
     pub(super) error: Option<String>,
+    /// How tokens may be shown.
+    pub(super) schemes: Schemes,
+    /// Which proofs of possession are taken.
+    pub(super) proofs: Signs,
 }
 
 impl Challenge {
+    fn is(&self, scheme: &str) -> bool {
+        self.scheme.eq_ignore_ascii_case(scheme)
+    }
+
     /// A parameter, by its name in lower case.
     pub(super) fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -37,20 +47,29 @@ impl Challenge {
 }
 
 impl Demand {
-    /// Reads the bearer challenge of a refusal; the one that names metadata where there are several.
+    /// Reads the challenges of a refusal that are for tokens; most of the one that names metadata where there are several.
     pub(super) fn of(headers: &[String]) -> Self {
         let challenges = parse(headers);
-        let mut bearers = challenges.iter().filter(|c| c.scheme.eq_ignore_ascii_case("bearer"));
-        let first = bearers.clone().next();
-        let Some(bearer) = bearers.find(|c| c.param("resource_metadata").is_some()).or(first)
+        let mut known = challenges.iter().filter(|one| one.is("bearer") || one.is("dpop"));
+        let first = known.clone().next();
+        let Some(told) = known.find(|one| one.param("resource_metadata").is_some()).or(first)
         else {
             return Self::default();
         };
-        let scope = bearer.param("scope").map(Scopes::parse);
+        let prover = challenges.iter().find(|one| one.is("dpop"));
+        let scope = told.param("scope").map(Scopes::parse);
+        // What is wrong with a proof is said by the challenge for proofs.
+        let error = prover.and_then(|one| one.param("error")).or(told.param("error"));
         Self {
-            metadata: bearer.param("resource_metadata").map(str::to_owned),
+            metadata: told.param("resource_metadata").map(str::to_owned),
             scope: scope.filter(|scopes| !scopes.is_empty()),
-            error: bearer.param("error").map(str::to_owned),
+            error: error.map(str::to_owned),
+            schemes: match (challenges.iter().any(|one| one.is("bearer")), prover) {
+                (true, Some(_)) => Schemes::Both,
+                (true, None) => Schemes::Bearer,
+                (false, _) => Schemes::Dpop,
+            },
+            proofs: Signs::of(prover.and_then(|one| one.param("algs")).map(|list| list.split(' '))),
         }
     }
 }
@@ -243,6 +262,25 @@ mod tests {
         assert_eq!(only.scope, Some(Scopes::parse("a b")));
         assert_eq!(only.error.as_deref(), Some("insufficient_scope"));
         assert_eq!(Demand::of(&[r#"Basic scope="a""#.to_owned()]), Demand::default());
+    }
+
+    #[test]
+    fn a_challenge_says_how_tokens_may_be_shown() {
+        for (header, schemes, proofs, error) in [
+            ("Bearer", Schemes::Bearer, Signs::Unsaid, None),
+            ("dpop error=use_dpop_nonce", Schemes::Dpop, Signs::Unsaid, Some("use_dpop_nonce")),
+            (r#"Bearer, DPoP algs="PS256 ES256""#, Schemes::Both, Signs::Ours, None),
+            (r#"DPoP algs="PS256 ES384", Basic"#, Schemes::Dpop, Signs::Others, None),
+            ("Bearer error=a, DPoP error=b", Schemes::Both, Signs::Unsaid, Some("b")),
+        ] {
+            let demand = Demand::of(&[header.to_owned()]);
+            assert_eq!((demand.schemes, demand.proofs), (schemes, proofs), "{header}");
+            assert_eq!(demand.error.as_deref(), error, "{header}");
+        }
+        let both = [r#"Bearer resource_metadata="m", scope="a", DPoP algs="ES256""#.to_owned()];
+        let demand = Demand::of(&both);
+        assert_eq!(demand.metadata.as_deref(), Some("m"));
+        assert_eq!(demand.scope, Some(Scopes::parse("a")));
     }
 
     proptest! {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::address::{self, shorten};
+use super::dpop::Signs;
 use super::error::AuthError;
 use super::metadata::{AuthServer, Resource};
 use super::scope::Scopes;
@@ -26,6 +27,9 @@ pub(super) struct Discovered {
     pub(super) metadata: Option<String>,
     /// The scopes the server lists.
     pub(super) scopes: Option<Scopes>,
+    /// Whether the server takes no tokens that are not bound to a key, and which proofs it takes.
+    pub(super) requires_dpop: bool,
+    pub(super) proofs: Signs,
     /// The authorization server.
     pub(super) server: AuthServer,
 }
@@ -54,6 +58,8 @@ pub(super) async fn discover(
         server: auth_server(fetcher, &issuer).await?,
         metadata: metadata.map(str::to_owned),
         scopes: resource.scopes(),
+        requires_dpop: resource.requires_dpop(),
+        proofs: resource.proofs(),
         resource: resource.resource,
     })
 }
@@ -148,7 +154,14 @@ async fn unpublished(
         return Err(AuthError::ForeignIssuer { expected: only.to_owned(), found });
     }
     let resource = address::canonical(server);
-    Ok(Discovered { resource, metadata: None, scopes: None, server: found })
+    Ok(Discovered {
+        resource,
+        metadata: None,
+        scopes: None,
+        requires_dpop: false,
+        proofs: Signs::Unsaid,
+        server: found,
+    })
 }
 
 /// The first of some addresses that has a document.

@@ -79,6 +79,34 @@ pub enum AuthError {
         /// The issuer.
         issuer: String,
     },
+    /// Tokens cannot be bound to a key, and have to be.
+    #[error(
+        "no token of `{issuer}` can be bound to a key (DPoP): {why}; ask the server's operator"
+    )]
+    NoDpop {
+        /// The issuer.
+        issuer: String,
+        /// What stands in the way.
+        why: &'static str,
+    },
+    /// The authorization server gave a token that is not bound to the key that was shown.
+    #[error(
+        "`{endpoint}` gave a token that anybody could use who steals it, but one bound to a key (DPoP) is required; it was thrown away"
+    )]
+    NotBound {
+        /// The token endpoint.
+        endpoint: String,
+    },
+    /// The server refuses the proofs of possession.
+    #[error(
+        "the server refuses to believe that this client holds the key of its token ({error}): {hint}"
+    )]
+    Proof {
+        /// The error code of the challenge.
+        error: String,
+        /// What may be the reason.
+        hint: &'static str,
+    },
     /// The credentials are for another issuer than the server names now.
     #[error(
         "the credentials are for `{expected}`, but the server now names {found}; register with the new one if you trust the change"

@@ -63,6 +63,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::store::TokenKind;
 
     #[test]
     fn the_same_scopes_may_be_asked_for_a_few_times_an_hour() {
@@ -88,6 +89,7 @@ mod tests {
     fn only_new_tokens_count_as_refused() {
         let token = |access: &str, issued_at| Tokens {
             access: access.into(),
+            kind: TokenKind::Bearer,
             refresh: None,
             issued_at,
             expires_at: None,

@@ -13,12 +13,13 @@ use super::browser::AnyBrowser;
 use super::challenge::Demand;
 use super::clock::now;
 use super::discovery::{Choice, Discovered, discover};
+use super::dpop::{Binding, Dpop, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
 use super::plan::{ClientCredentials, Grant};
 use super::register::{self, Age, identity};
 use super::scope::{Scopes, select};
 use super::session::{Session, Work, is_stale};
-use super::store::{Registration, RegistrationKind, Stored, Tokens};
+use super::store::{Registration, RegistrationKind, Stored, TokenKind, Tokens};
 use super::token::{self, Form, Identity};
 
 impl Session {
@@ -27,7 +28,7 @@ impl Session {
         let server = self.plan.server()?;
         if !self.is_loaded() {
             let kept = self.plan.store.latest(&address::canonical(&server)).await?;
-            self.loaded(kept.filter(|kept| self.is_ours(kept)));
+            self.loaded(kept.and_then(|kept| self.ours(kept)));
         }
         match work {
             Work::Prepare => self.prepare(&server).await,
@@ -50,12 +51,16 @@ impl Session {
             self.take(entry);
             return Ok(());
         }
+        let demand = Demand::default();
         if self.plan.is_machine() {
             let scopes = tokens.scopes.clone();
-            let done = self.fetch(&found, entry, &scopes).await;
-            return done.or_else(|error| unless_valid(&tokens, error));
+            return match self.fetch(&found, entry, &scopes, &demand).await {
+                // The server says anew what it wants.
+                Err(AuthError::NotBound { .. }) => Ok(()),
+                done => done.or_else(|error| unless_valid(&tokens, error)),
+            };
         }
-        match self.refresh(&found, &mut entry).await {
+        match self.refresh(&found, &mut entry, &demand).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.keep(entry).await;
@@ -66,35 +71,43 @@ impl Session {
     }
 
     /// Gets other tokens than those that were refused.
-    async fn renew(&self, server: &Url, demand: Demand) -> Result<(), AuthError> {
+    async fn renew(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
         let before = self.entry();
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
+            // A bound token that did its work was refused: the server takes them, whatever its challenge forgets to say.
+            if tokens.kind == TokenKind::Dpop && again == 0 {
+                forget_bearers(&mut demand);
+            }
         }
         let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
         let mut entry = self.entry_of(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
         // The last try is a login: a refreshed token may be refused for what only a login changes.
-        if enough && again < self.plan.limit && self.refresh(&found, &mut entry).await? {
+        if enough && again < self.plan.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
-        self.fetch(&found, entry, &scopes).await
+        self.fetch(&found, entry, &scopes, &demand).await
     }
 
     /// Gets tokens for more scopes than were granted.
-    async fn step_up(&self, server: &Url, demand: Demand) -> Result<(), AuthError> {
-        let wanted = demand.scope.unwrap_or_default();
+    async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
+        let wanted = demand.scope.clone().unwrap_or_default();
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();
-        let hint = demand.metadata.or_else(|| before.as_ref()?.metadata.clone());
+        if kind(before.as_ref()) == Some(TokenKind::Dpop) {
+            // The token was understood, and was not enough.
+            forget_bearers(&mut demand);
+        }
+        let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
         let found = self.discover(server, hint.as_deref(), before.as_ref()).await?;
         let entry = self.entry_of(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let scopes = self.scopes(&found, Some(&wanted), &granted);
-        self.fetch(&found, entry, &scopes).await
+        self.fetch(&found, entry, &scopes, &demand).await
     }
 
     // === what is known ===
@@ -124,7 +137,7 @@ impl Session {
     ) -> Result<Stored, AuthError> {
         let (server, issuer) = (address::canonical(server), &found.server.issuer);
         let known = known.filter(|known| known.issuer == *issuer);
-        let kept = self.plan.store.load(&server, issuer).await?.filter(|kept| self.is_ours(kept));
+        let kept = self.plan.store.load(&server, issuer).await?.and_then(|kept| self.ours(kept));
         let issued = |entry: &Stored| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
         let mut entry = match (known, kept) {
             (Some(known), Some(kept)) if issued(&kept) > issued(&known) => kept,
@@ -133,6 +146,17 @@ impl Session {
         };
         entry.metadata.clone_from(&found.metadata);
         Ok(entry)
+    }
+
+    /// An entry that was made with the credentials that are in use; its tokens only if they may be used.
+    fn ours(&self, entry: Stored) -> Option<Stored> {
+        let mut entry = Some(entry).filter(|entry| self.is_ours(entry))?;
+        entry.tokens = entry.tokens.filter(|tokens| match self.plan.dpop {
+            Dpop::Offered => true,
+            Dpop::Always => tokens.kind == TokenKind::Dpop,
+            Dpop::Never => tokens.kind == TokenKind::Bearer,
+        });
+        Some(entry)
     }
 
     /// Whether an entry was made with the credentials that are in use.
@@ -166,7 +190,12 @@ impl Session {
     // === getting tokens ===
 
     /// Shows the refresh token, if there is one; `false` where a new login is needed.
-    async fn refresh(&self, found: &Discovered, entry: &mut Stored) -> Result<bool, AuthError> {
+    async fn refresh(
+        &self,
+        found: &Discovered,
+        entry: &mut Stored,
+        demand: &Demand,
+    ) -> Result<bool, AuthError> {
         let shown = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
         if let Some(tokens) = &entry.tokens
             && shown.is_some_and(|shown| shown != tokens.access)
@@ -177,15 +206,26 @@ impl Session {
             return Ok(true);
         }
         let Some(tokens) = entry.tokens.clone() else { return Ok(false) };
-        let (Some(refresh), Some(registration)) = (tokens.refresh, &entry.registration) else {
+        let (Some(refresh), Some(registration)) = (tokens.refresh, entry.registration.clone())
+        else {
             return Ok(false);
         };
+        let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
+            // The server does not take what would come of it.
+            (Binding::None, TokenKind::Dpop) => return Ok(false),
+            // What is bound stays bound, and its refresh token is shown with proofs.
+            (_, TokenKind::Dpop) => Binding::Must,
+            (binding, TokenKind::Bearer) => binding,
+        };
+        let key = key(entry, binding)?;
         let form = vec![
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose()),
             ("resource", &found.resource),
         ];
-        match self.ask(found, &self.identity(found, registration), form, &tokens.scopes).await {
+        let who = self.identity(found, &registration);
+        let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
+        match asked.await {
             Ok(mut renewed) => {
                 // Where it is not rotated, it stays.
                 renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
@@ -211,19 +251,42 @@ impl Session {
         found: &Discovered,
         mut entry: Stored,
         scopes: &Scopes,
+        demand: &Demand,
     ) -> Result<(), AuthError> {
-        let tokens = match &self.plan.grant {
+        let binding = self.binding(found, demand, Some(&entry))?;
+        let key = key(&mut entry, binding)?;
+        let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
+        if let Err(AuthError::NotBound { .. }) = &tokens {
+            // The authorization server no longer binds: what it once bound decides nothing any more.
+            entry.tokens = None;
+            self.keep(entry).await;
+            return tokens.map(drop);
+        }
+        entry.tokens = Some(tokens?);
+        self.keep(entry).await;
+        Ok(())
+    }
+
+    /// Gets tokens, in whichever way was settled.
+    async fn obtain(
+        &self,
+        found: &Discovered,
+        entry: &mut Stored,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        match &self.plan.grant {
             Grant::Person(Some(browser)) => {
-                self.login(found, &mut entry, browser.as_ref(), scopes).await?
+                self.login(found, entry, browser.as_ref(), scopes, bound).await
             }
             Grant::Person(None) if self.entry().is_some_and(|entry| entry.tokens.is_some()) => {
-                return Err(AuthError::Expired);
+                Err(AuthError::Expired)
             }
-            Grant::Person(None) => return Err(AuthError::NoBrowser),
+            Grant::Person(None) => Err(AuthError::NoBrowser),
             Grant::Client(credentials) => {
                 entry.registration = Some(given(credentials, found));
                 let form = vec![("grant_type", "client_credentials")];
-                self.ask_for_itself(found, credentials, form, scopes).await?
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
             }
             Grant::Assertion(credentials, assertions) => {
                 entry.registration = Some(given(credentials, found));
@@ -233,12 +296,9 @@ impl Session {
                 let assertion = assertion.map_err(|_| AuthError::Stopped)??;
                 let form =
                     vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
-                self.ask_for_itself(found, credentials, form, scopes).await?
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
             }
-        };
-        entry.tokens = Some(tokens);
-        self.keep(entry).await;
-        Ok(())
+        }
     }
 
     /// Has a person log in.
@@ -248,9 +308,10 @@ impl Session {
         entry: &mut Stored,
         browser: &dyn AnyBrowser,
         scopes: &Scopes,
+        bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
         loop {
-            let (tokens, age) = self.login_once(found, entry, browser, scopes).await;
+            let (tokens, age) = self.login_once(found, entry, browser, scopes, bound).await;
             match tokens {
                 Ok(tokens) => return Ok(tokens),
                 Err(error) => {
@@ -274,6 +335,7 @@ impl Session {
         entry: &mut Stored,
         browser: &dyn AnyBrowser,
         scopes: &Scopes,
+        bound: Bound<'_>,
     ) -> (Result<Tokens, AuthError>, Age) {
         let mut age = Age::New;
         let tokens = async {
@@ -294,7 +356,7 @@ impl Session {
             if age == Age::New {
                 self.keep(entry.clone()).await;
             }
-            let url = request.url(&found.server, &who.id, &found.resource, scopes)?;
+            let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
             let back = timeout(plan.patience, browser.authorize(&url)).await;
             let code = request.code(&back.map_err(late)??)?;
             let form = vec![
@@ -304,7 +366,7 @@ impl Session {
                 ("code_verifier", request.pkce.verifier.expose()),
                 ("resource", &found.resource),
             ];
-            self.ask(found, &who, form, scopes).await
+            self.ask(found, &who, form, scopes, bound).await
         };
         let tokens = tokens.await;
         (tokens, age)
@@ -316,14 +378,15 @@ impl Session {
         credentials: &ClientCredentials,
         mut form: Form<'_>,
         scopes: &Scopes,
+        bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
         let text = scopes.to_string();
         form.push(("resource", &found.resource));
         if !scopes.is_empty() {
             form.push(("scope", &text));
         }
-        let mut tokens =
-            self.ask(found, &credentials.identity(&found.server), form, scopes).await?;
+        let who = credentials.identity(&found.server);
+        let mut tokens = self.ask(found, &who, form, scopes, bound).await?;
         // OAuth 2.1 §4.2.3: there is none, and the credentials do as well.
         tokens.refresh = None;
         Ok(tokens)
@@ -335,8 +398,22 @@ impl Session {
         identity: &Identity,
         form: Form<'_>,
         scopes: &Scopes,
+        (binding, key): Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        token::request(&self.plan.fetcher, &found.server, identity, form, scopes).await
+        let bound = (binding, key.map(|key| Prover { key, nonces: &self.nonces }));
+        token::request(&self.plan.fetcher, &found.server, identity, form, scopes, bound).await
+    }
+
+    /// Whether the tokens that are asked for are to be bound to a key.
+    fn binding(
+        &self,
+        found: &Discovered,
+        demand: &Demand,
+        before: Option<&Stored>,
+    ) -> Result<Binding, AuthError> {
+        let settled = binding(self.plan.dpop, found, demand, kind(before))?;
+        debug!(?settled, issuer = %found.server.issuer, "whether tokens are bound to a key");
+        Ok(settled)
     }
 
     /// The client as it registered; what its user gave is not in the store, so it is taken from them.
@@ -351,6 +428,31 @@ impl Session {
             }
             _ => identity(registration),
         }
+    }
+}
+
+/// How tokens are to be bound, and the key.
+type Bound<'a> = (Binding, Option<&'a ProofKey>);
+
+/// The key of an entry, made where one is needed and there is none.
+fn key(entry: &mut Stored, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
+    if binding == Binding::None {
+        return Ok(None);
+    }
+    if entry.key.is_none() {
+        entry.key = Some(ProofKey::new()?);
+    }
+    Ok(entry.key.clone())
+}
+
+/// How the tokens of an entry are shown.
+fn kind(entry: Option<&Stored>) -> Option<TokenKind> {
+    entry.and_then(|entry| entry.tokens.as_ref()).map(|tokens| tokens.kind)
+}
+
+fn forget_bearers(demand: &mut Demand) {
+    if demand.schemes == Schemes::Bearer {
+        demand.schemes = Schemes::Unsaid;
     }
 }
 

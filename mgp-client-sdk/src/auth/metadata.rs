@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 
+use super::dpop::Signs;
 use super::scope::Scopes;
 
 /// What a protected resource says.
@@ -15,6 +16,10 @@ pub(super) struct Resource {
     pub(super) authorization_servers: Option<Vec<String>>,
     #[serde(default)]
     pub(super) scopes_supported: Option<Vec<String>>,
+    #[serde(default)]
+    dpop_signing_alg_values_supported: Option<Vec<String>>,
+    #[serde(default)]
+    dpop_bound_access_tokens_required: Option<bool>,
 }
 
 /// What an authorization server says.
@@ -37,6 +42,8 @@ pub(super) struct AuthServer {
     authorization_response_iss_parameter_supported: Option<bool>,
     #[serde(default)]
     client_id_metadata_document_supported: Option<bool>,
+    #[serde(default)]
+    pub(super) dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
 /// Whether the answer to a login must say who gives it (RFC 9207).
@@ -63,6 +70,7 @@ impl AuthServer {
             token_endpoint_auth_methods_supported: None,
             authorization_response_iss_parameter_supported: None,
             client_id_metadata_document_supported: None,
+            dpop_signing_alg_values_supported: None,
         }
     }
 
@@ -90,12 +98,31 @@ impl AuthServer {
     pub(super) fn takes_documents(&self) -> bool {
         self.client_id_metadata_document_supported == Some(true)
     }
+
+    /// Which proofs of possession it takes.
+    pub(super) fn proofs(&self) -> Signs {
+        signs(self.dpop_signing_alg_values_supported.as_ref())
+    }
 }
 
 impl Resource {
     pub(super) fn scopes(&self) -> Option<Scopes> {
         scopes(self.scopes_supported.as_ref())
     }
+
+    /// Which proofs of possession it takes.
+    pub(super) fn proofs(&self) -> Signs {
+        signs(self.dpop_signing_alg_values_supported.as_ref())
+    }
+
+    /// Whether it takes no tokens that are not bound to a key.
+    pub(super) fn requires_dpop(&self) -> bool {
+        self.dpop_bound_access_tokens_required == Some(true)
+    }
+}
+
+fn signs(list: Option<&Vec<String>>) -> Signs {
+    Signs::of(list.map(|list| list.iter().map(String::as_str)))
 }
 
 fn scopes(list: Option<&Vec<String>>) -> Option<Scopes> {

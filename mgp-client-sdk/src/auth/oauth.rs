@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_transport::http::{Credentials, Refused};
+use mgp_transport::http::{Credentials, Refused, Shown, Target};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Fetcher};
 
 use super::assertion::Assertions;
 use super::browser::Browser;
+use super::dpop::Dpop;
 use super::error::AuthError;
 use super::plan::{ClientCredentials, Given, Grant, Plan};
 use super::scope::Scopes;
@@ -124,6 +125,13 @@ impl OAuth {
         })
     }
 
+    /// When tokens are bound to a key of this client (RFC 9449); where it is offered, unless this is called.
+    ///
+    /// The key is made when it is first needed, and kept in the [`store`](Self::store) with its tokens.
+    pub fn dpop(self, when: Dpop) -> Self {
+        self.edit(|plan| plan.dpop = when)
+    }
+
     /// How often a server may ask for the same scopes within an hour, and refuse tokens that are new; 3, unless this is
     /// called.
     pub fn step_up_limit(self, limit: u32) -> Self {
@@ -160,6 +168,7 @@ impl OAuth {
             scopes: Scopes::default(),
             store: Arc::new(MemoryTokens::new()),
             grant,
+            dpop: Dpop::default(),
             limit: LIMIT,
             patience: PATIENCE,
         };
@@ -177,6 +186,14 @@ impl OAuth {
 impl Credentials for OAuth {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
         Box::pin(async { self.session.authorization().await.map_err(told) })
+    }
+
+    fn shown<'a>(&'a self, request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
+        Box::pin(async move { self.session.show(request).await.map_err(told) })
+    }
+
+    fn nonce(&self, nonce: &str) {
+        self.session.nonce(nonce);
     }
 
     fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {

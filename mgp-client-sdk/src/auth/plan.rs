@@ -12,6 +12,7 @@ use url::Url;
 use super::address;
 use super::assertion::AnyAssertions;
 use super::browser::AnyBrowser;
+use super::dpop::Dpop;
 use super::error::AuthError;
 use super::jwt::SigningKey;
 use super::metadata::AuthServer;
@@ -33,6 +34,7 @@ pub(super) struct Plan {
     pub(super) scopes: Scopes,
     pub(super) store: Arc<dyn AnyStore>,
     pub(super) grant: Grant,
+    pub(super) dpop: Dpop,
     pub(super) limit: u32,
     pub(super) patience: Duration,
 }

@@ -6,25 +6,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
-use mgp_transport::http::Refused;
+use mgp_transport::http::{Refused, Shown, Target};
 use mgp_types::service::BoxFuture;
 use tokio::task::AbortHandle;
 
 use super::challenge::Demand;
 use super::clock::now;
+use super::dpop::{Nonces, ProofKey, WANTS_NONCE};
 use super::error::AuthError;
 use super::limits::Limits;
 use super::plan::Plan;
-use super::store::{Stored, Tokens};
+use super::secret::Secret;
+use super::store::{Stored, TokenKind, Tokens};
 
 /// How many seconds before its end a token is renewed; short-lived ones later.
 const MARGIN: u64 = 30;
+
+/// How often one request is sent again because the server wants to see another nonce.
+const NONCES: u32 = 4;
+/// The server among those whose nonces are kept.
+const HERE: &str = "server";
 
 /// The state of one client before one server.
 pub(super) struct Session {
     pub(super) plan: Plan,
     state: Mutex<State>,
     flight: Mutex<Option<Flight>>,
+    pub(super) nonces: Nonces,
 }
 
 struct State {
@@ -63,10 +71,10 @@ enum Part {
 impl Session {
     pub(super) fn new(plan: Plan) -> Self {
         let state = State { loaded: false, entry: None, limits: Limits::new(plan.limit) };
-        Self { plan, state: Mutex::new(state), flight: Mutex::new(None) }
+        Self { plan, state: Mutex::new(state), flight: Mutex::new(None), nonces: Nonces::default() }
     }
 
-    /// What to show; `None` where there is nothing yet, and the server has to say what it wants.
+    /// The value of `Authorization`; `None` where there is nothing yet, and the server has to say what it wants.
     pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
         if self.is_wanting() {
             self.fly(Work::Prepare).0.await?;
@@ -74,9 +82,32 @@ impl Session {
         Ok(self.shown())
     }
 
+    /// What a request shows: the token, and for one that is bound to a key a proof for this request only.
+    pub(super) async fn show(self: &Arc<Self>, to: Target<'_>) -> Result<Shown, Arc<AuthError>> {
+        let Some(authorization) = self.authorization().await? else { return Ok(Shown::default()) };
+        let Some((key, token)) = self.bound() else { return Ok(Shown::new(Some(authorization))) };
+        let nonce = self.nonces.of(HERE);
+        let proof = key.proof(to.method, to.url, nonce.as_deref(), Some(&token))?;
+        Ok(Shown::new(Some(format!("{PROVED}{}", token.expose()))).header("dpop", proof))
+    }
+
+    /// Takes note of what the server wants to see in the next proof.
+    pub(super) fn nonce(&self, nonce: &str) {
+        self.nonces.take(HERE, nonce);
+    }
+
     /// Gets something better to show than what was refused.
     pub(super) async fn refused(self: &Arc<Self>, refusal: Refused) -> Result<(), Arc<AuthError>> {
         let demand = Demand::of(&refusal.challenges);
+        if let Some(nonce) = &refusal.nonce {
+            self.nonce(nonce);
+        }
+        let was_proved = refusal.shown.as_deref().is_some_and(|shown| shown.starts_with(PROVED));
+        if let Some(error) = demand.error.as_deref().filter(|_| was_proved)
+            && (error == WANTS_NONCE || error == "invalid_dpop_proof")
+        {
+            return doubted(error, &refusal).map_err(Arc::new);
+        }
         let is_scope = |error: &String| error == "insufficient_scope";
         let work = match refusal.status {
             401 => Work::Renew(demand),
@@ -140,8 +171,20 @@ impl Session {
     /// The value of the header, of a token that is still valid.
     fn shown(&self) -> Option<String> {
         let state = self.state();
-        let tokens = state.entry.as_ref()?.tokens.as_ref()?;
+        let entry = state.entry.as_ref()?;
+        let tokens = entry.tokens.as_ref()?;
+        if tokens.kind == TokenKind::Dpop && entry.key.is_none() {
+            return None;
+        }
         tokens.expires_at.is_none_or(|at| at > now()).then(|| header(tokens))
+    }
+
+    /// A token that is bound to a key, with the key: of one moment, as both may be renewed at any time.
+    fn bound(&self) -> Option<(ProofKey, Secret)> {
+        let state = self.state();
+        let entry = state.entry.as_ref()?;
+        let tokens = entry.tokens.as_ref().filter(|tokens| tokens.kind == TokenKind::Dpop)?;
+        Some((entry.key.clone()?, tokens.access.clone()))
     }
 
     /// Whether something can be done before the server is asked.
@@ -189,6 +232,26 @@ pub(super) fn is_stale(tokens: &Tokens) -> bool {
     })
 }
 
+const PROVED: &str = "DPoP ";
+
 fn header(tokens: &Tokens) -> String {
-    format!("Bearer {}", tokens.access.expose())
+    let scheme = match tokens.kind {
+        TokenKind::Bearer => "Bearer ",
+        TokenKind::Dpop => PROVED,
+    };
+    format!("{scheme}{}", tokens.access.expose())
+}
+
+/// What is done about a proof that was refused, while nothing is wrong with the token: where the server names a nonce,
+/// the next proof has it.
+fn doubted(error: &str, refusal: &Refused) -> Result<(), AuthError> {
+    let hint = match &refusal.nonce {
+        Some(_) if refusal.times <= NONCES => return Ok(()),
+        Some(_) => "it wants to see another nonce each time",
+        None if error == WANTS_NONCE => "it wants to see a nonce, and names none",
+        None => {
+            "compare the clock of this machine, and the server's URL with the one it is known by"
+        }
+    };
+    Err(AuthError::Proof { error: error.to_owned(), hint })
 }

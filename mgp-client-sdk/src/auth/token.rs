@@ -10,12 +10,13 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::{self, shorten};
 use super::clock::now;
+use super::dpop::{Binding, NONCE_RETRIES, Prover, WANTS_NONCE};
 use super::error::AuthError;
 use super::jwt::SigningKey;
 use super::metadata::AuthServer;
 use super::scope::Scopes;
 use super::secret::Secret;
-use super::store::Tokens;
+use super::store::{TokenKind, Tokens};
 
 /// How long a token may be that is sent with every request.
 const LONGEST: usize = 16 * 1024;
@@ -91,26 +92,42 @@ pub(super) async fn request(
     identity: &Identity,
     form: Form<'_>,
     scopes: &Scopes,
+    (binding, prover): (Binding, Option<Prover<'_>>),
 ) -> Result<Tokens, AuthError> {
     let endpoint = server.token_endpoint.as_deref().ok_or_else(|| AuthError::Lacks {
         issuer: server.issuer.clone(),
         what: "token endpoint",
     })?;
-    let answer = ask(fetcher, endpoint, &server.issuer, identity, form).await?;
-    answer.tokens(endpoint, scopes)
+    let answer = ask(fetcher, endpoint, &server.issuer, identity, form, prover).await?;
+    answer.tokens(endpoint, scopes, binding)
 }
 
-/// Asks a token endpoint, and reads what it answers.
+/// Asks a token endpoint, and reads what it answers; again where it wants to see a nonce in the proof.
 pub(super) async fn ask(
     fetcher: &Fetcher,
     endpoint: &str,
     issuer: &str,
     identity: &Identity,
     form: Form<'_>,
+    prover: Option<Prover<'_>>,
 ) -> Result<Answer, AuthError> {
     address::secure("the token endpoint", endpoint)?;
-    let request = post(endpoint, issuer, identity, form)?;
-    read(endpoint, &fetcher.fetch(request).await?)
+    let mut retries = 0;
+    loop {
+        // Made anew each time: proofs and statements hold once.
+        let request = post(endpoint, issuer, identity, &form)?;
+        let Some(prover) = prover else { return read(endpoint, &fetcher.fetch(request).await?) };
+        let answer = fetcher.fetch(prover.prove(request)?).await?;
+        let is_new = prover.learn(endpoint, &answer)?;
+        match read(endpoint, &answer) {
+            Err(AuthError::Token { error, .. })
+                if error == WANTS_NONCE && is_new && retries < NONCE_RETRIES =>
+            {
+                retries += 1;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// The request: the form, and what the client proves itself with.
@@ -118,7 +135,7 @@ fn post(
     endpoint: &str,
     issuer: &str,
     identity: &Identity,
-    form: Form<'_>,
+    form: &[(&'static str, &str)],
 ) -> Result<FetchRequest, AuthError> {
     let mut body = Serializer::new(String::new());
     body.extend_pairs(form);
@@ -174,15 +191,24 @@ fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
 
 impl Answer {
     /// The tokens, fit to be shown to a server.
-    fn tokens(self, endpoint: &str, asked: &Scopes) -> Result<Tokens, AuthError> {
+    fn tokens(self, endpoint: &str, asked: &Scopes, binding: Binding) -> Result<Tokens, AuthError> {
         let refuse = |why: &str| AuthError::Document {
             what: "the answer of the token endpoint",
             url: endpoint.to_owned(),
             why: why.to_owned(),
         };
-        if !self.token_type.eq_ignore_ascii_case("bearer") {
-            return Err(refuse("its token is not for bearers"));
-        }
+        let is = |kind: &str| self.token_type.eq_ignore_ascii_case(kind);
+        let kind = match binding {
+            Binding::Must if is("bearer") => {
+                return Err(AuthError::NotBound { endpoint: endpoint.to_owned() });
+            }
+            _ if is("bearer") => TokenKind::Bearer,
+            Binding::Wanted | Binding::Must if is("dpop") => TokenKind::Dpop,
+            Binding::None if is("dpop") => {
+                return Err(refuse("its token is bound to a key, and none was shown"));
+            }
+            _ => return Err(refuse("its token is neither for bearers nor bound to a key")),
+        };
         let access = self.access_token.expose();
         if access.is_empty()
             || access.len() > LONGEST
@@ -197,6 +223,7 @@ impl Answer {
             expires_at: self.expires_in.map(|Seconds(seconds)| issued_at.saturating_add(seconds)),
             scopes: asked.union(&granted),
             access: self.access_token,
+            kind,
             issued_at,
         })
     }
@@ -245,7 +272,11 @@ pub(super) fn is_final(error: &AuthError) -> bool {
         "unauthorized_client",
         "unsupported_grant_type",
     ];
-    matches!(error, AuthError::Token { error, .. } if FINAL.contains(&error.as_str()))
+    match error {
+        AuthError::Token { error, .. } => FINAL.contains(&error.as_str()),
+        AuthError::NotBound { .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether the authorization server does not know the client.
@@ -270,7 +301,7 @@ mod tests {
         fn check(status: u16, body: &str, expected: Result<Option<u64>, &str>) {
             let asked = Scopes::parse("a");
             let tokens = read("https://a.example/token", &Fetched::new(status, body))
-                .and_then(|answer| answer.tokens("https://a.example/token", &asked));
+                .and_then(|a| a.tokens("https://a.example/token", &asked, Binding::None));
             match (tokens, expected) {
                 (Ok(tokens), Ok(expires)) => {
                     assert_eq!(tokens.expires_at.map(|at| at - tokens.issued_at), expires);
@@ -288,7 +319,8 @@ mod tests {
         check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":"60"}"#, Ok(Some(60)));
         check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":60.5}"#, Ok(Some(60)));
         check(200, r#"{"access_token":"t","token_type":"Bearer","expires_in":-1}"#, Ok(Some(0)));
-        check(200, r#"{"access_token":"s3cret","token_type":"mac"}"#, Err("not for bearers"));
+        check(200, r#"{"access_token":"s3cret","token_type":"mac"}"#, Err("neither for bearers"));
+        check(200, r#"{"access_token":"s3cret","token_type":"DPoP"}"#, Err("none was shown"));
         check(200, r#"{"access_token":"s3cret\r\nx: y","token_type":"Bearer"}"#, Err("header"));
         check(200, r#"{"access_token":"","token_type":"Bearer"}"#, Err("header"));
         check(200, r#"{"access_token":["s3cret"]}"#, Err("not a token response"));

@@ -6,6 +6,8 @@ mod binding;
 mod discover;
 mod machines;
 mod people;
+mod possession;
+mod proofs;
 mod renewing;
 mod secrets;
 mod world;

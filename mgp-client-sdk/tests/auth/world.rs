@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mgp_client_sdk::auth::{AuthError, Browser, OAuth};
-use mgp_transport::http::{Credentials, Refused};
-use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, Fetcher};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 use url::form_urlencoded;
+
+use crate::proofs::{Checker, Proved, Wants};
+
+mod protected;
 
 pub(crate) const SERVER: &str = "https://mcp.example/mcp";
 pub(crate) const ONE: &str = "https://one.example";
@@ -54,6 +56,16 @@ pub(crate) struct Switches {
     pub(crate) token_fault: Option<(u16, &'static str)>,
     /// Scopes that are asked for but never granted.
     pub(crate) withheld: &'static str,
+    /// What the server adds to its metadata, and the challenges of its refusals before their parameters.
+    pub(crate) resource_more: Value,
+    pub(crate) schemes: &'static [&'static str],
+    /// Whether the authorization servers bind tokens to the keys they are shown.
+    pub(crate) binds: bool,
+    /// What proofs need: at the authorization servers, and at the server.
+    pub(crate) token_wants: Wants,
+    pub(crate) server_wants: Wants,
+    /// What the server says instead of every proof, and the nonce it names.
+    pub(crate) proof_fault: Option<(&'static str, Option<&'static str>)>,
     /// A URL that cannot be reached, and one whose server is out of order.
     pub(crate) unreachable: Option<&'static str>,
     pub(crate) broken: Option<&'static str>,
@@ -88,13 +100,18 @@ impl Default for Switches {
             rotates: true,
             token_fault: None,
             withheld: "",
+            resource_more: json!({}),
+            schemes: &["Bearer"],
+            binds: true,
+            token_wants: Wants::Nothing,
+            server_wants: Wants::Nothing,
+            proof_fault: None,
             unreachable: None,
             broken: None,
         }
     }
 }
 
-#[derive(Default)]
 struct Memory {
     /// Requests, as `METHOD URL`.
     log: Vec<String>,
@@ -103,16 +120,40 @@ struct Memory {
     clients: BTreeMap<(String, String), Option<String>>,
     /// Codes, with what they were asked with.
     codes: BTreeMap<String, BTreeMap<String, String>>,
-    /// Access tokens with their scopes.
-    access: BTreeMap<String, BTreeSet<String>>,
-    /// Refresh tokens: issuer and scopes.
-    refresh: BTreeMap<String, (String, String)>,
+    /// Access tokens with their scopes and the keys they are bound to.
+    access: BTreeMap<String, (BTreeSet<String>, Option<String>)>,
+    /// Refresh tokens: issuer, scopes and key.
+    refresh: BTreeMap<String, (String, String, Option<String>)>,
     /// Query of each login, form of each token request, body of each registration.
     logins: Vec<BTreeMap<String, String>>,
     tokens: Vec<BTreeMap<String, String>>,
     registrations: Vec<Value>,
     made: u32,
+    at_token: Checker,
+    at_server: Checker,
 }
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            log: Vec::new(),
+            faults: Vec::new(),
+            clients: BTreeMap::new(),
+            codes: BTreeMap::new(),
+            access: BTreeMap::new(),
+            refresh: BTreeMap::new(),
+            logins: Vec::new(),
+            tokens: Vec::new(),
+            registrations: Vec::new(),
+            made: 0,
+            at_token: Checker::new("token"),
+            at_server: Checker::new("server"),
+        }
+    }
+}
+
+/// The thumbprint and nonce of a proof.
+pub(crate) type Shown = (String, Option<String>);
 
 pub(crate) struct World {
     switches: Mutex<Switches>,
@@ -175,47 +216,16 @@ impl World {
         self.memory().log.clone()
     }
 
+    /// The thumbprints and nonces of the proofs that came: at the authorization servers, and at the server.
+    pub(crate) fn proofs(&self) -> (Vec<Shown>, Vec<Shown>) {
+        let memory = self.memory();
+        (memory.at_token.proofs.clone(), memory.at_server.proofs.clone())
+    }
+
     /// What was done against a rule.
     #[track_caller]
     pub(crate) fn check(&self) {
         assert_eq!(self.memory().faults, Vec::<String>::new());
-    }
-
-    /// Sends a request that needs scopes, as the HTTP link does: again after each refusal that was mended.
-    pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
-        for _ in 0..32 {
-            let shown = oauth.authorization().await?;
-            let token = shown.as_deref().and_then(|shown| shown.strip_prefix("Bearer "));
-            let granted = token.and_then(|token| self.memory().access.get(token).cloned());
-            let refusal = match granted {
-                Some(granted) if words(needs).is_subset(&granted) => {
-                    return Ok(token.unwrap_or_default().to_owned());
-                }
-                Some(_) => Refused::new(403, vec![self.challenge(Some(needs))], shown),
-                None => {
-                    let scope = self.switches().challenge_scope;
-                    Refused::new(401, vec![self.challenge(scope)], shown)
-                }
-            };
-            oauth.refused(refusal).await?;
-        }
-        panic!("the client never gives up");
-    }
-
-    fn challenge(&self, scope: Option<&str>) -> String {
-        let switches = self.switches();
-        let mut challenge = "Bearer realm=\"x\"".to_owned();
-        if let Some(path) = switches.metadata_at.filter(|_| switches.challenge_names_metadata) {
-            challenge += ", resource_metadata=\"https://mcp.example";
-            challenge += path;
-            challenge.push('"');
-        }
-        if let Some(scope) = scope {
-            challenge += ", scope=\"";
-            challenge += scope;
-            challenge.push('"');
-        }
-        challenge
     }
 
     fn switches(&self) -> Switches {
@@ -253,6 +263,7 @@ impl World {
             if let Some(scopes) = switches.scopes {
                 metadata["scopes_supported"] = scopes.split(' ').collect();
             }
+            merge(&mut metadata, &switches.resource_more);
             return Fetched::new(200, metadata.to_string());
         }
         for issuer in [ONE, TWO, "https://mcp.example"] {
@@ -282,9 +293,7 @@ impl World {
         if switches.registers {
             metadata["registration_endpoint"] = format!("{issuer}/register").into();
         }
-        for (name, value) in switches.server.as_object().unwrap() {
-            metadata[name] = value.clone();
-        }
+        merge(&mut metadata, &switches.server);
         metadata
     }
 
@@ -314,6 +323,10 @@ impl World {
         let Some(client) = self.client(issuer, request, &form) else {
             return Fetched::new(401, r#"{"error":"invalid_client"}"#);
         };
+        let key = match self.proved(request, switches) {
+            Ok(key) => key,
+            Err(refusal) => return refusal,
+        };
         let field = |name: &str| form.get(name).cloned().unwrap_or_default();
         let scope = match field("grant_type").as_str() {
             "authorization_code" => {
@@ -331,16 +344,25 @@ impl World {
                         self.fault(format!("{what} of the code: {found}, not {expected}"));
                     }
                 }
+                if asked.get("dpop_jkt") != key.as_ref() {
+                    self.fault(format!(
+                        "a code for {:?}, shown with {key:?}",
+                        asked.get("dpop_jkt")
+                    ));
+                }
                 asked.get("scope").cloned().unwrap_or_default()
             }
             "refresh_token" => {
                 let token = field("refresh_token");
                 let known = self.memory().refresh.get(&token).cloned();
-                let Some((known, scope)) = known else {
+                let Some((known, scope, bound)) = known else {
                     return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
                 };
                 if known != issuer {
                     self.fault("a refresh token of another issuer");
+                }
+                if bound.is_some() && bound != key {
+                    self.fault("a refresh token with another key");
                 }
                 if switches.rotates {
                     self.memory().refresh.remove(&token);
@@ -350,22 +372,57 @@ impl World {
             "client_credentials" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => field("scope"),
             other => panic!("{other}"),
         };
-        self.grant(issuer, &scope, switches)
+        self.grant(issuer, &scope, switches, key.filter(|_| switches.binds))
     }
 
-    fn grant(&self, issuer: &str, scope: &str, switches: &Switches) -> Fetched {
+    /// The thumbprint of the key that a token request proves, if it does.
+    fn proved(
+        &self,
+        request: &FetchRequest,
+        switches: &Switches,
+    ) -> Result<Option<String>, Fetched> {
+        let Some((_, proof)) = request.headers.iter().find(|(name, _)| *name == "dpop") else {
+            return Ok(None);
+        };
+        let mut memory = self.memory();
+        let at = (request.method, request.url.as_str());
+        match memory.at_token.check(proof, at, None, switches.token_wants) {
+            Ok(Proved::Key(key)) => Ok(Some(key)),
+            Ok(Proved::Nonce) => {
+                let mut refusal = Fetched::new(400, r#"{"error":"use_dpop_nonce"}"#);
+                refusal.headers.push(("dpop-nonce".to_owned(), memory.at_token.nonce()));
+                if switches.token_wants == Wants::Endless {
+                    memory.at_token.rotate();
+                }
+                Err(refusal)
+            }
+            Err(why) => {
+                memory.faults.push(format!("proof at {}: {why}", request.url));
+                Err(Fetched::new(400, r#"{"error":"invalid_dpop_proof"}"#))
+            }
+        }
+    }
+
+    fn grant(
+        &self,
+        issuer: &str,
+        scope: &str,
+        switches: &Switches,
+        key: Option<String>,
+    ) -> Fetched {
         let granted: BTreeSet<_> =
             words(scope).difference(&words(switches.withheld)).cloned().collect();
+        let kind = if key.is_some() { "DPoP" } else { "Bearer" };
         let access = self.make("access-s3cret");
         let text = granted.iter().cloned().collect::<Vec<_>>().join(" ");
-        let mut answer = json!({"access_token": access, "token_type": "Bearer", "scope": text});
-        self.memory().access.insert(access, granted);
+        let mut answer = json!({"access_token": access, "token_type": kind, "scope": text});
+        self.memory().access.insert(access, (granted, key.clone()));
         if let Some(seconds) = switches.expires_in {
             answer["expires_in"] = seconds.into();
         }
         if switches.refreshes {
             let refresh = self.make("refresh-s3cret");
-            let kept = (issuer.to_owned(), scope.to_owned());
+            let kept = (issuer.to_owned(), scope.to_owned(), key);
             self.memory().refresh.insert(refresh.clone(), kept);
             answer["refresh_token"] = refresh.into();
         }
@@ -490,6 +547,12 @@ impl Browser for Person {
     async fn authorize(&self, url: &str) -> Result<String, AuthError> {
         tokio::task::yield_now().await;
         self.0.log_in(url)
+    }
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    for (name, value) in more.as_object().unwrap() {
+        into[name] = value.clone();
     }
 }
 

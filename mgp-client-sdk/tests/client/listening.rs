@@ -44,7 +44,7 @@ fn everything() -> Value {
 
 /// Takes the request that opens a stream.
 async fn opened(script: &mut Script) -> Value {
-    let request = timeout(Duration::from_secs(600), script.read()).await.unwrap().unwrap();
+    let request = timeout(Duration::from_mins(10), script.read()).await.unwrap().unwrap();
     assert_eq!(request["method"], "subscriptions/listen", "{request}");
     request
 }
@@ -59,7 +59,7 @@ async fn agree(script: &mut Script, request: &Value) {
 }
 
 async fn says_nothing(script: &mut Script) {
-    let said = timeout(Duration::from_secs(3600), script.read()).await;
+    let said = timeout(Duration::from_hours(1), script.read()).await;
     assert!(said.is_err(), "{said:?}");
 }
 
@@ -252,7 +252,7 @@ async fn it_ends_with_the_client() {
         } else {
             client.close().await;
         }
-        while let Some(last) = timeout(Duration::from_secs(60), script.read()).await.unwrap() {
+        while let Some(last) = timeout(Duration::from_mins(1), script.read()).await.unwrap() {
             assert_eq!(last["method"], "notifications/cancelled");
         }
     }

@@ -9,6 +9,7 @@ mod listening;
 mod lost;
 mod modern;
 mod ours;
+mod proving;
 mod refusals;
 mod script;
 mod session;

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use mgp_client_sdk::{Error, ToolResult as _};
+use mgp_transport::http::GuardedFetch;
 use mgp_types::ErrorCode;
+use mgp_types::service::{BoxFuture, Fetch as _, FetchRequest};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -32,7 +34,7 @@ async fn server(certificate: &[u8]) -> Server {
         .with_single_cert(vec![certificate], key)
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let open = move |stream| -> mgp_types::service::BoxFuture<'static, _> {
+    let open = move |stream| -> BoxFuture<'static, _> {
         let accepting = acceptor.accept(stream);
         Box::pin(async move { Some(Box::new(accepting.await.ok()?) as Box<dyn Pipe>) })
     };
@@ -99,4 +101,14 @@ async fn roots_that_cannot_be_read_are_an_error() {
         let error = connecting.connect_url("https://127.0.0.1:9/mcp").await.unwrap_err();
         assert!(matches!(error, Error::Url(_)) && error.to_string().contains(says), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_fetcher_trusts_a_root_of_ones_own_too() {
+    let server = server(GOOD).await;
+    let fetch = GuardedFetch::beside(&server.url).unwrap();
+    fetch.fetch(FetchRequest::get(&server.url)).await.unwrap_err();
+    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    let fetch = fetch.root_certificates(ROOT).unwrap();
+    assert_eq!(fetch.fetch(FetchRequest::get(&server.url)).await.unwrap().status, 200);
 }

@@ -12,7 +12,7 @@ use mgp_types::mcp::{Era, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -35,6 +35,8 @@ struct Stamps {
     capabilities: Payload,
     /// The same, with the tasks extension.
     with_tasks: Payload,
+    /// Tells this client from others of the same principal.
+    handle: Payload,
 }
 
 /// Says, in the extensions of a call, that its caller can wait for a task: the tasks extension is offered with it.
@@ -64,6 +66,7 @@ impl StampLayer {
             info: Payload::of(&offer.info)?,
             capabilities: plain,
             with_tasks: Payload::of(&capabilities)?,
+            handle: Payload::of(&unguessable()?)?,
         };
         Ok(Self { session, offer: Arc::new(stamps) })
     }
@@ -123,6 +126,11 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities.clone()),
                 (Cow::Borrowed(key::CLIENT_INFO), stamps.info.clone()),
             ]);
+            // A later request may speak of this one, to cancel it, and need not come on the same connection.
+            if facts.has(Extension::Streaming) {
+                let handle = (Cow::Borrowed(key::MGP_HANDLE), stamps.handle.clone());
+                call.hop_mut().meta.push(handle);
+            }
         }
         // A plain peer never sees our trace member (checklist C12).
         if facts.speaks_mgp() && call.kind() == Kind::Request {

@@ -5,15 +5,17 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
+use mgp_types::service::Pass;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::answer::Answers;
-use super::authenticated::Authenticated;
+use super::authenticated::{Authenticated, Credential};
 use super::bearer::bearer;
 use super::future::ResponseFuture;
 use super::key::{ApiKeys, Looked};
@@ -113,7 +115,7 @@ where
         request.headers_mut().remove(AUTHORIZATION);
         match decision {
             Decision::Made(Ok(caller)) => {
-                ResponseFuture::inner(self.inner.call(admit(request, caller)))
+                ResponseFuture::inner(self.inner.call(admit(guard, request, caller)))
             }
             Decision::Made(Err(refused)) => ResponseFuture::answered(Ok(refuse(guard, refused))),
             Decision::Later(credential) => {
@@ -123,7 +125,7 @@ where
                 let guard = Arc::clone(guard);
                 ResponseFuture::later(Box::pin(async move {
                     match guard.ask(&credential).await {
-                        Ok(caller) => inner.call(admit(request, caller)).await,
+                        Ok(caller) => inner.call(admit(&guard, request, caller)).await,
                         Err(refused) => Ok(refuse(&guard, refused)),
                     }
                 }))
@@ -159,6 +161,19 @@ impl Guard {
         }
     }
 
+    /// What the caller may do, for as long as a key is not revoked and nothing has expired.
+    fn pass(&self, caller: &Authenticated) -> Pass {
+        let keys = self.keys.clone();
+        let shown = caller.clone();
+        Pass::new(caller.permissions().iter().cloned(), move || {
+            let key = match (shown.credential(), &keys) {
+                (Credential::Key { id }, Some(keys)) => keys.is_live(id),
+                _ => true,
+            };
+            key && !shown.has_expired(SystemTime::now())
+        })
+    }
+
     /// Decides about the rest.
     async fn ask(&self, credential: &str) -> Result<Authenticated, AuthRefused> {
         match (&self.keys, &self.tokens) {
@@ -170,9 +185,10 @@ impl Guard {
 }
 
 /// Writes who calls into the request; whatever stood there before came from elsewhere and goes.
-fn admit<B>(mut request: Request<B>, caller: Authenticated) -> Request<B> {
+fn admit<B>(guard: &Guard, mut request: Request<B>, caller: Authenticated) -> Request<B> {
     let extensions = request.extensions_mut();
     extensions.insert(caller.principal().clone());
+    extensions.insert(guard.pass(&caller));
     extensions.insert(caller);
     request
 }

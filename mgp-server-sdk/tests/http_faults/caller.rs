@@ -20,6 +20,8 @@ pub(crate) struct Caller {
     era: Era,
     capabilities: Value,
     key: Option<String>,
+    /// By which the requests of this caller may speak of each other.
+    pub(crate) handle: Option<&'static str>,
     pub(crate) session: Option<String>,
 }
 
@@ -32,7 +34,7 @@ impl Caller {
     /// A caller with a key, if any, who has said nothing yet.
     pub(crate) fn new(world: &World, era: Era, capabilities: Value, key: Option<&str>) -> Self {
         let key = key.map(str::to_owned);
-        Self { to: world.address, era, capabilities, key, session: None }
+        Self { to: world.address, era, capabilities, key, handle: None, session: None }
     }
 
     /// A legacy caller with a session.
@@ -77,6 +79,9 @@ impl Caller {
             let meta = &mut params["_meta"];
             meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            if let Some(handle) = self.handle {
+                meta["dev.cloto/mgp/handle"] = handle.into();
+            }
         }
         let id = id.into();
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await

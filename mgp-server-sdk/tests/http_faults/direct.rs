@@ -6,9 +6,17 @@ use std::pin::Pin;
 
 use http::{Method, Request, Response};
 use hyper::body::Body as _;
-use mgp_transport::http::{HttpBody, HttpService};
+use mgp_transport::http::{HttpBody, HttpConfig, HttpService};
+use mgp_types::service::Principal;
 use serde_json::{Value, json};
 use tower_service::Service as _;
+
+/// A configuration that lets in anyone.
+pub(crate) fn open_to_all() -> HttpConfig {
+    let mut config = HttpConfig::default();
+    config.anonymous = Some(Principal::local());
+    config
+}
 
 /// A request with the headers every client sends.
 pub(crate) fn request(method: &str, headers: &[(&str, &str)], body: &str) -> Request<HttpBody> {

@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
-use mgp_transport::http::HttpConfig;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::caller::Caller;
-use super::direct::{legacy, modern, open, piece, request, send};
+use super::direct::{legacy, modern, open, open_to_all, piece, request, send};
 use super::world::{Hold, World, server, until};
 
 const CALLS: u64 = 1_000;
@@ -41,7 +40,7 @@ async fn thousand_at_once(seed: u64) {
     let hold = Hold::default();
     let server = server(&hold);
     let monitor = server.monitor();
-    let service = server.into_http_service(HttpConfig::default()).unwrap();
+    let service = server.into_http_service(open_to_all()).unwrap();
     let mut random = Random(seed);
     let mut sessions = Vec::new();
     for _ in 0..10 {

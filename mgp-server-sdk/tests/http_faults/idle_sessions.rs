@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_transport::http::{HttpConfig, HttpService};
+use mgp_transport::http::HttpService;
 use mgp_types::service::{Call, Stack, around};
 use tokio::time::sleep;
 
-use super::direct::{is_known, open, request, send};
+use super::direct::{is_known, open, open_to_all, request, send};
 use super::memory::grows_less_than;
 use super::world::{Hold, server};
 
@@ -35,7 +35,7 @@ fn service(sessions: usize) -> (HttpService, Arc<AtomicUsize>) {
         }
         async move { next.send(call).await }
     });
-    let mut config = HttpConfig::default();
+    let mut config = open_to_all();
     (config.sessions, config.idle) = (sessions, IDLE);
     let server = server(&Hold::default()).around(counts);
     (server.into_http_service(config).unwrap(), ended)

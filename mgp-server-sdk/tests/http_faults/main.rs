@@ -6,6 +6,7 @@
 
 mod caller;
 mod client_gone;
+mod credentials;
 mod direct;
 mod dropped_calls;
 mod idle_sessions;

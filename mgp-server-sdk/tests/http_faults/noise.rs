@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Request};
 use mgp_server_sdk::prelude::*;
-use mgp_transport::http::{HttpBody, HttpConfig};
+use mgp_transport::http::HttpBody;
 use proptest::prelude::*;
 use tokio::time::timeout;
 
-use super::direct::{open, piece, send};
+use super::direct::{open, open_to_all, piece, send};
 use super::world::{Hold, server};
 
 #[path = "../../../mgp-transport/examples/fuzz_lines/corpus.rs"]
@@ -123,7 +123,7 @@ async fn attacked(seed: u64, all: &[Dice]) {
     let echo = Tool::new("echo", "Echoes", |Args(echo): Args<Echo>| async move { echo.message });
     let server = server(&Hold::default()).tool(echo);
     let monitor = server.monitor();
-    let mut config = HttpConfig::default();
+    let mut config = open_to_all();
     config.idle = SECOND * 60;
     config.body_bytes = 100_000;
     let service = server.into_http_service(config).unwrap();

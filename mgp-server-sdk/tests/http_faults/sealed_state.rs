@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use mgp_lifecycle::{HandshakeLayer, RoundsConfig, RoundsLayer, ServerOffer};
-use mgp_transport::http::{HttpConfig, HttpService};
+use mgp_transport::http::HttpService;
 use mgp_types::mcp::Implementation;
 use mgp_types::service::{Ask, Call, Reply, Stack};
 use mgp_types::{Payload, Sealer};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tower_layer::Layer as _;
 
 use super::caller::{Caller, said};
-use super::direct::{modern_with, send, text};
+use super::direct::{modern_with, open_to_all, send, text};
 use super::world::World;
 
 fn asking() -> Value {
@@ -86,7 +86,7 @@ async fn state_that_expired_is_refused() {
     let rounds = RoundsLayer::new(Sealer::random().unwrap()).config(config).layer(tool);
     let offer = ServerOffer::new(Implementation::new("s", "1"));
     let stack = Stack::new(HandshakeLayer::new(offer).layer(rounds));
-    let service = HttpService::new(stack, HttpConfig::default());
+    let service = HttpService::new(stack, open_to_all());
     let ask = |more: Value| {
         let service = service.clone();
         async move {

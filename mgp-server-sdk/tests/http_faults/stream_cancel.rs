@@ -1,4 +1,4 @@
-//! Cancelling with the partial result, as a request of its own (MGP §12): it finds its call by caller and id.
+//! Cancelling as a request of its own (MGP §12): it finds its call by the caller's handle and the id, and nobody else's.
 //!
 //! Applies to: inbound.
 
@@ -11,8 +11,9 @@ use super::world::World;
 async fn modern_call_is_found_by_its_caller_and_id() {
     let world = World::guarded().await;
     let (ann, eve) = (world.key("acme", "ann").await, world.key("evil", "ann").await);
-    let caller = Caller::modern(&world, streaming(), Some(&ann));
-    let other = Caller::modern(&world, streaming(), Some(&eve));
+    let mut caller = Caller::modern(&world, streaming(), Some(&ann));
+    let mut other = Caller::modern(&world, streaming(), Some(&eve));
+    (caller.handle, other.handle) = (Some("h"), Some("h"));
 
     let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
     let mut thinks = caller.request("call", "tools/call", params).await;
@@ -37,4 +38,26 @@ async fn modern_call_is_found_by_its_caller_and_id() {
     world.quiet().await;
     let answer = caller.request(3, "mgp/stream/cancel", cancel).await.message().await;
     assert_eq!(answer["result"]["cancelled"], false, "{answer}");
+}
+
+/// All count their ids from 1, and one key may have many clients.
+#[tokio::test]
+async fn late_cancellation_hits_nobody_else() {
+    let world = World::guarded().await;
+    let key = world.key("acme", "ann").await;
+    let (one, other) = (
+        Caller::modern(&world, streaming(), Some(&key)),
+        Caller::modern(&world, streaming(), Some(&key)),
+    );
+    let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
+    let mut thinks = other.request(5, "tools/call", params).await;
+    thinks.event().await.unwrap();
+    // The call of `one` with this id is long over.
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
+    assert_eq!(one.post(&cancelled).await.status, 202);
+    let answer = one.request(6, "mgp/stream/cancel", json!({ "request_id": 5 })).await;
+    assert_eq!(answer.message().await["result"]["cancelled"], false);
+    assert_eq!(world.monitor.running(), 1);
+    drop(thinks);
+    world.quiet().await;
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant};
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, Elicited, HttpServer, ServerMonitor};
+use mgp_server_sdk::{ContextExt, Elicited, HttpServer, ServerMonitor, Tools};
 use mgp_transport::http::HttpService;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -21,6 +21,7 @@ pub(crate) struct World {
     pub(crate) monitor: ServerMonitor,
     pub(crate) hold: Hold,
     pub(crate) keys: ApiKeys,
+    pub(crate) tools: Tools,
     run: JoinHandle<()>,
 }
 
@@ -171,10 +172,21 @@ impl World {
     async fn start(keys: ApiKeys, change: impl FnOnce(HttpServer, ApiKeys) -> HttpServer) -> Self {
         let hold = Hold::default();
         let server = server(&hold);
-        let monitor = server.monitor();
+        let (monitor, tools) = (server.monitor(), server.tools());
         let bound = change(server.http("127.0.0.1:0"), keys.clone()).bind().await.unwrap();
         let (address, service) = (bound.local_addr(), bound.service());
-        Self { address, service, monitor, hold, keys, run: tokio::spawn(bound.run()) }
+        let run = tokio::spawn(bound.run());
+        Self { address, service, monitor, hold, keys, tools, run }
+    }
+
+    /// A server of the test's own, of which nothing can be watched.
+    pub(crate) async fn of(server: HttpServer, keys: ApiKeys) -> Self {
+        let idle = Server::new("idle", "1");
+        let (monitor, tools) = (idle.monitor(), idle.tools());
+        let bound = server.bind().await.unwrap();
+        let (address, service) = (bound.local_addr(), bound.service());
+        let run = tokio::spawn(bound.run());
+        Self { address, service, monitor, hold: Hold::default(), keys, tools, run }
     }
 
     /// What somebody shows in `Authorization`.

@@ -8,7 +8,7 @@ mod guard;
 mod server;
 
 pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection};
-pub use credentials::{Credentials, Refused};
+pub use credentials::{Credentials, Refused, Shown, Target};
 pub use guard::{Forbidden, GuardedFetch, check_address};
 pub use server::{
     Answers, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, listen,

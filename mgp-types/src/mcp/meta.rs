@@ -43,6 +43,8 @@ pub mod key {
     pub const MGP: &str = "dev.cloto/mgp";
     /// MGP grants in a spelling that is read, and written only to a peer that uses it.
     pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
+    /// Names one client among those of a principal, so that its requests can speak of each other (MGP §12, modern).
+    pub const MGP_HANDLE: &str = "dev.cloto/mgp/handle";
     /// MGP in an older spelling, read only.
     pub const MGP_SHORT: &str = "mgp";
 }

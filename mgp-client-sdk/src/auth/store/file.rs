@@ -172,7 +172,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::auth::store::Tokens;
+    use crate::auth::store::{TokenKind, Tokens};
 
     /// A folder of its own for each test, gone with it.
     struct Folder(PathBuf);
@@ -200,8 +200,11 @@ mod tests {
 
     fn entry(issuer: &str) -> Stored {
         let mut entry = Stored::new("https://s.example/mcp", issuer);
+        let key = format!("\"{}AQE\"", "AQEB".repeat(10));
+        entry.key = Some(serde_json::from_str(&key).unwrap());
         entry.tokens = Some(Tokens {
             access: "access".into(),
+            kind: TokenKind::Dpop,
             refresh: Some("refresh".into()),
             issued_at: 1,
             expires_at: Some(2),

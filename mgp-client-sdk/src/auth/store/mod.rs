@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use file::FileTokens;
 pub use memory::MemoryTokens;
 
+use super::dpop::ProofKey;
 use super::scope::Scopes;
 use super::secret::Secret;
 
@@ -65,6 +66,9 @@ pub struct Stored {
     /// Who the client is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
+    /// The key its tokens are bound to, if some are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<ProofKey>,
     /// What it got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
@@ -104,12 +108,27 @@ pub enum RegistrationKind {
     Dynamic,
 }
 
+/// How a token is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TokenKind {
+    /// As it is: whoever has it can use it.
+    #[default]
+    Bearer,
+    /// With a proof that who shows it holds the key it is bound to (RFC 9449).
+    Dpop,
+}
+
 /// What a token endpoint gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tokens {
     /// What is shown to the server.
     pub access: Secret,
+    /// How it is shown.
+    #[serde(default)]
+    pub kind: TokenKind,
     /// What is shown to the authorization server for another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Secret>,
@@ -162,7 +181,7 @@ impl Stored {
     /// An empty entry.
     pub fn new(server: impl Into<String>, issuer: impl Into<String>) -> Self {
         let (server, issuer) = (server.into(), issuer.into());
-        Self { server, issuer, metadata: None, registration: None, tokens: None }
+        Self { server, issuer, metadata: None, registration: None, key: None, tokens: None }
     }
 }
 

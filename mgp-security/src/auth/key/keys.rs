@@ -214,6 +214,12 @@ impl ApiKeys {
         self.0.snapshot().decide(key, SystemTime::now())
     }
 
+    /// Whether a key that was good still is, as far as is known in memory.
+    pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
+        let snapshot = self.0.snapshot();
+        !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
+    }
+
     /// Whether a credential is meant to be a key.
     pub(in crate::auth) fn is_key(credential: &str) -> bool {
         credential.starts_with(PREFIX)

@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::error::{Fault, HttpClientError};
 use super::pool::{Pool, causes, pool};
 use super::trust::distrust;
-use crate::http::Refused;
+use crate::http::{Refused, Shown, Target};
 
 /// What is read of a body nobody needs, so that its connection can serve again.
 const REST_BYTES: usize = 64 << 10;
@@ -60,20 +60,19 @@ impl Wire {
         let (mut refusals, mut is_redirected) = (0, false);
         loop {
             let shown = match &self.config.credentials {
-                Some(credentials) => credentials.authorization().await?,
-                None => None,
+                // Of the place it goes to now: after a redirect, and again after a refusal.
+                Some(credentials) => {
+                    let url = target.to_string();
+                    credentials.shown(Target::new(method.as_str(), &url)).await?
+                }
+                None => Shown::default(),
             };
             let mut request = Request::new(Full::new(body.clone()));
             *request.method_mut() = method.clone();
             *request.uri_mut() = target.clone();
             *request.headers_mut() = self.config.headers.clone();
             request.headers_mut().extend(headers.clone());
-            if let Some(shown) = &shown {
-                let mut value = HeaderValue::from_str(shown)
-                    .map_err(|_| Fault::Header(AUTHORIZATION.to_string()))?;
-                value.set_sensitive(true);
-                request.headers_mut().insert(AUTHORIZATION, value);
-            }
+            show(&shown, request.headers_mut())?;
             let response = match self.pool.request(request).await {
                 Ok(response) => response,
                 Err(error) if again.take(&error) => {
@@ -83,6 +82,7 @@ impl Wire {
                 Err(error) => return Err(self.failed(&error).into()),
             };
             let status = response.status();
+            let nonce = nonce(response.headers());
             if is_refusal(&response)
                 && let Some(credentials) = &self.config.credentials
                 && refusals < self.config.refusals
@@ -91,10 +91,16 @@ impl Wire {
                 let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
                 let challenges =
                     challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-                let refusal = Refused::new(status.as_u16(), challenges.collect(), shown);
+                let shown = shown.authorization;
+                let refusal = Refused::new(status.as_u16(), challenges.collect(), shown)
+                    .nonce(nonce)
+                    .times(refusals);
                 drain(response.into_body()).await;
                 credentials.refused(refusal).await?;
                 continue;
+            }
+            if let (Some(credentials), Some(nonce)) = (&self.config.credentials, nonce) {
+                credentials.nonce(&nonce);
             }
             if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
                 let to = response.headers().get(LOCATION);
@@ -138,6 +144,26 @@ impl Wire {
 /// Whether a header of one's own may be a key: nobody knows the names of all keys, only some that are none.
 fn may_be_secret(name: &HeaderName) -> bool {
     ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
+}
+
+/// Writes what a request shows into its headers.
+fn show(shown: &Shown, headers: &mut HeaderMap) -> Result<(), Fault> {
+    let authorization = shown.authorization.as_deref().map(|value| (AUTHORIZATION.as_str(), value));
+    let further = shown.headers.iter().map(|(name, value)| (*name, value.as_str()));
+    for (name, value) in authorization.into_iter().chain(further) {
+        let wrong = || Fault::Header(name.to_owned());
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+    }
+    Ok(())
+}
+
+/// What a response brings for proofs; of several nothing (RFC 9449 §8.1).
+fn nonce(headers: &HeaderMap) -> Option<String> {
+    let mut found = headers.get_all("dpop-nonce").iter();
+    let one = found.next().filter(|_| found.next().is_none())?;
+    one.to_str().ok().map(str::to_owned)
 }
 
 /// 401, or 403 with a challenge: other credentials may help.

@@ -4,12 +4,16 @@
 
 use std::time::Duration;
 
+use mgp_types::service::Principal;
+
 /// How a server at a URL behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
     /// The path that is served; others are 404. `None` serves any, for a service mounted by a router. `/mcp`.
     pub endpoint: Option<String>,
+    /// Who calls where no layer around the service said so; without it such a request is refused. None.
+    pub anonymous: Option<Principal>,
     /// Host names (without port) that requests may name besides loopback ones; others are 403.
     ///
     /// A page in a browser can point a name of its own at this machine: the name it used gives it away.
@@ -35,8 +39,8 @@ pub struct HttpConfig {
     pub retry: Duration,
     /// How long a stream may make its call wait because nobody reads; then the call is told that its caller left. 30 s.
     pub stall: Duration,
-    /// Legacy sessions; at this many the one that is idle longest makes room, and none may be idle less than a minute:
-    /// then a new one is 503. 100,000.
+    /// Legacy sessions; at this many those that are idle longest make room, a minute at least: then a new one is 503.
+    /// A principal with more than an eighth of them makes room among its own only. 100,000.
     pub sessions: usize,
     /// How long a legacy session may be idle. 30 minutes.
     pub idle: Duration,
@@ -60,6 +64,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             endpoint: Some("/mcp".to_owned()),
+            anonymous: None,
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes: 16 << 20,

@@ -157,7 +157,7 @@ mod tests {
                 "mcp-method,mcp-param-x"
             );
             let response = answer(Method::GET, origin).await;
-            assert_eq!(response.status(), 400);
+            assert_eq!(response.status(), 401);
             assert_eq!(response.headers()["access-control-allow-origin"], origin);
         }
         for method in [Method::OPTIONS, Method::POST] {

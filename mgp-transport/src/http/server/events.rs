@@ -8,12 +8,12 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_types::service::{BoxFuture, Reply, write_answer};
+use mgp_types::service::{BoxFuture, Pass, Reply, write_answer};
 use mgp_types::{Id, RpcError};
 use tokio::time::{Sleep, sleep};
 
+use super::handles::Within;
 use super::load::Busy;
-use super::modern::Within;
 use super::stream::Stream;
 
 /// A comment: it keeps proxies from giving up, and finds out that the client has left.
@@ -45,6 +45,8 @@ pub(super) struct Events {
     /// It goes before the reader: what it lets go of may still want to write.
     driven: Option<Driven>,
     reader: Reader,
+    /// What the client showed; it hears nothing more once that no longer holds.
+    pass: Option<Pass>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -79,7 +81,13 @@ impl Driven {
 impl Events {
     /// What a reader reads.
     pub(super) fn new(reader: Reader, keep_alive: Duration) -> Self {
-        Self { driven: None, reader, keep_alive, timer: None }
+        Self { driven: None, reader, pass: None, keep_alive, timer: None }
+    }
+
+    /// Ends when what its client showed no longer holds.
+    pub(super) fn for_holder_of(mut self, pass: Option<Pass>) -> Self {
+        self.pass = pass;
+        self
     }
 
     /// Drives a call, which ends when nobody reads its response any more.
@@ -90,6 +98,11 @@ impl Events {
 
     /// The next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
+        if self.pass.as_ref().is_some_and(|pass| !pass.is_good()) {
+            tracing::debug!("a stream ends: what its client showed no longer holds");
+            self.driven = None;
+            return Poll::Ready(None);
+        }
         if let Some(driven) = &mut self.driven
             && driven.poll(&self.reader.stream, task).is_ready()
         {

@@ -6,17 +6,17 @@ use http::Uri;
 
 use super::config::HttpConfig;
 use super::heads::Heads;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, short};
 
 /// Checks `Host` and `Origin`.
 pub(super) fn check(uri: &Uri, heads: &Heads<'_>, config: &HttpConfig) -> Result<(), Refusal> {
     let host =
         heads.host.unwrap_or_else(|| uri.authority().map_or("", |authority| authority.as_str()));
     if !is_known_host(host, config) {
-        return Err(Refusal::Host(host.to_owned()));
+        return Err(Refusal::Host(short(host)));
     }
     match heads.origin {
-        Some(origin) if !is_known_origin(origin, config) => Err(Refusal::Origin(origin.to_owned())),
+        Some(origin) if !is_known_origin(origin, config) => Err(Refusal::Origin(short(origin))),
         _ => Ok(()),
     }
 }

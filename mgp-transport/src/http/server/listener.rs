@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,7 +35,7 @@ pub struct ConnectionLimits {
     pub head_time: Duration,
     /// Bytes of a head; a longer one is 431. 64 KiB.
     pub head_bytes: usize,
-    /// How long a client may read nothing of what it is sent. 30 s.
+    /// How long a client that is sent more than it takes may take next to nothing, less than 4 KiB. 30 s.
     pub stall: Duration,
     /// How long answers may take once the listener was told to stop. 5 s.
     pub grace: Duration,
@@ -127,7 +127,7 @@ async fn serve<S, R>(
 {
     // Small answers leave at once.
     let _ = socket.set_nodelay(true);
-    let io = TokioIo::new(Impatient { socket, stall: limits.stall, timer: None });
+    let io = TokioIo::new(Impatient { socket, stall: limits.stall, timer: None, written: 0 });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time.min(LONGEST))
@@ -169,23 +169,38 @@ where
 struct Impatient {
     socket: TcpStream,
     stall: Duration,
+    /// Runs from the first write that had to wait until all is written.
     timer: Option<Pin<Box<Sleep>>>,
+    /// What was written since it runs.
+    written: usize,
 }
 
+/// What a client must take while the timer runs; it is far below any line that is of use.
+const LEAST: usize = 4 * 1024;
+
 impl Impatient {
-    fn watch<T>(
+    fn watch(
         &mut self,
-        written: Poll<io::Result<T>>,
+        written: Poll<io::Result<usize>>,
         task: &mut Task<'_>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.timer = None;
-            return written;
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(outcome) = written {
+            self.written += outcome.as_ref().map_or(0, |count| *count);
+            return Poll::Ready(outcome);
         }
         let stall = self.stall;
+        if self.timer.is_none() {
+            self.written = 0;
+        }
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
-        ready!(timer.as_mut().poll(task));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        while timer.as_mut().poll(task).is_ready() {
+            if self.written < LEAST {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.written = 0;
+            timer.set(sleep(stall));
+        }
+        Poll::Pending
     }
 }
 
@@ -223,6 +238,8 @@ impl AsyncWrite for Impatient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        // It is asked for once all is written.
+        self.timer = None;
         Pin::new(&mut self.socket).poll_flush(task)
     }
 

@@ -28,7 +28,7 @@ impl Load {
     /// Counts a request until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, bound: usize) -> Result<Busy, Refusal> {
         let before = self.running.fetch_add(1, Ordering::Relaxed);
-        let busy = Busy { load: Arc::clone(self), bytes: 0 };
+        let busy = Busy { load: Arc::clone(self), runs: true, bytes: 0 };
         if before >= bound { Err(Refusal::Busy) } else { Ok(busy) }
     }
 }
@@ -37,6 +37,7 @@ impl Load {
 #[derive(Debug)]
 pub(super) struct Busy {
     load: Arc<Load>,
+    runs: bool,
     bytes: usize,
 }
 
@@ -48,11 +49,18 @@ impl Busy {
         // A single body within its own bound always fits an idle server.
         if held > bound && held > self.bytes { Err(Refusal::Busy) } else { Ok(()) }
     }
+
+    /// Holds on to its bytes only: it waits for news and does nothing.
+    pub(super) fn stop_running(&mut self) {
+        if std::mem::take(&mut self.runs) {
+            self.load.running.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.load.running.fetch_sub(1, Ordering::Relaxed);
+        self.stop_running();
         self.load.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -13,7 +13,7 @@ use mgp_types::service::{Kind, MetaKey, Method, Params, decode_header};
 use serde::Deserialize;
 
 use super::heads::{Heads, NO_TEXT};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, short};
 
 impl Heads<'_> {
     /// Whether they say that the request stands alone.
@@ -26,7 +26,7 @@ impl Heads<'_> {
         let Some(version) = self.version else { return Ok(()) };
         let known = Revision::LEGACY.iter().any(|revision| revision.as_str() == version);
         if !known {
-            return Err(Refusal::Version(version.to_owned()));
+            return Err(Refusal::Version(short(version)));
         }
         match settled {
             Some(settled) if settled.as_str() != version => Err(Refusal::Mismatch {
@@ -133,7 +133,7 @@ fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
 }
 
 fn quoted(text: &str) -> String {
-    format!("`{}`", text.chars().take(200).collect::<String>())
+    format!("`{}`", short(text))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod config;
 mod cors;
 mod events;
 mod guard;
+mod handles;
 mod heads;
 mod legacy;
 mod listener;
@@ -27,25 +28,26 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
-use mgp_types::service::{BoxFuture, Principal, Stack};
+use mgp_types::service::{BoxFuture, Pass, Principal, Stack};
 use tower_service::Service;
 
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
 use self::events::{Events, Reader};
+use self::handles::Handles;
 use self::heads::Heads;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, listen};
 use self::load::Load;
-use self::modern::Callers;
-use self::refusal::{Refusal, empty, events};
+use self::refusal::{Refusal, empty, events, short};
 use self::stream::{EventId, Store};
 
 /// A stack at a URL: mount it in a router, or give it to [`listen`].
 ///
 /// Who calls is read from the request's extensions, where an authenticating layer around this service puts a
-/// [`Principal`]; without one everybody is [`Principal::local`].
+/// [`Principal`], and a [`Pass`] where credentials may end.
+/// A request without one is refused, unless the configuration says who it is for ([`HttpConfig::anonymous`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -73,7 +75,7 @@ struct Shared {
     config: HttpConfig,
     store: Arc<Store>,
     sessions: Arc<Sessions>,
-    callers: Arc<Callers>,
+    handles: Arc<Handles>,
     load: Arc<Load>,
 }
 
@@ -88,7 +90,7 @@ impl HttpService {
             stack,
             store,
             sessions: Arc::new(sessions),
-            callers: Arc::default(),
+            handles: Arc::default(),
             load: Arc::default(),
             config,
         }))
@@ -165,14 +167,14 @@ where
     let heads = Heads::read(&parts.headers)?;
     guard::check(&parts.uri, &heads, &shared.config)?;
     if shared.config.endpoint.as_ref().is_some_and(|endpoint| endpoint != parts.uri.path()) {
-        return Err(Refusal::Path(parts.uri.path().to_owned()));
+        return Err(Refusal::Path(short(parts.uri.path())));
     }
     let came = Came { shared, parts, heads };
     match parts.method {
         Method::POST => post::post(came, body).await,
         Method::GET => came.get(),
         Method::DELETE => came.delete(),
-        _ => Err(Refusal::Method(parts.method.to_string())),
+        _ => Err(Refusal::Method(short(parts.method.as_str()))),
     }
 }
 
@@ -194,12 +196,13 @@ impl Came<'_> {
         let (stream, after) = match self.heads.last_event {
             None => (session.standalone(), None),
             Some(last) => {
-                let unknown = || Refusal::UnknownEvent(last.chars().take(100).collect());
+                let unknown = || Refusal::UnknownEvent(short(last));
                 let event = EventId::parse(last).ok_or_else(unknown)?;
                 (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
             }
         };
-        let body = Events::new(Reader::new(&stream, after), self.shared.config.keep_alive);
+        let body = Events::new(Reader::new(&stream, after), self.shared.config.keep_alive)
+            .for_holder_of(self.pass());
         Ok(events(HttpBody::events(body)))
     }
 
@@ -212,20 +215,29 @@ impl Came<'_> {
 
     /// The session of a request that only makes sense in one.
     fn stateful(&self) -> Result<Arc<Session>, Refusal> {
-        if self.heads.is_modern() { Err(Refusal::Stateless) } else { self.session() }
+        if self.heads.is_modern() {
+            return Err(Refusal::Stateless);
+        }
+        self.session(&self.principal()?)
     }
 
     /// The session a legacy request names, which its headers must agree with.
-    fn session(&self) -> Result<Arc<Session>, Refusal> {
+    fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.heads.session.ok_or(Refusal::NoSession)?;
-        let found = self.shared.sessions.find(id, &self.principal());
+        let found = self.shared.sessions.find(id, principal);
         let session = found.ok_or(Refusal::UnknownSession)?;
         self.heads.legacy(session.rules().revision())?;
         Ok(session)
     }
 
     /// For whom the request is made.
-    fn principal(&self) -> Principal {
-        self.parts.extensions.get::<Principal>().cloned().unwrap_or_else(Principal::local)
+    fn principal(&self) -> Result<Principal, Refusal> {
+        let known = self.parts.extensions.get::<Principal>();
+        known.or(self.shared.config.anonymous.as_ref()).cloned().ok_or(Refusal::Nobody)
+    }
+
+    /// What its caller showed.
+    fn pass(&self) -> Option<Pass> {
+        self.parts.extensions.get::<Pass>().cloned()
     }
 }

@@ -2,70 +2,121 @@
 //!
 //! Applies to: inbound.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 
-use mgp_types::RpcError;
-use mgp_types::service::{
-    BoxFuture, Call, Kind, Link, Peer, Principal, Reply, Scope, ScopeKind, closed, write_call,
+use http::{Response, StatusCode};
+use mgp_types::method::{
+    Cancelled, Notification as _, Request as _, SubscriptionsListen, ToolsCall,
 };
+use mgp_types::service::{
+    BoxFuture, Call, Kind, Link, MetaKey, Method, Params, Peer, Reply, closed, write_call,
+};
+use mgp_types::{ErrorCode, Id, RpcError};
+use tokio::time::timeout;
 
+use super::body::HttpBody;
+use super::config::Answers;
+use super::events::{Driven, Events, Reader};
+use super::heads;
+use super::post::{Post, context, written};
+use super::refusal::{Refusal, empty, events, json};
 use super::stream::Stream;
 
-/// The scopes of the callers that have requests running.
-///
-/// Requests of one principal share a scope, so that a cancellation which comes as a request of its own finds its call.
-#[derive(Debug, Default)]
-pub(super) struct Callers(Mutex<HashMap<Principal, Caller, ahash::RandomState>>);
-
-/// Scopes that are kept for callers without a running request: most call again soon.
-const KEPT: usize = 64;
-
-#[derive(Debug)]
-struct Caller {
-    scope: Scope,
-    requests: usize,
-}
-
-impl Callers {
-    /// Enters a request of a principal.
-    pub(super) fn enter(self: &Arc<Self>, principal: Principal) -> Within {
-        let mut callers = self.callers();
-        let scope = if let Some(caller) = callers.get_mut(&principal) {
-            caller.requests += 1;
-            caller.scope.clone()
-        } else {
-            let scope = Scope::new(ScopeKind::Handle);
-            callers.insert(principal.clone(), Caller { scope: scope.clone(), requests: 1 });
-            scope
-        };
-        drop(callers);
-        Within { scope, principal, callers: Arc::clone(self) }
-    }
-
-    fn callers(&self) -> MutexGuard<'_, HashMap<Principal, Caller, ahash::RandomState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A request within the scope of its principal.
-#[derive(Debug)]
-pub(super) struct Within {
-    pub(super) scope: Scope,
-    pub(super) principal: Principal,
-    callers: Arc<Callers>,
-}
-
-impl Drop for Within {
-    fn drop(&mut self) {
-        let mut callers = self.callers.callers();
-        let Some(caller) = callers.get_mut(&self.principal) else { return };
-        caller.requests -= 1;
-        if caller.requests == 0 && callers.len() > KEPT {
-            callers.remove(&self.principal);
-            drop(callers);
-            self.scope.end();
+impl Post<'_> {
+    /// A request that stands alone: it ends when its client leaves.
+    pub(super) async fn modern(
+        self,
+        id: Id,
+        method: Method,
+        params: Params,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        let Self { came, principal, mut busy } = self;
+        let shared = came.shared;
+        let config = &shared.config;
+        let within = shared.handles.enter(principal, handle(&params).as_deref());
+        let stream = Arc::new(Stream::new(None, Arc::clone(&shared.store)));
+        let reader = Reader::new(&stream, None);
+        let mut cx = context(PostLink::peer(&stream), &within.scope, &within.principal, &came);
+        cx.wire_id = Some(id.clone());
+        if method.as_str() == ToolsCall::METHOD {
+            cx.extensions.insert(heads::params(&came.parts.headers));
         }
+        let listens = method.as_str() == SubscriptionsListen::METHOD;
+        let says_all = params.meta_member(MetaKey::ClientCapabilities).is_some();
+        let mut call = shared.stack.send(Call::request(method, params, cx));
+        let mut outcome = None;
+        let begin = poll_fn(|task| match call.as_mut().poll(task) {
+            Poll::Ready(ended) => {
+                outcome = Some(ended);
+                Poll::Ready(())
+            }
+            Poll::Pending => stream.poll_begin(task).map(drop),
+        });
+        // A call that is silent for long is answered with a stream.
+        let _ = timeout(config.quiet, begin).await;
+        if let Some(outcome) = outcome {
+            let answer = written(&id, &outcome);
+            // It was cancelled before it said anything, so nobody waits.
+            if answer.is_empty() && stream.is_silent() {
+                return Ok(empty(StatusCode::ACCEPTED));
+            }
+            if stream.is_silent() && config.answers == Answers::AsNeeded {
+                return Ok(json(status(&outcome, says_all), answer));
+            }
+            stream.as_events(None);
+            stream.finish(answer);
+            return Ok(events(stream.take_all().into()));
+        }
+        stream.as_events(None);
+        if listens {
+            // It runs as long as its client likes, and would keep others from running; who listens is bounded elsewhere.
+            busy.stop_running();
+        }
+        let driven = Driven::new(id, call, (within, busy));
+        let body =
+            Events::new(reader, config.keep_alive).driving(driven).for_holder_of(came.pass());
+        Ok(events(HttpBody::events(body)))
+    }
+
+    pub(super) async fn tell_modern(
+        self,
+        method: Method,
+        params: Params,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        // A client cancels by closing its stream. An id says little here: others count from 1 as well.
+        if method.as_str() == Cancelled::METHOD {
+            return Ok(empty(StatusCode::ACCEPTED));
+        }
+        let Self { came, principal, busy: _busy } = self;
+        let within = came.shared.handles.enter(principal, handle(&params).as_deref());
+        let cx = context(Peer::none(), &within.scope, &within.principal, &came);
+        let telling = came.shared.stack.send(Call::notification(method, params, cx));
+        // A notification has no answer; what it meets is logged by whoever meets it.
+        let _ = telling.await;
+        Ok(empty(StatusCode::ACCEPTED))
+    }
+}
+
+/// The handle a request gives its client.
+fn handle(params: &Params) -> Option<String> {
+    params.meta_member(MetaKey::Handle).and_then(|json| serde_json::from_str(json).ok())
+}
+
+/// The status of an answer: what a proxy should see is wrong with the request has one of its own.
+fn status(outcome: &Result<Reply, RpcError>, says_all: bool) -> StatusCode {
+    match outcome.as_ref().map_err(RpcError::code) {
+        Err(ErrorCode::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Err(
+            ErrorCode::PARSE_ERROR
+            | ErrorCode::INVALID_REQUEST
+            | ErrorCode::HEADER_MISMATCH
+            | ErrorCode::MISSING_CLIENT_CAPABILITY
+            | ErrorCode::UNSUPPORTED_VERSION,
+        ) => StatusCode::BAD_REQUEST,
+        Err(ErrorCode::INVALID_PARAMS) if !says_all => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
     }
 }
 
@@ -106,35 +157,29 @@ impl Link for PostLink {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::Payload;
+
     use super::*;
 
-    fn caller(number: usize) -> Principal {
-        Principal::new("acme", number.to_string())
-    }
-
     #[test]
-    fn requests_of_one_principal_share_a_scope() {
-        let callers = Arc::new(Callers::default());
-        let one = callers.enter(caller(1));
-        let scopes = [callers.enter(caller(1)), callers.enter(caller(2))].map(|w| w.scope.id());
-        assert_eq!(scopes[0], one.scope.id());
-        assert_ne!(scopes[1], one.scope.id());
-        let agent = callers.enter(caller(1).agent("a"));
-        assert_ne!(agent.scope.id(), one.scope.id());
-        let scope = one.scope.clone();
-        drop((one, agent));
-        assert!(!scope.is_ended(), "most call again soon");
-        assert_eq!(callers.enter(caller(1)).scope.id(), scope.id());
-    }
-
-    #[test]
-    fn scopes_of_callers_that_left_are_bounded() {
-        let callers = Arc::new(Callers::default());
-        let running: Vec<_> = (0..1_000).map(|number| callers.enter(caller(number))).collect();
-        let scopes: Vec<_> = running.iter().map(|within| within.scope.clone()).collect();
-        assert!(scopes.iter().all(|scope| !scope.is_ended()), "a call runs in each");
-        drop(running);
-        let left = scopes.iter().filter(|scope| !scope.is_ended()).count();
-        assert_eq!((left, callers.callers().len()), (KEPT, KEPT));
+    fn statuses_say_what_a_proxy_should_see() {
+        for (code, says_all, expected) in [
+            (ErrorCode::METHOD_NOT_FOUND, true, 404),
+            (ErrorCode::PARSE_ERROR, true, 400),
+            (ErrorCode::INVALID_REQUEST, true, 400),
+            (ErrorCode::HEADER_MISMATCH, true, 400),
+            (ErrorCode::MISSING_CLIENT_CAPABILITY, true, 400),
+            (ErrorCode::UNSUPPORTED_VERSION, true, 400),
+            (ErrorCode::INVALID_PARAMS, true, 200),
+            (ErrorCode::INVALID_PARAMS, false, 400),
+            (ErrorCode::INTERNAL_ERROR, true, 200),
+            (ErrorCode::RESOURCE_EXHAUSTED, true, 200),
+            (ErrorCode(1000), true, 200),
+        ] {
+            let outcome = Err(RpcError::new(code, "no"));
+            assert_eq!(status(&outcome, says_all), expected, "{code:?} {says_all}");
+        }
+        assert_eq!(status(&Ok(Reply::raw(Payload::empty_object())), false), 200);
+        assert_eq!(written(&Id::Number(1), &Ok(Reply::None)), b"", "what has no answer");
     }
 }

@@ -3,8 +3,9 @@
 //! Applies to: inbound.
 
 use http::{HeaderValue, Response, StatusCode, header};
+use mgp_types::mcp::{Revision, UnsupportedVersionData};
 use mgp_types::service::write_answer;
-use mgp_types::{ErrorCode, Id, RpcError};
+use mgp_types::{ErrorCode, Id, Payload, RpcError};
 
 use super::body::HttpBody;
 
@@ -63,6 +64,10 @@ pub(super) enum Refusal {
     NoQuestions,
     #[error("several messages in one array are not part of this revision")]
     Batch,
+    #[error(
+        "nobody said who calls: put an authenticating layer around the service, or say who callers without one are"
+    )]
+    Nobody,
     #[error("{0}")]
     Message(RpcError, Option<Id>),
 }
@@ -71,6 +76,7 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
+            Self::Nobody => StatusCode::UNAUTHORIZED,
             Self::Path(_) | Self::UnknownSession | Self::UnknownEvent(_) => StatusCode::NOT_FOUND,
             // "Not found" would have the client make the call again in a new session.
             Self::Ended => StatusCode::OK,
@@ -89,6 +95,7 @@ impl Refusal {
             Self::Mismatch { .. } => ErrorCode::HEADER_MISMATCH,
             Self::Version(_) => ErrorCode::UNSUPPORTED_VERSION,
             Self::Ended => ErrorCode::SERVER_NOT_READY,
+            Self::Nobody => ErrorCode::AUTH_REQUIRED,
             Self::NoMeta => ErrorCode::INVALID_PARAMS,
             Self::Busy | Self::TooManySessions => ErrorCode::RESOURCE_EXHAUSTED,
             _ => ErrorCode::INVALID_REQUEST,
@@ -96,7 +103,21 @@ impl Refusal {
         match self {
             Self::Message(error, id) => (error, id),
             // Nothing was negotiated where this is said.
-            why => (RpcError::new(code, why.to_string()).without_recovery(), None),
+            why => {
+                let error = RpcError::new(code, why.to_string()).without_recovery();
+                (why.explained(error), None)
+            }
+        }
+    }
+
+    /// What a client needs to know to ask again.
+    fn explained(&self, error: RpcError) -> RpcError {
+        let Self::Version(requested) = self else { return error };
+        let supported = Revision::SUPPORTED.to_vec();
+        let data = UnsupportedVersionData::new(supported, requested.as_str());
+        match Payload::of(&data) {
+            Ok(data) => error.data(data),
+            Err(_) => error,
         }
     }
 
@@ -111,12 +132,16 @@ impl Refusal {
     /// Under the id of the request, where it could be read.
     pub(super) fn of(self, id: Option<Id>) -> Response<HttpBody> {
         let status = self.status();
+        let allow = if matches!(self, Self::Stateless) { "POST" } else { "GET, POST, DELETE" };
         tracing::debug!(%status, why = %self, "refused a request");
         let mut response = json(status, self.written(id));
         let headers = response.headers_mut();
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+                headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -129,6 +154,11 @@ impl Refusal {
         }
         response
     }
+}
+
+/// What came, cut to what fits an error.
+pub(super) fn short(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 /// A response of JSON.
@@ -186,7 +216,9 @@ mod tests {
         check(|| Refusal::UnknownEvent(String::new()), 404, -32600, None);
         let allowed = Some(("allow", "GET, POST, DELETE"));
         check(|| Refusal::Method(String::new()), 405, -32600, allowed);
-        check(|| Refusal::Stateless, 405, -32600, allowed);
+        check(|| Refusal::Stateless, 405, -32600, Some(("allow", "POST")));
+        let shown = Some(("www-authenticate", "Bearer"));
+        check(|| Refusal::Nobody, 401, ErrorCode::AUTH_REQUIRED.0, shown);
         check(|| Refusal::Accept, 406, -32600, None);
         check(|| Refusal::TooSlow, 408, -32600, Some(("connection", "close")));
         check(|| Refusal::TooLong(1), 413, -32600, Some(("connection", "close")));
@@ -203,6 +235,8 @@ mod tests {
         check(|| Refusal::NoMeta, 400, -32602, None);
         let version = || Refusal::Version(String::new());
         check(version, 400, ErrorCode::UNSUPPORTED_VERSION.0, None);
+        let told = String::from_utf8(version().written(None)).unwrap();
+        assert!(told.contains(r#""supported":["2024-11-05""#), "{told}");
         let mismatch =
             || Refusal::Mismatch { header: "Mcp-Name", came: String::new(), body: String::new() };
         check(mismatch, 400, ErrorCode::HEADER_MISMATCH.0, None);

@@ -130,7 +130,9 @@ impl Stream {
                         return Err(Gone);
                     }
                     // Where nobody reads, the oldest make room.
-                    if state.unread < HIGH || !state.is_read && self.number.is_some() {
+                    let makes_room = !state.is_read && self.number.is_some();
+                    let fits = state.unread == 0 || state.unread < HIGH && !self.store.is_full();
+                    if fits || makes_room {
                         return Ok(());
                     }
                 }

@@ -32,10 +32,12 @@ pub enum MetaKey {
     Traceparent,
     /// `mgp`, by which some ask for chunks.
     Mgp,
+    /// Which client of a principal it is.
+    Handle,
 }
 
 impl MetaKey {
-    const COUNT: usize = 8;
+    const COUNT: usize = 9;
 
     fn of(name: &str) -> Option<Self> {
         Some(match name {
@@ -47,6 +49,7 @@ impl MetaKey {
             "trace_id" => Self::TraceId,
             key::TRACEPARENT => Self::Traceparent,
             key::MGP_SHORT => Self::Mgp,
+            key::MGP_HANDLE => Self::Handle,
             _ => return None,
         })
     }

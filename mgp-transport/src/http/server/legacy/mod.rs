@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+mod batch;
+mod calls;
 mod link;
 mod session;
 mod table;

@@ -18,6 +18,9 @@ use super::session::Session;
 /// A session used more recently does not make room for another.
 const FRESH: Duration = Duration::from_mins(1);
 
+/// Into how many shares the table is divided where it is full.
+const SHARES: usize = 8;
+
 type Known = HashMap<String, Arc<Session>>;
 
 /// The table.
@@ -55,8 +58,11 @@ impl Sessions {
         self.touch(&session);
         let made_room = {
             let mut known = self.known();
-            let made_room =
-                if known.len() >= self.bound { self.make_room(&mut known)? } else { Vec::new() };
+            let made_room = if known.len() >= self.bound {
+                self.make_room(&mut known, session.principal())?
+            } else {
+                Vec::new()
+            };
             known.insert(session.id().to_owned(), Arc::clone(&session));
             made_room
         };
@@ -106,19 +112,30 @@ impl Sessions {
     }
 
     /// Takes out the sessions that are idle longest: several, so that the next ones need no look at all of them.
-    fn make_room(&self, known: &mut Known) -> Result<Vec<Arc<Session>>, Refusal> {
+    ///
+    /// Who has more than a share of them makes room among its own, so that nobody shuts out everybody else.
+    fn make_room(
+        &self,
+        known: &mut Known,
+        principal: &Principal,
+    ) -> Result<Vec<Arc<Session>>, Refusal> {
         let now = self.now();
         if now < self.full_until.load(Ordering::Relaxed) {
             return Err(Refusal::TooManySessions);
         }
+        let of_its_own = |session: &&Arc<Session>| session.principal() == principal;
+        let has_its_share = known.values().filter(of_its_own).count() > self.bound / SHARES;
         let mut idle: Vec<_> = known
             .values()
+            .filter(|session| !has_its_share || of_its_own(session))
             .map(|session| (self.idle_for(session), session))
             .filter(|(idle, session)| *idle >= FRESH && session.is_idle())
             .map(|(idle, session)| (idle, session.id().to_owned()))
             .collect();
         if idle.is_empty() {
-            self.full_until.store(now + 1, Ordering::Relaxed);
+            if !has_its_share {
+                self.full_until.store(now + 1, Ordering::Relaxed);
+            }
             return Err(Refusal::TooManySessions);
         }
         idle.sort_unstable_by(|one, other| other.cmp(one));

@@ -22,6 +22,7 @@ const STORIES: &[(&str, binary::Binary, &str)] = &[
     ("two conversations with equal ids", FAULTS, "two_chats::"),
     ("a session of another tenant", FAULTS, "other_tenant::"),
     ("cancelling as a request of its own", FAULTS, "stream_cancel::"),
+    ("streams whose key is revoked", FAULTS, "credentials::"),
     ("a thousand calls dropped", FAULTS, "dropped_calls::"),
     ("requests of random bytes", FAULTS, "noise::"),
     ("what travels where", CARRIERS, ""),

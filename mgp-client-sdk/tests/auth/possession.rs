@@ -1,0 +1,365 @@
+//! Tokens that are bound to a key (RFC 9449): where they are asked for, how they are shown, and what is never done
+//! instead.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::auth::{
+    ClientCredentials, Dpop, FileTokens, MemoryTokens, OAuth, TokenKind, TokenStore as _,
+};
+use mgp_transport::http::{Credentials as _, Refused, Target};
+use serde_json::{Value, json};
+
+use crate::proofs::Wants;
+use crate::world::{ONE, SECRET, SERVER, Switches, World};
+
+fn offers() -> Value {
+    json!({ "dpop_signing_alg_values_supported": ["RS256", "ES256"] })
+}
+
+/// An authorization server that offers it, and a server that takes nothing else.
+fn bound(turn: impl FnOnce(&mut Switches)) -> Arc<World> {
+    World::new(|s| {
+        (s.server, s.schemes) = (offers(), &["DPoP"]);
+        s.refreshes = true;
+        turn(s);
+    })
+}
+
+#[tokio::test]
+async fn each_request_has_a_proof_of_its_own_with_one_key() {
+    let world = bound(|_| {});
+    let oauth = world.oauth();
+    for _ in 0..3 {
+        world.call(&oauth, "").await.unwrap();
+    }
+    let (tokens, server) = world.proofs();
+    assert_eq!((tokens.len(), server.len()), (1, 3));
+    assert!(
+        tokens.iter().chain(&server).all(|(key, nonce)| *key == tokens[0].0 && nonce.is_none())
+    );
+    assert_eq!(world.logins()[0]["dpop_jkt"], tokens[0].0);
+    // Another client has another key.
+    world.call(&world.oauth(), "").await.unwrap();
+    assert_ne!(world.proofs().0[1].0, tokens[0].0);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_shown_with_the_key_it_is_bound_to() {
+    let world = bound(|_| {});
+    let oauth = world.oauth();
+    for _ in 0..3 {
+        world.call(&oauth, "").await.unwrap();
+        world.revoke();
+    }
+    assert_eq!((world.logins().len(), world.tokens().len()), (1, 3));
+    world.check();
+}
+
+#[tokio::test]
+async fn nonces_are_learnt_from_refusals_and_kept_apart() {
+    let world = bound(|s| (s.token_wants, s.server_wants) = (Wants::Nonce, Wants::Nonce));
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    let (tokens, server) = world.proofs();
+    let nonces = |of: &[crate::world::Shown]| {
+        of.iter().map(|(_, nonce)| nonce.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    // Once each they were not known; afterwards no request is wasted.
+    assert_eq!(nonces(&tokens), ["", "token~nonce!1", "token~nonce!1"]);
+    assert_eq!(nonces(&server), ["", "server~nonce!1", "server~nonce!1", "server~nonce!1"]);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_nonce_that_comes_with_an_answer_is_used_next() {
+    let world = bound(|s| s.server_wants = Wants::Rotated);
+    let oauth = world.oauth();
+    for _ in 0..4 {
+        world.call(&oauth, "").await.unwrap();
+    }
+    assert_eq!(world.proofs().1.len(), 1 + 4, "only the first request was refused");
+    world.check();
+}
+
+#[tokio::test]
+async fn servers_that_want_another_nonce_each_time_are_given_up() {
+    let world = bound(|s| s.token_wants = Wants::Endless);
+    let error = world.call(&world.oauth(), "").await.unwrap_err();
+    assert!(error.message().contains("use_dpop_nonce"), "{error}");
+    assert_eq!(world.proofs().0.len(), 3);
+    let world = bound(|s| s.server_wants = Wants::Endless);
+    let error = world.call(&world.oauth(), "").await.unwrap_err();
+    assert!(error.message().contains("another nonce each time"), "{error}");
+    assert!(world.proofs().1.len() <= 5);
+    assert_eq!(world.logins().len(), 1, "nothing is wrong with the token");
+    world.check();
+}
+
+#[tokio::test]
+async fn a_proof_that_is_refused_is_no_reason_for_another_token() {
+    for (fault, words) in [
+        (("invalid_dpop_proof", None), "compare the clock"),
+        (("use_dpop_nonce", None), "names none"),
+        (("use_dpop_nonce", Some("no\"nonce")), "another nonce each time"),
+    ] {
+        let world = bound(|s| s.proof_fault = Some(fault));
+        let error = world.call(&world.oauth(), "").await.unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+        assert_eq!((world.logins().len(), world.tokens().len()), (1, 1));
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_bound_where_that_is_offered_and_taken() {
+    let takes = || json!({ "dpop_signing_alg_values_supported": ["ES256"] });
+    let others = || json!({ "dpop_signing_alg_values_supported": ["PS256"] });
+    // (authorization server, server, schemes) -> scheme
+    for (server, more, schemes, expected) in [
+        (offers(), json!({}), &["Bearer", "DPoP"][..], TokenKind::Dpop),
+        (offers(), json!({}), &["DPoP"], TokenKind::Dpop),
+        (json!({}), json!({}), &["DPoP"], TokenKind::Dpop),
+        (offers(), takes(), &["Bearer", "DPoP"], TokenKind::Dpop),
+        (offers(), others(), &["Bearer", "DPoP"], TokenKind::Bearer),
+        (others(), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
+        // Many authorization servers offer it to servers that have never heard of it.
+        (offers(), json!({}), &["Bearer"], TokenKind::Bearer),
+        (json!({}), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
+    ] {
+        let store = Arc::new(MemoryTokens::new());
+        let world = World::new(|s| {
+            (s.server, s.resource_more, s.schemes) = (server.clone(), more.clone(), schemes);
+        });
+        world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();
+        let kept = store.latest(SERVER).await.unwrap().unwrap();
+        assert_eq!(kept.tokens.unwrap().kind, expected, "{server} {more} {schemes:?}");
+        assert_eq!(kept.key.is_some(), expected == TokenKind::Dpop);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn an_authorization_server_may_give_bearer_tokens_where_the_server_takes_them() {
+    let world = World::new(|s| {
+        (s.server, s.binds, s.refreshes) = (offers(), false, true);
+        s.schemes = &["Bearer", "DPoP"];
+    });
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!((world.logins().len(), world.proofs().1.len()), (1, 0));
+    world.check();
+}
+
+#[tokio::test]
+async fn what_must_be_bound_is_never_shown_unbound() {
+    let requires = || json!({ "dpop_bound_access_tokens_required": true });
+    let only: &[&str] = &["DPoP"];
+    // Required by metadata, by the challenge, by the user: the token is thrown away.
+    for (more, schemes, mode) in [
+        (requires(), &["Bearer"][..], Dpop::Offered),
+        (json!({}), only, Dpop::Offered),
+        (json!({}), &["Bearer"], Dpop::Always),
+    ] {
+        let store = Arc::new(MemoryTokens::new());
+        let world = bound(|s| (s.resource_more, s.schemes, s.binds) = (more, schemes, false));
+        let oauth = world.oauth().store(Arc::clone(&store)).dpop(mode);
+        let error = world.call(&oauth, "").await.unwrap_err();
+        assert!(error.message().contains("bound to a key (DPoP) is required"), "{error}");
+        assert_eq!(oauth.authorization().await.unwrap(), None);
+        assert_eq!(store.latest(SERVER).await.unwrap().unwrap().tokens, None);
+        assert_eq!(world.proofs().0.len(), 1);
+        world.check();
+    }
+    // It cannot be had at all: nobody is asked to log in.
+    let others = json!({ "dpop_signing_alg_values_supported": ["RS256"] });
+    for (server, more, schemes, mode, words) in [
+        (others, requires(), only, Dpop::Offered, "signed with `ES256`"),
+        (offers(), requires(), &["Bearer"], Dpop::Never, "told never to use it"),
+        (offers(), json!({}), only, Dpop::Never, "told never to use it"),
+    ] {
+        let world =
+            bound(|s| (s.server, s.resource_more, s.schemes) = (server.clone(), more, schemes));
+        let error = world.call(&world.oauth().dpop(mode), "").await.unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+        assert_eq!(world.logins().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_user_decides_where_the_server_leaves_it_open() {
+    for (mode, server, kind) in
+        [(Dpop::Never, offers(), "Bearer"), (Dpop::Always, json!({}), "DPoP")]
+    {
+        let world = World::new(|s| (s.server, s.schemes) = (server, &["Bearer", "DPoP"]));
+        let oauth = world.oauth().dpop(mode);
+        world.call(&oauth, "").await.unwrap();
+        let shown = oauth.authorization().await.unwrap().unwrap();
+        assert_eq!(shown.split_once(' ').unwrap().0, kind);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_bound_session_does_not_become_a_bearers_by_refreshing() {
+    let world = bound(|s| s.schemes = &["Bearer", "DPoP"]);
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.revoke();
+    world.turn(|s| s.binds = false);
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.logins().len(), 2, "a login decides anew, a refresh does not");
+    world.check();
+}
+
+#[tokio::test]
+async fn an_authorization_server_that_stops_binding_is_noticed_once() {
+    let world = bound(|s| (s.refreshes, s.method) = (false, "client_secret_basic"));
+    world.knows(ONE, "job", Some(SECRET));
+    let credentials = ClientCredentials::secret("job", SECRET);
+    let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
+    world.turn(|s| s.expires_in = Some(0));
+    oauth.refused(Refused::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
+    // Nothing that the server has not asked for anew is shown.
+    world.turn(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
+    assert_eq!(oauth.authorization().await.unwrap(), None);
+    world.turn(|s| s.schemes = &["Bearer"]);
+    world.call(&oauth, "").await.unwrap();
+    assert!(oauth.authorization().await.unwrap().unwrap().starts_with("Bearer "));
+    world.check();
+}
+
+#[tokio::test]
+async fn tokens_from_before_are_used_only_as_the_user_settled() {
+    let both: &[&str] = &["Bearer", "DPoP"];
+    for (first, then, logins) in [
+        (Dpop::Never, Dpop::Always, 2),
+        (Dpop::Always, Dpop::Never, 2),
+        (Dpop::Always, Dpop::Offered, 1),
+        (Dpop::Never, Dpop::Offered, 1),
+    ] {
+        let store = Arc::new(MemoryTokens::new());
+        let world = World::new(|s| (s.server, s.schemes) = (offers(), both));
+        for mode in [first, then] {
+            let oauth = world.oauth().store(Arc::clone(&store)).dpop(mode);
+            world.call(&oauth, "").await.unwrap();
+        }
+        assert_eq!(world.logins().len(), logins, "{first:?}, {then:?}");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_bearers_only_is_served_after_all() {
+    // Nothing is known of the server at a login before the first request.
+    let world = World::new(|s| (s.server, s.refreshes) = (offers(), true));
+    let oauth = world.oauth();
+    oauth.log_in().await.unwrap();
+    assert!(oauth.authorization().await.unwrap().unwrap().starts_with("DPoP "));
+    world.call(&oauth, "").await.unwrap();
+    assert!(oauth.authorization().await.unwrap().unwrap().starts_with("Bearer "));
+    // From now on it is known.
+    world.revoke();
+    world.call(&oauth, "").await.unwrap();
+    assert_eq!(world.logins().len(), 2);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_challenge_that_forgets_proofs_does_not_unbind_what_did_its_work() {
+    let world = bound(|_| {});
+    let store = Arc::new(MemoryTokens::new());
+    let oauth = world.oauth().store(Arc::clone(&store));
+    world.call(&oauth, "").await.unwrap();
+    // The token is an hour old.
+    let mut kept = store.latest(SERVER).await.unwrap().unwrap();
+    kept.tokens.as_mut().unwrap().issued_at -= 3600;
+    store.save(kept).await.unwrap();
+    let oauth = world.oauth().store(Arc::clone(&store));
+    let shown = oauth.authorization().await.unwrap();
+    let refusal = Refused::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
+    oauth.refused(refusal).await.unwrap();
+    world.call(&oauth, "").await.unwrap();
+    // More scopes, asked for in the same way.
+    let shown = oauth.authorization().await.unwrap();
+    let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
+    oauth.refused(Refused::new(403, vec![challenge], shown)).await.unwrap();
+    world.call(&oauth, "a").await.unwrap();
+    assert_eq!(world.logins().len(), 2);
+    world.check();
+}
+
+#[tokio::test]
+async fn the_key_is_kept_with_its_tokens_for_the_next_start() {
+    let folder = std::env::temp_dir().join(format!("dpop-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("tokens.json");
+    let world = bound(|_| {});
+    for _ in 0..3 {
+        let oauth = world.oauth().store(FileTokens::at(&path));
+        world.call(&oauth, "").await.unwrap();
+        world.revoke();
+    }
+    let (tokens, server) = world.proofs();
+    assert_eq!(world.logins().len(), 1, "the refresh token is of use after a start");
+    assert!(tokens.iter().chain(&server).all(|(key, _)| *key == tokens[0].0));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let key = text["entries"][0]["key"].as_str().unwrap();
+    assert_eq!(key.len(), 43);
+    // Without its key a token is of no use, and another is got.
+    let mut without = text.clone();
+    without["entries"][0].as_object_mut().unwrap().remove("key");
+    std::fs::write(&path, without.to_string()).unwrap();
+    let oauth = world.oauth().store(FileTokens::at(&path));
+    assert_eq!(oauth.authorization().await.unwrap(), None);
+    std::fs::remove_dir_all(&folder).unwrap();
+    world.check();
+}
+
+#[tokio::test]
+async fn clients_without_a_person_prove_their_tokens_too() {
+    let world = bound(|s| {
+        (s.method, s.token_wants) = ("client_secret_basic", Wants::Nonce);
+        s.expires_in = Some(0);
+    });
+    world.knows(ONE, "job", Some(SECRET));
+    let credentials = ClientCredentials::secret("job", SECRET);
+    let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
+    let first = Refused::new(401, vec!["DPoP".to_owned()], None);
+    oauth.refused(first).await.unwrap();
+    // What has ended is renewed with the same key before it is shown.
+    world.turn(|s| s.expires_in = Some(3600));
+    world.call(&oauth, "").await.unwrap();
+    let (tokens, server) = world.proofs();
+    assert_eq!((tokens.len(), server.len()), (3, 1));
+    assert!(tokens.iter().chain(&server).all(|(key, _)| *key == tokens[0].0));
+    world.check();
+}
+
+#[tokio::test]
+async fn nothing_that_is_printed_holds_a_key_or_a_proof() {
+    let store = Arc::new(MemoryTokens::new());
+    let world = bound(|_| {});
+    let oauth = world.oauth().store(Arc::clone(&store));
+    let token = world.call(&oauth, "").await.unwrap();
+    let kept = store.latest(SERVER).await.unwrap().unwrap();
+    let key = serde_json::to_string(&kept.key).unwrap().trim_matches('"').to_owned();
+    let shown = oauth.shown(Target::new("POST", SERVER)).await.unwrap();
+    let proof = &shown.headers[0].1;
+    let printed = format!("{oauth:?} {store:?} {kept:?} {kept:#?} {:?} {shown:?}", kept.key);
+    for secret in [key.as_str(), &token, proof, proof.rsplit('.').next().unwrap()] {
+        assert!(!printed.contains(secret), "{secret} in {printed}");
+    }
+    assert!(printed.contains(&kept.key.unwrap().thumbprint()), "something was printed");
+}

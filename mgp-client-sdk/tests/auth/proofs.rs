@@ -1,0 +1,114 @@
+//! Proofs of possession as the script checks them (RFC 9449 §4.3), by another hand than the one that makes them.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::ThumbprintHash;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// What a server wants to see in proofs besides what they must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Nothing.
+    Nothing,
+    /// A nonce, the same all the time.
+    Nonce,
+    /// A nonce, another after each answer that is no refusal.
+    Rotated,
+    /// A nonce, another each time, so that none is ever right.
+    Endless,
+}
+
+/// What was proved: the thumbprint of the key, or that another nonce is needed.
+pub(crate) enum Proved {
+    Key(String),
+    Nonce,
+}
+
+/// The memory of one server for proofs.
+pub(crate) struct Checker {
+    name: &'static str,
+    nonce: u32,
+    seen: BTreeSet<String>,
+    /// The thumbprint and nonce of each proof.
+    pub(crate) proofs: Vec<(String, Option<String>)>,
+}
+
+impl Checker {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, nonce: 1, seen: BTreeSet::new(), proofs: Vec::new() }
+    }
+
+    /// The nonce that is right now.
+    pub(crate) fn nonce(&self) -> String {
+        format!("{}~nonce!{}", self.name, self.nonce)
+    }
+
+    /// Makes another nonce right.
+    pub(crate) fn rotate(&mut self) {
+        self.nonce += 1;
+    }
+
+    /// Checks a proof; `Err` says what is against the rules.
+    pub(crate) fn check(
+        &mut self,
+        proof: &str,
+        request: (&str, &str),
+        token: Option<&str>,
+        wants: Wants,
+    ) -> Result<Proved, String> {
+        let head: Value = part(proof, 0)?;
+        let keys: BTreeSet<_> = head["jwk"].as_object().ok_or("no key")?.keys().cloned().collect();
+        let public = ["crv", "kty", "x", "y"].map(str::to_owned).into();
+        ensure(keys == public, || format!("a key of {keys:?}"))?;
+        ensure(head["typ"] == "dpop+jwt" && head["alg"] == "ES256", || head.to_string())?;
+        let jwk = decode_header(proof).map_err(|error| error.to_string())?.jwk.ok_or("no key")?;
+        let key = DecodingKey::from_jwk(&jwk).map_err(|error| error.to_string())?;
+        let mut rules = Validation::new(Algorithm::ES256);
+        rules.required_spec_claims.clear();
+        (rules.validate_exp, rules.validate_aud) = (false, false);
+        let claims =
+            decode::<Value>(proof, &key, &rules).map_err(|error| error.to_string())?.claims;
+        let text = |name: &str| claims[name].as_str().map(str::to_owned);
+        for (name, expected) in [
+            ("htm", Some(request.0.to_owned())),
+            ("htu", Some(request.1.to_owned())),
+            ("ath", token.map(|token| URL_SAFE_NO_PAD.encode(Sha256::digest(token)))),
+        ] {
+            ensure(text(name) == expected, || format!("{name}: {}", claims[name]))?;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let is_now = claims["iat"].as_u64().is_some_and(|iat| iat.abs_diff(now) < 30);
+        ensure(is_now, || format!("iat: {}", claims["iat"]))?;
+        let jti = text("jti").ok_or("no jti")?;
+        ensure(jti.len() >= 22, || format!("a jti that is guessed: {jti}"))?;
+        ensure(self.seen.insert(jti), || "a proof twice".to_owned())?;
+        let thumbprint =
+            jwk.thumbprint(ThumbprintHash::SHA256).map_err(|error| error.to_string())?;
+        let nonce = text("nonce");
+        self.proofs.push((thumbprint.clone(), nonce.clone()));
+        if let Some(nonce) = &nonce {
+            let is_ours = nonce.starts_with(self.name);
+            ensure(is_ours, || format!("a nonce of another server: {nonce}"))?;
+        }
+        let is_right = wants != Wants::Endless && nonce == Some(self.nonce());
+        Ok(if wants == Wants::Nothing || is_right {
+            Proved::Key(thumbprint)
+        } else {
+            Proved::Nonce
+        })
+    }
+}
+
+fn part(proof: &str, at: usize) -> Result<Value, String> {
+    let part = proof.split('.').nth(at).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+    serde_json::from_slice(&part.unwrap_or_default()).map_err(|error| error.to_string())
+}
+
+fn ensure(holds: bool, else_: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(else_()) }
+}

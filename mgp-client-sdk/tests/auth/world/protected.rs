@@ -1,0 +1,106 @@
+//! The protected server of the script.
+
+use std::collections::BTreeSet;
+
+use mgp_client_sdk::auth::OAuth;
+use mgp_transport::http::{Credentials as _, Refused, Target};
+use mgp_types::RpcError;
+
+use super::{SERVER, World, words};
+use crate::proofs::{Proved, Wants};
+
+/// What a request shows: what its token may do; else that it is not good, or the error and nonce for its proof.
+type Judged = Result<BTreeSet<String>, Option<(&'static str, Option<String>)>>;
+
+impl World {
+    /// Sends a request that needs scopes, as the HTTP link does: again after each refusal that was mended.
+    pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
+        for times in 1..=32 {
+            // The query is no business of proofs.
+            let url = format!("{SERVER}?key=value");
+            let shown = oauth.shown(Target::new("POST", &url)).await?;
+            let header = shown.headers.iter().find(|(name, _)| *name == "dpop");
+            let proof = header.map(|(_, proof)| proof.as_str());
+            let authorization = shown.authorization.as_deref().unwrap_or_default();
+            let (scheme, token) = authorization.split_once(' ').unwrap_or_default();
+            let refusal = match self.judge(scheme, token, proof) {
+                Ok(granted) if words(needs).is_subset(&granted) => {
+                    if self.switches().server_wants == Wants::Rotated {
+                        self.memory().at_server.rotate();
+                        oauth.nonce(&self.memory().at_server.nonce());
+                    }
+                    return Ok(token.to_owned());
+                }
+                Ok(_) => {
+                    let challenge = self.challenge(Some(needs));
+                    Refused::new(403, vec![challenge], shown.authorization)
+                }
+                Err(None) => {
+                    let challenge = self.challenge(self.switches().challenge_scope);
+                    Refused::new(401, vec![challenge], shown.authorization)
+                }
+                Err(Some((error, nonce))) => {
+                    let challenge = format!("DPoP error=\"{error}\", algs=\"ES256\"");
+                    Refused::new(401, vec![challenge], shown.authorization).nonce(nonce)
+                }
+            };
+            oauth.refused(refusal.times(times)).await?;
+        }
+        panic!("the client never gives up");
+    }
+
+    fn judge(&self, scheme: &str, token: &str, proof: Option<&str>) -> Judged {
+        let switches = self.switches();
+        let (granted, key) = self.memory().access.get(token).cloned().ok_or(None)?;
+        if !switches.schemes.contains(&scheme) {
+            return Err(None);
+        }
+        let Some(key) = key else {
+            if scheme != "Bearer" || proof.is_some() {
+                self.fault(format!("a bearer token shown as {scheme}"));
+            }
+            return Ok(granted);
+        };
+        if scheme != "DPoP" {
+            self.fault(format!("a bound token shown as {scheme}"));
+        }
+        let wants = switches.server_wants;
+        let mut memory = self.memory();
+        let proved =
+            memory.at_server.check(proof.unwrap_or_default(), ("POST", SERVER), Some(token), wants);
+        if let Some((error, nonce)) = switches.proof_fault {
+            return Err(Some((error, nonce.map(str::to_owned))));
+        }
+        match proved {
+            Ok(Proved::Key(found)) if found == key => Ok(granted),
+            Ok(Proved::Nonce) => {
+                let nonce = memory.at_server.nonce();
+                if wants == Wants::Endless {
+                    memory.at_server.rotate();
+                }
+                Err(Some(("use_dpop_nonce", Some(nonce))))
+            }
+            wrong => {
+                let why = wrong.err().unwrap_or_else(|| "another key".to_owned());
+                memory.faults.push(format!("proof at the server: {why}"));
+                Err(Some(("invalid_dpop_proof", None)))
+            }
+        }
+    }
+
+    fn challenge(&self, scope: Option<&str>) -> String {
+        let switches = self.switches();
+        let mut challenge = format!("{} realm=\"x\"", switches.schemes.join(", "));
+        if let Some(path) = switches.metadata_at.filter(|_| switches.challenge_names_metadata) {
+            challenge += ", resource_metadata=\"https://mcp.example";
+            challenge += path;
+            challenge.push('"');
+        }
+        if let Some(scope) = scope {
+            challenge += ", scope=\"";
+            challenge += scope;
+            challenge.push('"');
+        }
+        challenge
+    }
+}

@@ -1,0 +1,108 @@
+//! Who calls must be known, and streams end with the credentials they were opened with.
+//!
+//! Applies to: inbound.
+
+use mgp_security::auth::{AuthLayer, KeyGrant};
+use mgp_server_sdk::ServeError;
+use mgp_server_sdk::prelude::*;
+use mgp_transport::http::HttpConfig;
+use mgp_types::service::Pass;
+use serde_json::json;
+
+use super::caller::{Caller, said};
+use super::direct::{request, send, text};
+use super::world::{Hold, World, server};
+
+#[tokio::test]
+async fn service_without_a_guard_lets_nobody_in() {
+    let service = server(&Hold::default()).into_http_service(HttpConfig::default()).unwrap();
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    for (method, body) in [("POST", hello), ("GET", ""), ("DELETE", "")] {
+        let response = send(&service, request(method, &[("mcp-session-id", "x")], body)).await;
+        assert_eq!(response.status(), 401, "{method}");
+        assert_eq!(response.headers()["www-authenticate"], "Bearer");
+        assert!(text(response).await.contains("nobody said who calls"));
+    }
+    assert_eq!(service.sessions(), 0);
+}
+
+#[tokio::test]
+async fn endpoint_must_be_a_path() {
+    let bound = Server::new("s", "1").http("127.0.0.1:0").endpoint("mcp").no_auth().bind().await;
+    assert!(matches!(bound, Err(ServeError::Endpoint(_))));
+}
+
+#[tokio::test]
+async fn revoked_key_hears_nothing_more() {
+    let world = World::guarded().await;
+    let kept = world.key("acme", "ann").await;
+    let new = world.keys.issue(KeyGrant::new("acme", "bob")).await.unwrap();
+    let revoked = format!("Bearer {}", new.reveal());
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let mut streams = Vec::new();
+    for key in [&kept, &revoked] {
+        let modern = Caller::modern(&world, json!({}), Some(key));
+        let mut listens = modern.request(1, "subscriptions/listen", filter.clone()).await;
+        assert_eq!(
+            listens.event().await.unwrap().data["method"],
+            "notifications/subscriptions/acknowledged"
+        );
+        let legacy = Caller::legacy(&world, json!({}), Some(key)).await;
+        streams.push((listens, legacy.get(None).await));
+    }
+    world.keys.revoke(new.id()).await.unwrap();
+    world.tools.add(Tool::new("more", "New", || async { "" }));
+    let (mut listens, mut session) = streams.remove(0);
+    for stream in [&mut listens, &mut session] {
+        assert_eq!(
+            stream.event().await.unwrap().data["method"],
+            "notifications/tools/list_changed"
+        );
+    }
+    let (mut listens, mut session) = streams.remove(0);
+    for stream in [&mut listens, &mut session] {
+        assert!(stream.rest().await.is_empty(), "the key is revoked");
+    }
+}
+
+/// 8,192 who listen would have kept everybody else from calling.
+#[tokio::test]
+async fn listening_takes_no_turn() {
+    let world = World::open(|server| server.config(|config| config.in_flight = 2)).await;
+    let caller = Caller::modern(&world, json!({}), None);
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let mut listening = Vec::new();
+    for id in 0..4 {
+        let mut listens = caller.request(id, "subscriptions/listen", filter.clone()).await;
+        assert_eq!(listens.status, 200);
+        listens.event().await.unwrap();
+        listening.push(listens);
+    }
+    assert_eq!(world.service.running(), 0);
+    assert_eq!(caller.call(9, "now", json!({})).await.status, 200);
+    drop(listening);
+    world.quiet().await;
+}
+
+#[tokio::test]
+async fn tool_sees_what_its_caller_may_do() {
+    let may = Tool::new("may", "Says what its caller may do", |cx: Context| async move {
+        let pass = cx.extensions.get::<Pass>();
+        pass.map_or_else(|| "no pass".to_owned(), |pass| pass.permissions().join(" "))
+    });
+    let keys = mgp_security::auth::ApiKeys::new();
+    let grant = KeyGrant::new("acme", "ann").permission("files.read").permission("files.list");
+    let key = keys.issue(grant).await.unwrap();
+    let server = Server::new("s", "1").tool(may).http("127.0.0.1:0");
+    let world = World::of(server.auth(AuthLayer::new().keys(keys.clone())), keys).await;
+    for legacy in [true, false] {
+        let key = format!("Bearer {}", key.reveal());
+        let caller = if legacy {
+            Caller::legacy(&world, json!({}), Some(&key)).await
+        } else {
+            Caller::modern(&world, json!({}), Some(&key))
+        };
+        let answer = caller.call(1, "may", json!({})).await.message().await;
+        assert_eq!(said(&answer), "files.read files.list");
+    }
+}

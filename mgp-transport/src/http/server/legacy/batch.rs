@@ -1,0 +1,90 @@
+//! Several messages in one array, which only revision 2025-03-26 has.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use http::{Response, StatusCode};
+use mgp_types::service::{Call, Message};
+
+use super::super::body::HttpBody;
+use super::super::post::{Post, context, written};
+use super::super::refusal::{Refusal, empty, json};
+use crate::connection::read_reply;
+use crate::own;
+
+impl Post<'_> {
+    /// Several messages at once (2025-03-26 only): their answers come in one array, in the order they are ready.
+    pub(in super::super) async fn batch(
+        self,
+        items: Vec<ByteString>,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        if self.came.heads.is_modern() {
+            return Err(Refusal::Batch);
+        }
+        let session = self.came.session(&self.principal)?;
+        if !session.rules().takes_batches() {
+            return Err(Refusal::Batch);
+        }
+        // Its calls go on when the client leaves, and so does what the body weighs; they are what runs.
+        let (came, mut busy) = (self.came, self.busy);
+        busy.stop_running();
+        let busy = Arc::new(busy);
+        let bound = came.shared.config.in_flight;
+        let mut waiting = FuturesUnordered::new();
+        let mut answers: Vec<Vec<u8>> = Vec::new();
+        for item in items {
+            match Message::parse(item) {
+                Ok(Message::Request { id, method, params }) => {
+                    // Each counts as if it had come alone.
+                    let Ok(running) = came.shared.load.enter(bound) else {
+                        answers.push(Refusal::Busy.written(Some(id)));
+                        continue;
+                    };
+                    let mut cx =
+                        context(session.peer(), session.scope(), session.principal(), &came);
+                    cx.wire_id = Some(id.clone());
+                    let call = came.shared.stack.send(Call::request(method, params, cx));
+                    let held = (session.running(), Arc::clone(&busy), running);
+                    waiting.push(own(session.scope(), async move {
+                        let _held = held;
+                        written(&id, &call.await)
+                    }));
+                }
+                Ok(Message::Notification { method, params }) => {
+                    let cx = context(session.peer(), session.scope(), session.principal(), &came);
+                    let telling = came.shared.stack.send(Call::notification(method, params, cx));
+                    let busy = Arc::clone(&busy);
+                    drop(own(session.scope(), async move {
+                        let _held = busy;
+                        telling.await
+                    }));
+                }
+                Ok(Message::Response { id, outcome }) => {
+                    if let Some((id, asked)) = id.as_ref().zip(session.asked()) {
+                        asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)));
+                    }
+                }
+                Ok(Message::Batch(_)) => answers.push(Refusal::Batch.written(None)),
+                Err(bad) => {
+                    if let Some(error) = bad.error {
+                        answers.push(Refusal::Message(error, None).written(bad.id));
+                    }
+                }
+            }
+        }
+        while let Some(answer) = waiting.next().await {
+            answers.extend(answer.filter(|answer| !answer.is_empty()));
+        }
+        if answers.is_empty() {
+            return Ok(empty(StatusCode::ACCEPTED));
+        }
+        let mut array = vec![b'['];
+        array.extend_from_slice(&answers.join(&b','));
+        array.push(b']');
+        Ok(json(StatusCode::OK, array))
+    }
+}

@@ -1,0 +1,167 @@
+//! Messages in a session: a call goes on when its client leaves, and waits for it to come back.
+//!
+//! Applies to: inbound.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use mgp_types::method::{Initialize, Request as _};
+use mgp_types::service::{Call, Method, Params};
+use mgp_types::{Id, Payload, RpcError};
+use tokio::time::timeout;
+
+use super::super::body::HttpBody;
+use super::super::config::Answers;
+use super::super::events::{Events, Reader};
+use super::super::post::{Post, context, written};
+use super::super::refusal::{Refusal, empty, events, json};
+use super::super::stream::{Begin, Stream};
+use super::super::{Came, Shared};
+use super::session::Session;
+use crate::connection::read_reply;
+use crate::own;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+impl Post<'_> {
+    /// A request in a session: it goes on when its client leaves.
+    pub(in super::super) async fn legacy(
+        self,
+        id: Id,
+        method: Method,
+        params: Params,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        let opens = method.as_str() == Initialize::METHOD && self.came.heads.session.is_none();
+        if !opens {
+            let session = self.came.session(&self.principal)?;
+            return self.in_session(&session, id, method, params).await;
+        }
+        self.came.heads.legacy(None)?;
+        let shared = Arc::clone(self.came.shared);
+        let session = shared.sessions.open(self.principal.clone())?;
+        let opening = Opening { shared: &shared, session: &session };
+        let mut response = self.in_session(&session, id, method, params).await?;
+        if opening.is_settled()
+            && let Ok(id) = HeaderValue::from_str(session.id())
+        {
+            response.headers_mut().insert(SESSION, id);
+        }
+        Ok(response)
+    }
+
+    async fn in_session(
+        self,
+        session: &Arc<Session>,
+        id: Id,
+        method: Method,
+        params: Params,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        let Self { came, busy, .. } = self;
+        let shared = came.shared;
+        let mut cx = context(session.peer(), session.scope(), session.principal(), &came);
+        cx.wire_id = Some(id.clone());
+        let open = session.open(cx.key);
+        // It may have ended since it was found; nothing has run, so the client may safely ask again in another.
+        if session.is_over() {
+            return Err(Refusal::UnknownSession);
+        }
+        let stream = Arc::clone(&open.stream);
+        let reader = Reader::new(&stream, None);
+        let mut call = shared.stack.send(Call::request(method, params, cx));
+        let first = poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
+        match first {
+            Poll::Ready(outcome) => stream.finish(written(&id, &outcome)),
+            Poll::Pending => {
+                let stream = Arc::clone(&stream);
+                // The session owns it from here on; whoever reads its stream may leave and come back.
+                drop(own(session.scope(), async move {
+                    let _held = (open, busy);
+                    let outcome = call.await;
+                    stream.finish(written(&id, &outcome));
+                }));
+            }
+        }
+        answer_from(&stream, reader, &came, session).await
+    }
+
+    pub(in super::super) fn tell_legacy(
+        self,
+        method: Method,
+        params: Params,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        let session = self.came.session(&self.principal)?;
+        let cx = context(session.peer(), session.scope(), session.principal(), &self.came);
+        let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
+        let busy = self.busy;
+        drop(own(session.scope(), async move {
+            let _held = busy;
+            // A notification has no answer; what it meets is logged by whoever meets it.
+            let _ = telling.await;
+        }));
+        Ok(empty(StatusCode::ACCEPTED))
+    }
+
+    /// The answer to a question of ours.
+    pub(in super::super) fn answered(
+        self,
+        id: Option<&Id>,
+        outcome: Result<Payload, RpcError>,
+    ) -> Result<Response<HttpBody>, Refusal> {
+        if self.came.heads.is_modern() {
+            return Err(Refusal::NoQuestions);
+        }
+        let session = self.came.session(&self.principal)?;
+        let known = id.zip(session.asked()).is_some_and(|(id, asked)| {
+            asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+        });
+        if !known {
+            tracing::debug!(?id, "an answer to nothing we asked");
+        }
+        Ok(empty(StatusCode::ACCEPTED))
+    }
+}
+
+/// A session that is not settled yet; it ends where it never is.
+struct Opening<'a> {
+    shared: &'a Shared,
+    session: &'a Session,
+}
+
+impl Opening<'_> {
+    fn is_settled(&self) -> bool {
+        self.session.rules().revision().is_some()
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled() {
+            self.shared.sessions.close(self.session);
+        }
+    }
+}
+
+/// Answers from the stream of a call that its session owns.
+async fn answer_from(
+    stream: &Stream,
+    reader: Reader,
+    came: &Came<'_>,
+    session: &Session,
+) -> Result<Response<HttpBody>, Refusal> {
+    let config = &came.shared.config;
+    match timeout(config.quiet, poll_fn(|task| stream.poll_begin(task))).await {
+        Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
+            return Ok(json(StatusCode::OK, answer));
+        }
+        Ok(Begin::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
+        Ok(Begin::Nothing) if session.is_over() => return Err(Refusal::Ended),
+        // It was cancelled, so nobody waits.
+        Ok(Begin::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
+        Ok(Begin::Events) => {}
+        Err(_) => stream.as_events(session.may_prime().then_some(config.retry)),
+    }
+    let body = Events::new(reader, config.keep_alive).for_holder_of(came.pass());
+    Ok(events(HttpBody::events(body)))
+}
