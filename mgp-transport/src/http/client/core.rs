@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderMap, Method, StatusCode};
 use mgp_types::RpcError;
 use mgp_types::mcp::InitializeResult;
@@ -73,6 +74,9 @@ pub(super) enum Job {
 ///
 /// Some servers send it only once there is something to say.
 const LISTENS: Duration = Duration::from_millis(500);
+
+/// How many things a new session is asked at once.
+const WISHES: usize = 8;
 
 impl Core {
     pub(super) fn new(
@@ -236,9 +240,36 @@ impl Core {
                 return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
             }
             self.session.open(opened, opening);
+            // Handed over before anything is waited for: whoever renews may stop waiting.
+            let repeated = self.repeat_wishes();
             self.listen().await;
+            // Whatever becomes of it, calls go on.
+            let _ = timeout(LISTENS, repeated).await;
         }
         Ok(())
+    }
+
+    /// Asks a new session for what the one before was asked to do; says when that is done.
+    fn repeat_wishes(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (done, repeated) = oneshot::channel();
+        let (core, wishes) = (Arc::clone(self), self.session.wishes());
+        self.give(async move {
+            let bound = core.wire.config.message_timeout;
+            let asking = wishes.into_iter().map(|wish| {
+                let method = wish.method().clone();
+                let asking = timeout(bound, Arc::clone(&core).ask(wish));
+                async move {
+                    match asking.await {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => tracing::warn!(%method, %error, "the new session does not do what the old one did"),
+                        Err(_) => tracing::warn!(%method, "the new session does not say whether it does what the old one did"),
+                    }
+                }
+            });
+            stream::iter(asking).for_each_concurrent(WISHES, |asking| asking).await;
+            let _ = done.send(());
+        });
+        repeated
     }
 
     /// Tells the server that the session ends, as far as it wants to know.

@@ -28,6 +28,7 @@ mod session;
 mod sse;
 mod trust;
 mod wire;
+mod wishes;
 
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;

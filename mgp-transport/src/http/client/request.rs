@@ -30,6 +30,7 @@ use super::pool::causes;
 use super::session::Lease;
 use super::sse::{SseReader, TooLong};
 use super::wire::drain;
+use super::wishes::{Repeated, Wish};
 use crate::connection::Next;
 
 /// How many events are read before their consumer has its turn: less than an inbox holds.
@@ -45,6 +46,8 @@ struct Written {
     body: Bytes,
     is_legacy: bool,
     opens: bool,
+    /// Whether a session that is gone is opened anew for it.
+    renews: bool,
     again: Again,
 }
 
@@ -88,7 +91,12 @@ impl Core {
             Some(permits.acquire_owned().await.map_err(|_| gone())?)
         };
         if !call.is::<Initialize>() {
-            return self.ask(call).await.map(|(reply, _)| reply);
+            let wish = Wish::of(&call).filter(|_| modern_revision(&call).is_none());
+            let (reply, _) = Arc::clone(&self).ask(call).await?;
+            if let Some(wish) = wish {
+                self.session.note(wish);
+            }
+            return Ok(reply);
         }
         let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
         self.session.open(opened(&reply, &headers), call);
@@ -118,7 +126,9 @@ impl Core {
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
         let is_legacy = revision.is_none();
         let again = Again::of(call.method().as_str());
-        let written = Written { number, headers, body: body.into(), is_legacy, opens, again };
+        let renews = call.cx().extensions.get::<Repeated>().is_none();
+        let body = body.into();
+        let written = Written { number, headers, body, is_legacy, opens, renews, again };
         let outlet = call.cx().outlet.clone();
         drop(call);
 
@@ -192,7 +202,8 @@ impl Core {
             known.is_sent_in(lease);
             let response =
                 self.wire.send(&Method::POST, &headers, &request.body, request.again).await?;
-            let Some(lost) = lease.filter(|lease| is_gone(response.status(), *lease)) else {
+            let lost = lease.filter(|lease| request.renews && is_gone(response.status(), *lease));
+            let Some(lost) = lost else {
                 return Ok((response, lease));
             };
             known.is_sent_in(None);

@@ -9,6 +9,7 @@ use mgp_types::service::Call;
 use tokio::sync::Notify;
 
 use super::headers::{REVISION, SESSION};
+use super::wishes::{Wish, Wishes};
 
 /// What is known of the session; in the modern era it stays empty.
 #[derive(Default)]
@@ -26,6 +27,8 @@ struct State {
     revision: Option<HeaderValue>,
     /// The call that opened it.
     opening: Option<Call>,
+    /// What it was asked to do; the next one is asked the same.
+    wishes: Wishes,
     /// Grows with every session.
     generation: u64,
 }
@@ -100,6 +103,16 @@ impl Session {
         self.state().opening.clone()
     }
 
+    /// Notes what was granted.
+    pub(super) fn note(&self, wish: Wish) {
+        self.state().wishes.note(wish);
+    }
+
+    /// What a new session is to be asked.
+    pub(super) fn wishes(&self) -> Vec<Call> {
+        self.state().wishes.requests()
+    }
+
     /// The revision that was settled.
     pub(super) fn revision(&self) -> Option<HeaderValue> {
         self.state().revision.clone()
@@ -120,7 +133,7 @@ impl Session {
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let lease = self.stamp(&mut headers);
-        // The call that opened it holds the way to this session.
+        // The calls in it hold the way to this session.
         *self.state() = State { generation: lease.generation + 1, ..State::default() };
         self.turned.notify_waiters();
         lease.is_named.then_some(headers)
