@@ -18,6 +18,7 @@ mod dispatch;
 mod endpoint;
 mod eras;
 mod error;
+mod fresh;
 mod headers;
 mod link;
 mod listen;

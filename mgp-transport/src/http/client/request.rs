@@ -25,6 +25,7 @@ use super::answer::{Answer, Kind, kind};
 use super::core::{Core, Place, gone, is_gone, opened};
 use super::dispatch::Origin;
 use super::error::Fault;
+use super::fresh::Fresh;
 use super::headers::{LAST_EVENT, modern, modern_revision, posting};
 use super::pool::causes;
 use super::session::Lease;
@@ -99,7 +100,7 @@ impl Core {
             return Ok(reply);
         }
         let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
-        self.session.open(opened(&reply, &headers), call);
+        Fresh::new(&self, opened(&reply, &headers)).begin(call)?;
         Ok(reply)
     }
 

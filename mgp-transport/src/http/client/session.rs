@@ -31,6 +31,8 @@ struct State {
     wishes: Wishes,
     /// Grows with every session.
     generation: u64,
+    /// There will be no further one.
+    is_closed: bool,
 }
 
 /// Which session something was sent or came in.
@@ -118,23 +120,28 @@ impl Session {
         self.state().revision.clone()
     }
 
-    /// Begins a session.
-    pub(super) fn open(&self, opened: Opened, by: Call) {
+    /// Begins a session; where it is closed for good, the new one is given back, to be ended at the server.
+    pub(super) fn open(&self, opened: Opened, by: Call) -> Result<(), Opened> {
         let mut state = self.state();
+        if state.is_closed {
+            return Err(opened);
+        }
         state.generation += 1;
         state.id = opened.id;
         state.revision = opened.revision;
         state.opening = Some(by);
         drop(state);
         self.turned.notify_waiters();
+        Ok(())
     }
 
-    /// Ends it; gives the headers to tell the server so, where it has an id.
+    /// Ends it for good; gives the headers to tell the server so, where it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let lease = self.stamp(&mut headers);
         // The calls in it hold the way to this session.
-        *self.state() = State { generation: lease.generation + 1, ..State::default() };
+        *self.state() =
+            State { generation: lease.generation + 1, is_closed: true, ..State::default() };
         self.turned.notify_waiters();
         lease.is_named.then_some(headers)
     }
