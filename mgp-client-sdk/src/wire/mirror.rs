@@ -13,8 +13,8 @@ use std::task::{Context as Task, Poll};
 use mgp_types::mcp::{Era, ListToolsResult, Tool, key};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, Method, MgpService,
-    Outlet, Params, Reply,
+    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFault, Method,
+    MgpService, Outlet, Params, Reply,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Deserialize;
@@ -123,7 +123,7 @@ impl Mirrors {
         }
         let first = self.mirrored(&call)?;
         let error = match inner.call(first).await {
-            Err(error) if error.code() == ErrorCode::HEADER_MISMATCH => error,
+            Err(error) if is_refused(&error) => error,
             outcome => return outcome,
         };
         // The server refused before anything ran: its schema is another than the one that was listed.
@@ -209,6 +209,14 @@ impl Mirrors {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a call was refused for its headers, before anything ran.
+///
+/// Only with the status of it: what an answer says with another one was said by whoever ran the call.
+fn is_refused(error: &RpcError) -> bool {
+    error.code() == ErrorCode::HEADER_MISMATCH
+        && HttpFault::of(error) == Some(HttpFault::Answered(400))
 }
 
 /// Whether a tool can be called; its plan is kept where it has one.

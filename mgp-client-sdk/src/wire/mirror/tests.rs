@@ -112,7 +112,8 @@ async fn a_schema_that_changed_is_fetched_once_more() {
                 called.fetch_add(1, Ordering::Relaxed);
                 match call.cx().extensions.get::<HeaderParams>() {
                     Some(_) => Ok(r#"{"content":[]}"#.to_owned()),
-                    None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")),
+                    None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                        .because(HttpFault::Answered(400))),
                 }
             } else if listed.fetch_add(1, Ordering::Relaxed) == 1 && changes {
                 Ok(format!(r#"{{"tools":[{VALID}]}}"#))
@@ -125,6 +126,30 @@ async fn a_schema_that_changed_is_fetched_once_more() {
         let outcome = modern.request(ToolsCall::METHOD, CALL).await;
         assert_eq!(outcome.is_ok(), changes);
         assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_was_made_again() {
+    for fault in [Some(HttpFault::Answered(200)), Some(HttpFault::Answered(500)), None] {
+        let made = Arc::new(AtomicUsize::new(0));
+        let called = Arc::clone(&made);
+        let server = Stack::from_fn(move |call: Call| {
+            let answer = if call.is::<ToolsCall>() {
+                called.fetch_add(1, Ordering::Relaxed);
+                let error = RpcError::new(ErrorCode::HEADER_MISMATCH, "too late");
+                Err(match fault {
+                    Some(fault) => error.because(fault),
+                    None => error,
+                })
+            } else {
+                Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[]}"#)))
+            };
+            async move { answer }
+        });
+        let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+        assert_eq!(made.load(Ordering::Relaxed), 1, "{fault:?}");
     }
 }
 
