@@ -108,6 +108,20 @@ async fn urls_that_cannot_be_used_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_key_in_a_header_went_in_clear() {
+    let far = "http://mcp.example/mcp";
+    let with = |name: &'static str| {
+        client().http(move |http| drop(http.headers.insert(name, "k3y".parse().unwrap())))
+    };
+    let error = with("x-api-key").connect_url(far).await.unwrap_err();
+    assert!(error.to_string().contains("not https"), "{error}");
+    assert!(!error.to_string().contains("k3y"), "{error}");
+    let near = Server::modern(|_| None).await;
+    with("x-api-key").connect_url(&near.url).await.unwrap();
+    assert_eq!(near.seen()[0].header("x-api-key"), Some("k3y"));
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_named() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = client().connect_url(format!("http://{free}/mcp")).await.unwrap_err();
@@ -138,11 +152,12 @@ async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
     let client_there = client().connect_url(&server.url).await.unwrap();
     client_there.call("t").await.unwrap();
 
-    let other = server.url.clone();
+    let other = format!("{}?code=s3cret", server.url);
     let away = Server::start(move |_| moved(other.clone())).await;
     let before = server.seen().len();
     let error = client().bearer("secret").connect_url(&away.url).await.unwrap_err();
     assert!(error.to_string().contains(&server.url), "{error}");
+    assert!(!error.to_string().contains("s3cret"), "what a redirect carries is not shown: {error}");
     assert_eq!((away.seen().len(), server.seen().len()), (1, before));
 
     let round = Server::start(move |_| moved("/mcp".to_owned())).await;

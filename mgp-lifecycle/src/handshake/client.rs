@@ -199,6 +199,10 @@ async fn probe<S: MgpService>(
             Ok(Probed::Modern(keep(cx, Phase::Ready, Facts::new(revision.clone()))))
         }
         (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
+        (Next::Guess, _) => {
+            cx.scope.state::<Session>().guessed();
+            Ok(Probed::Legacy)
+        }
         _ => Ok(Probed::Legacy),
     }
 }
