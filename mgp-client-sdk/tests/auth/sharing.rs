@@ -71,7 +71,8 @@ async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     world.revoke();
     let refusal = || Refused::new(401, vec![], Some(shown.0.clone()));
     let done = tokio::join!(one.refused(refusal()), other.refused(refusal()));
-    (done.0.unwrap(), done.1.unwrap());
+    done.0.unwrap();
+    done.1.unwrap();
     assert_eq!(one.authorization().await.unwrap(), other.authorization().await.unwrap());
     check_refreshes(&world, 2);
 }
@@ -137,7 +138,7 @@ impl TokenStore for Overtaken {
 async fn good_tokens_of_another_process_are_not_replaced_by_nothing() {
     let world = World::new(|_| {});
     let store = Arc::new(Overtaken { tokens: MemoryTokens::new(), later: Mutex::default() });
-    for lives in [Duration::ZERO, Duration::from_secs(3600)] {
+    for lives in [Duration::ZERO, Duration::from_hours(1)] {
         let one = ended(&world, Arc::clone(&store)).await;
         let mut later = store.latest(SERVER).await.unwrap().unwrap();
         let tokens = later.tokens.as_mut().unwrap();

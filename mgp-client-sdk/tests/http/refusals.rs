@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{Client, Credentials, Error, Refused, ToolResult as _};
+use mgp_client_sdk::{Client, Credentials, EraChoice, Error, Refused, ToolResult as _};
 use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
@@ -90,6 +90,26 @@ async fn a_server_that_wants_credentials_says_what_to_give() {
     assert!(said.contains("invalid_token") && !said.contains("old-secret"), "{said}");
     let sent = server.seen().pop().unwrap();
     assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
+}
+
+/// Each was "the server speaks no revision" to a client of the modern era only.
+#[tokio::test]
+async fn a_modern_client_hears_what_is_wrong_as_any_other() {
+    let body = |code: i32, why: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"{why}"}}}}"#)
+    };
+    for (status, code, why) in
+        [(401, 1002, "show a key"), (404, -32600, "nothing is served here"), (501, 0, "HTTP 501")]
+    {
+        let text = if code == 0 { String::new() } else { body(code, why) };
+        let server = Server::start(move |_| {
+            Said::Whole(status, Vec::new(), "application/json", text.clone())
+        })
+        .await;
+        let connecting = client().era(EraChoice::Modern).connect_url(&server.url);
+        let error = connecting.await.unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("revision"), "{status}: {error}");
+    }
 }
 
 #[tokio::test]
