@@ -40,7 +40,7 @@ pub enum Error {
     #[error(transparent)]
     Connect(ConnectError),
     /// There is no revision that both sides speak; the connection was closed.
-    #[error("the server speaks {}, not `{requested}`", words(supported))]
+    #[error("the server does not speak revision `{requested}`{}", words(supported))]
     UnsupportedVersion {
         /// What was asked for.
         requested: Revision,
@@ -246,7 +246,10 @@ fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
 
 fn words(revisions: &[Revision]) -> String {
     let words: Vec<_> = revisions.iter().map(|revision| format!("`{revision}`")).collect();
-    if words.is_empty() { "no revision it names".to_owned() } else { words.join(", ") }
+    if words.is_empty() {
+        return "; `EraChoice::Auto` takes what it speaks".to_owned();
+    }
+    format!(", but {}", words.join(", "))
 }
 
 #[cfg(test)]
@@ -263,7 +266,7 @@ mod tests {
             Error::from(ConnectError::Refused(refusal.clone().data(Payload::from_trusted(data))));
         assert_eq!(
             error.to_string(),
-            "the server speaks `2024-11-05`, `2030-01-01`, not `2025-11-25`"
+            "the server does not speak revision `2025-11-25`, but `2024-11-05`, `2030-01-01`"
         );
         assert!(matches!(Error::from(ConnectError::Refused(refusal)), Error::Connect(_)));
     }

@@ -75,6 +75,18 @@ async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
     );
 }
 
+#[tokio::test]
+async fn a_code_in_a_url_stood_in_the_error() {
+    let public = GuardedFetch::new().unwrap();
+    for url in ["http://127.0.0.1/x?code=s3cret", "https://me:s3cret@example.com/"] {
+        let request = FetchRequest::get(url);
+        assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
+        let error = public.fetch(request).await.unwrap_err();
+        assert!(matches!(error, FetchError::Forbidden { .. }), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+}
+
 /// A connector without TLS would have sent the request in clear.
 #[tokio::test]
 async fn https_is_never_spoken_in_clear() {

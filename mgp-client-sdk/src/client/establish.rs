@@ -236,7 +236,8 @@ async fn settle(
         }
     }
     let facts = connect(stack, cx, &config.offer, &config.connect).await?;
-    if is_free {
+    // What a server is that failed or said nothing is for the next connection to find out.
+    if is_free && !cx.scope.state::<Session>().is_guessed() {
         past.note(facts.era);
     }
     Ok(facts)

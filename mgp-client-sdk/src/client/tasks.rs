@@ -12,11 +12,11 @@ use mgp_types::mcp::{
     UpdateTaskParams,
 };
 use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
-use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, Outlet, Reply};
-use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, HttpFault, Outlet, Reply};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Client;
 use super::rounds::known;
@@ -28,6 +28,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(20);
 /// nor less often.
 const LONGEST: Duration = Duration::from_mins(1);
+/// How often in a row a server is asked that does not say how its task is.
+const TRIES: u32 = 8;
 /// How long a server may take to hear that nobody waits for its task any more.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -42,46 +44,39 @@ impl Client {
         max: Duration,
     ) -> Result<Reply, RpcError> {
         let created: CreateTaskResult = created.get()?;
-        let began = Instant::now();
-        // Too far away to be written means never.
-        let end = began.checked_add(max);
+        let interval = interval(created.poll_interval_ms, INTERVAL);
         let abandoned = Abandoned::new(self, created.task_id);
+        let asking = self.ask_until_over(cx, abandoned.params(), interval);
+        match within(max, asking).await? {
+            // Its guard cancels it: nobody will answer it.
+            Err(Trouble::Unanswered(error)) => Err(error),
+            Err(Trouble::Unknown(error)) => abandoned.ended(Err(error)),
+            Ok(task) => abandoned.ended(outcome(task)),
+        }
+    }
+
+    /// Asks for a task until it ends.
+    async fn ask_until_over(
+        &self,
+        cx: &Context,
+        params: TaskParams,
+        mut interval: Duration,
+    ) -> Result<Task, Trouble> {
         let mut answered = HashSet::new();
-        let mut interval = interval(created.poll_interval_ms, INTERVAL);
         loop {
-            let next = Instant::now() + interval;
-            if end.is_some_and(|end| next >= end) {
-                if let Some(end) = end {
-                    sleep_until(end).await;
-                }
-                // Its guard cancels it.
-                return Err(Refusal::TimedOut(max).into());
-            }
-            sleep_until(next).await;
-            let task: Task = self.about_task::<TasksGet>(cx, &abandoned.params()).await?;
+            sleep(interval).await;
+            let (task, _) = self.insist::<TasksGet>(cx, &params, interval).await;
+            let task: Task = task.map_err(Trouble::Unknown)?;
             interval = self::interval(task.poll_interval_ms, interval);
             match task.status {
                 TaskStatus::InputRequired => {
                     let asked = task.input_requests.unwrap_or_default();
-                    self.answer_task(cx, &abandoned.id, asked, &mut answered).await?;
+                    self.answer_task(cx, &params.task_id, asked, &mut answered, interval)
+                        .await
+                        .map_err(Trouble::Unanswered)?;
                 }
-                TaskStatus::Completed => {
-                    abandoned.ended();
-                    let result = task.result.ok_or_else(|| {
-                        RpcError::internal("the task is completed and has no result")
-                    })?;
-                    return known(Reply::raw(result.into()));
-                }
-                TaskStatus::Failed => {
-                    abandoned.ended();
-                    return Err(task.error.unwrap_or_else(|| {
-                        let why = task.status_message.as_deref().unwrap_or("it does not say why");
-                        RpcError::internal(format!("the task failed: {why}"))
-                    }));
-                }
-                TaskStatus::Cancelled => {
-                    abandoned.ended();
-                    return Err(RpcError::internal("the task was cancelled by the server"));
+                TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
+                    return Ok(task);
                 }
                 // A word of a later revision is no end.
                 _ => {}
@@ -96,6 +91,7 @@ impl Client {
         id: &str,
         asked: InputRequests,
         answered: &mut HashSet<String>,
+        interval: Duration,
     ) -> Result<(), RpcError> {
         let mut open = Vec::new();
         for (key, request) in asked {
@@ -114,7 +110,14 @@ impl Client {
         let keys: Vec<_> = open.iter().map(|(key, _)| key.clone()).collect();
         let answers: Object = self.answers(cx, open).await?;
         let params = UpdateTaskParams::new(id, answers);
-        self.about_task::<TasksUpdate>(cx, &params).await?;
+        let (taken, tries) = self.insist::<TasksUpdate>(cx, &params, interval).await;
+        if let Err(error) = taken {
+            if tries == 1 {
+                return Err(error);
+            }
+            // An attempt that seemed to fail may have arrived; the next look at the task tells.
+            tracing::debug!(task = id, %error, "an answer was refused the second time");
+        }
         answered.extend(keys);
         Ok(())
     }
@@ -127,14 +130,62 @@ impl Client {
         max: Duration,
     ) -> Result<Reply, RpcError> {
         let abandoned = Abandoned::new(self, task.task_id);
-        let mut cx = about(cx);
-        cx.extensions.insert(Allowance { timeout: max, max });
-        let call = Call::ask::<TasksResult>(&abandoned.params(), cx)?;
-        let outcome = self.0.stack.send(call).await;
-        if !matches!(&outcome, Err(error) if error.code() == ErrorCode::TIMEOUT) {
-            abandoned.ended();
+        let interval = interval(task.poll_interval_ms, INTERVAL);
+        let (params, mut cx) = (abandoned.params(), about(cx));
+        // The bound is kept here, over all attempts.
+        let long = max.saturating_add(FAREWELL);
+        cx.extensions.insert(Allowance { timeout: long, max: long });
+        let asking = async {
+            let mut tries = 0;
+            loop {
+                cx.key = CallKey::next();
+                let call = Call::ask::<TasksResult>(&params, cx.clone())?;
+                let outcome = self.0.stack.send(call).await;
+                // Whatever the server itself says is the outcome of the task, an error like a result.
+                match outcome.as_ref().err().filter(|error| !is_said(error)) {
+                    Some(error) => match self.pause(error, &mut tries, interval) {
+                        Some(pause) => sleep(pause).await,
+                        None => return outcome,
+                    },
+                    None => return outcome,
+                }
+            }
+        };
+        let outcome = within(max, asking).await?;
+        abandoned.ended(outcome)
+    }
+
+    /// Asks about a task until the server says something to it, a bounded number of times; says how often it was asked.
+    ///
+    /// A task outlives a connection that breaks and a proxy that fails, so neither is its end.
+    async fn insist<R: Request>(
+        &self,
+        cx: &Context,
+        params: &R::Params,
+        interval: Duration,
+    ) -> (Result<R::Result, RpcError>, u32) {
+        let mut tries = 0;
+        loop {
+            let outcome = self.about_task::<R>(cx, params).await;
+            let pause =
+                outcome.as_ref().err().and_then(|error| self.pause(error, &mut tries, interval));
+            match pause {
+                Some(pause) => sleep(pause).await,
+                None => return (outcome, tries.max(1)),
+            }
         }
-        outcome
+    }
+
+    /// How long to wait before the server is asked about a task once more; `None` where that would not help.
+    fn pause(&self, error: &RpcError, tries: &mut u32, interval: Duration) -> Option<Duration> {
+        *tries += 1;
+        if !is_passing(error) || *tries >= TRIES || self.is_closed() {
+            return None;
+        }
+        tracing::debug!(%error, tries, "a server did not say how its task is");
+        let said = error.as_recovery().and_then(|hints| hints.retry_after_ms);
+        let least = Duration::from_millis(said.unwrap_or_default());
+        Some(interval.saturating_mul(1 << (*tries - 1).min(16)).max(least).min(LONGEST))
     }
 
     /// A request about the task of a call: under the same principal and trace, and nothing else of it.
@@ -145,6 +196,58 @@ impl Client {
     ) -> Result<R::Result, RpcError> {
         self.0.stack.send(Call::ask::<R>(params, about(cx))?).await?.get()
     }
+}
+
+/// Why a task is not waited for any longer, short of its end.
+enum Trouble {
+    /// The server does not say how it is; it may run on.
+    Unknown(RpcError),
+    /// It asks what nobody answers.
+    Unanswered(RpcError),
+}
+
+/// Whether another attempt may go better.
+fn is_passing(error: &RpcError) -> bool {
+    match HttpFault::of(error) {
+        Some(HttpFault::Unreached | HttpFault::Cut) => true,
+        Some(HttpFault::Status(status) | HttpFault::Answered(status)) => {
+            matches!(status, 408 | 425 | 429 | 500..)
+        }
+        _ => Recovery::for_repeatable(error.code()).is_some_and(|hints| hints.is_retryable()),
+    }
+}
+
+/// Whether the server itself said so, and not the way to it.
+fn is_said(error: &RpcError) -> bool {
+    match HttpFault::of(error) {
+        None => true,
+        Some(HttpFault::Answered(status)) => !matches!(status, 408 | 425 | 429 | 503),
+        Some(_) => false,
+    }
+}
+
+/// What came of a task that is over.
+fn outcome(task: Task) -> Result<Reply, RpcError> {
+    match task.status {
+        TaskStatus::Completed => {
+            let result = task
+                .result
+                .ok_or_else(|| RpcError::internal("the task is completed and has no result"))?;
+            known(Reply::raw(result.into()))
+        }
+        TaskStatus::Failed => Err(task.error.unwrap_or_else(|| {
+            let why = task.status_message.as_deref().unwrap_or("it does not say why");
+            RpcError::internal(format!("the task failed: {why}"))
+        })),
+        _ => Err(RpcError::internal("the task was cancelled by the server")),
+    }
+}
+
+/// Waits for something no longer than a call may take.
+async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, RpcError> {
+    // Too far away to be written means never.
+    let Some(end) = Instant::now().checked_add(max) else { return Ok(work.await) };
+    timeout_at(end, work).await.map_err(|_| Refusal::TimedOut(max).into())
 }
 
 /// How many questions a task may ask for each round that a call may take.
@@ -188,9 +291,10 @@ impl Abandoned {
         TaskParams::new(self.id.clone())
     }
 
-    /// The task ended, so there is nothing to cancel.
-    fn ended(mut self) {
+    /// The task ended, as far as one can know: there is nothing to cancel.
+    fn ended<T>(mut self, outcome: T) -> T {
         self.client = None;
+        outcome
     }
 }
 

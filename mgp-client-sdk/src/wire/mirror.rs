@@ -9,20 +9,25 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use mgp_types::mcp::{Era, ListToolsResult, Tool, key};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, Method, MgpService,
-    Outlet, Params, Reply,
+    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFault, Method,
+    MgpService, Outlet, Params, Reply,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Deserialize;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
 /// What of `_meta` says who asks: a list that is asked for on behalf of a call says the same.
 const STAMPS: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
+
+/// How long nobody asks again for a list that could not be had.
+const PAUSE: Duration = Duration::from_mins(1);
 
 /// Gives tool calls their `Mcp-Param-*` headers.
 #[derive(Clone)]
@@ -41,6 +46,8 @@ struct Mirrors {
 struct Known {
     /// Whether all tools were seen.
     whole: bool,
+    /// When they were last asked for in vain.
+    missed: Option<Instant>,
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
 
@@ -118,18 +125,20 @@ impl Mirrors {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        if !self.known().whole {
-            self.fetch(&mut inner, &call).await;
-        }
+        self.fetch(&mut inner, &call).await;
         let first = self.mirrored(&call)?;
         let error = match inner.call(first).await {
-            Err(error) if error.code() == ErrorCode::HEADER_MISMATCH => error,
+            Err(error) if is_refused(&error) => error,
             outcome => return outcome,
         };
         // The server refused before anything ran: its schema is another than the one that was listed.
         tracing::debug!(%error, "the headers of a tool call were refused; its definition is fetched anew");
         self.known().whole = false;
         self.fetch(&mut inner, &call).await;
+        if !self.known().whole {
+            // What is not known any better would be refused again.
+            return Err(error);
+        }
         let mut again = self.mirrored(&call)?;
         let cx = again.cx_mut();
         cx.logical.get_or_insert_with(|| cx.key.to_string().into());
@@ -151,11 +160,16 @@ impl Mirrors {
         Ok(call)
     }
 
-    /// Reads the whole list on behalf of a call; without it calls go out without headers, and the server decides.
+    /// Reads the whole list on behalf of a call, unless it is known or was asked for in vain a moment ago.
+    ///
+    /// Without it calls go out without headers, and the server decides.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {
         let _one = self.fetching.lock().await;
-        if self.known().whole {
-            return;
+        {
+            let known = self.known();
+            if known.whole || known.missed.is_some_and(|at| at.elapsed() < PAUSE) {
+                return;
+            }
         }
         let mut cursor = None;
         for _ in 0..self.max_pages {
@@ -166,17 +180,27 @@ impl Mirrors {
                     self.note(&mut reply, first);
                     next
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "the tools could not be listed; calls go without headers");
-                    break;
-                }
+                Err(error) => return self.miss(&error.to_string()),
             };
             match page {
                 Some(next) => cursor = Some(next),
-                None => break,
+                None => return,
             }
         }
-        self.known().whole = true;
+        self.miss("the list has more pages than `max_pages`");
+    }
+
+    /// Notes that the list cannot be had for now.
+    fn miss(&self, why: &str) {
+        let before = self.known().missed.replace(Instant::now());
+        if before.is_none() {
+            tracing::warn!(
+                why,
+                "the tools could not be listed: those that want arguments in headers may refuse calls"
+            );
+        } else {
+            tracing::debug!(why, "the tools could still not be listed");
+        }
     }
 
     /// Takes note of a page, and takes out of it what cannot be called.
@@ -204,11 +228,22 @@ impl Mirrors {
         }
         known.plans.extend(plans);
         known.whole = next.is_none();
+        if known.whole {
+            known.missed = None;
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a call was refused for its headers, before anything ran.
+///
+/// Only with the status of it: what an answer says with another one was said by whoever ran the call.
+fn is_refused(error: &RpcError) -> bool {
+    error.code() == ErrorCode::HEADER_MISMATCH
+        && HttpFault::of(error) == Some(HttpFault::Answered(400))
 }
 
 /// Whether a tool can be called; its plan is kept where it has one.

@@ -71,7 +71,8 @@ async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     world.revoke();
     let refusal = || Refused::new(401, vec![], Some(shown.0.clone()));
     let done = tokio::join!(one.refused(refusal()), other.refused(refusal()));
-    done.0.and(done.1).unwrap();
+    done.0.unwrap();
+    done.1.unwrap();
     assert_eq!(one.authorization().await.unwrap(), other.authorization().await.unwrap());
     check_refreshes(&world, 2);
 }

@@ -82,7 +82,10 @@ async fn the_error_of_the_specification_names_the_versions() {
         });
     })
     .await;
-    assert_eq!(error.to_string(), "the server speaks `2023-01-01`, not `2025-11-25`");
+    assert_eq!(
+        error.to_string(),
+        "the server does not speak revision `2025-11-25`, but `2023-01-01`"
+    );
     let error = refused(|message| {
         message["error"] = json!({ "code": -32602, "message": "no" });
     })

@@ -1,12 +1,13 @@
 //! Which era a server at a URL speaks, and that it is not asked twice.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mgp_client_sdk::EraCache;
 use mgp_types::mcp::Era;
 
-use crate::script::{Server, client, refused, status};
+use crate::script::{Said, Seen, Server, Step, client, refused, status};
 
 #[tokio::test]
 async fn a_server_that_was_met_before_is_not_probed() {
@@ -42,6 +43,56 @@ async fn a_server_that_became_modern_is_recognised() {
         assert_eq!(client.server().era, era);
     }
     assert_eq!(modern.count("initialize"), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_was_busy_for_a_moment_was_taken_for_a_legacy_one_for_an_hour() {
+    // It serves both eras, and has a bad moment at the first probe.
+    let server = |failure: fn(&Seen) -> Said| async move {
+        let probes = AtomicUsize::new(0);
+        Server::modern(move |seen| match seen.method() {
+            "server/discover" if probes.fetch_add(1, Ordering::SeqCst) == 0 => Some(failure(seen)),
+            "initialize" => Some(crate::script::initialized(seen, "s-1")),
+            "notifications/initialized" => Some(status(202)),
+            _ if seen.verb != "POST" => Some(status(405)),
+            _ => None,
+        })
+        .await
+    };
+    for busy in [
+        (|_| status(503)) as fn(&Seen) -> Said,
+        |_| status(429),
+        |_| status(408),
+        |seen| refused(503, seen, -32000),
+    ] {
+        let server = server(busy).await;
+        let eras = EraCache::new();
+        let connect = || {
+            let own = eras.clone();
+            client().http(|http| http.eras = own).connect_url(&server.url)
+        };
+        connect().await.unwrap_err();
+        assert_eq!(connect().await.unwrap().server().era, Era::Modern);
+        assert_eq!(server.count("initialize"), 0);
+    }
+    for broken in [
+        (|_| status(500)) as fn(&Seen) -> Said,
+        |_| status(502),
+        |_| crate::script::events([Step::Break]),
+        |_| crate::script::events([Step::Hold]),
+    ] {
+        let server = server(broken).await;
+        let eras = EraCache::new();
+        let connect = || {
+            let own = eras.clone();
+            client()
+                .http(|http| http.eras = own)
+                .timeout(Duration::from_millis(200))
+                .connect_url(&server.url)
+        };
+        assert_eq!(connect().await.unwrap().server().era, Era::Legacy);
+        assert_eq!(connect().await.unwrap().server().era, Era::Modern);
+    }
 }
 
 #[tokio::test]

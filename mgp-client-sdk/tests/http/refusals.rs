@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{Client, Credentials, Error, Refused, ToolResult as _};
+use mgp_client_sdk::{Client, Credentials, EraChoice, Error, Refused, ToolResult as _};
 use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
@@ -92,6 +92,26 @@ async fn a_server_that_wants_credentials_says_what_to_give() {
     assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
 }
 
+/// Each was "the server speaks no revision" to a client of the modern era only.
+#[tokio::test]
+async fn a_modern_client_hears_what_is_wrong_as_any_other() {
+    let body = |code: i32, why: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"{why}"}}}}"#)
+    };
+    for (status, code, why) in
+        [(401, 1002, "show a key"), (404, -32600, "nothing is served here"), (501, 0, "HTTP 501")]
+    {
+        let text = if code == 0 { String::new() } else { body(code, why) };
+        let server = Server::start(move |_| {
+            Said::Whole(status, Vec::new(), "application/json", text.clone())
+        })
+        .await;
+        let connecting = client().era(EraChoice::Modern).connect_url(&server.url);
+        let error = connecting.await.unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("revision"), "{status}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn urls_that_cannot_be_used_are_refused_by_name() {
     for (url, why) in [
@@ -105,6 +125,20 @@ async fn urls_that_cannot_be_used_are_refused_by_name() {
     }
     let error = client().bearer("x").connect_url("http://example.com/mcp").await.unwrap_err();
     assert!(error.to_string().contains("https"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_in_a_header_went_in_clear() {
+    let far = "http://mcp.example/mcp";
+    let with = |name: &'static str| {
+        client().http(move |http| drop(http.headers.insert(name, "k3y".parse().unwrap())))
+    };
+    let error = with("x-api-key").connect_url(far).await.unwrap_err();
+    assert!(error.to_string().contains("not https"), "{error}");
+    assert!(!error.to_string().contains("k3y"), "{error}");
+    let near = Server::modern(|_| None).await;
+    with("x-api-key").connect_url(&near.url).await.unwrap();
+    assert_eq!(near.seen()[0].header("x-api-key"), Some("k3y"));
 }
 
 #[tokio::test]
@@ -138,11 +172,12 @@ async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
     let client_there = client().connect_url(&server.url).await.unwrap();
     client_there.call("t").await.unwrap();
 
-    let other = server.url.clone();
+    let other = format!("{}?code=s3cret", server.url);
     let away = Server::start(move |_| moved(other.clone())).await;
     let before = server.seen().len();
     let error = client().bearer("secret").connect_url(&away.url).await.unwrap_err();
     assert!(error.to_string().contains(&server.url), "{error}");
+    assert!(!error.to_string().contains("s3cret"), "what a redirect carries is not shown: {error}");
     assert_eq!((away.seen().len(), server.seen().len()), (1, before));
 
     let round = Server::start(move |_| moved("/mcp".to_owned())).await;

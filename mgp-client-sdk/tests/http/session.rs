@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
+use tokio::sync::Notify;
 
-use crate::script::{Said, Seen, Server, client, initialized, json_of, status};
+use crate::script::{Said, Seen, Server, Step, client, events, initialized, json_of, status};
 
 fn session(seen: &Seen) -> Option<&str> {
     seen.header("mcp-session-id")
@@ -150,6 +151,31 @@ async fn a_client_that_is_dropped_ends_its_session() {
     assert_eq!(session(&ended), Some("s-2"));
     drop(other);
     server.wait_for(|seen| seen.verb == "DELETE" && session(seen) == Some("s-1")).await;
+    assert_eq!(server.count("DELETE"), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_was_opened_while_the_client_closed_was_left_at_the_server() {
+    let word = Arc::new(Notify::new());
+    let own = Arc::clone(&word);
+    let server = Server::legacy(move |seen| match seen.method() {
+        "tools/call" => Some(status(404)),
+        // The second handshake takes until the client is closed.
+        "notifications/initialized" if session(seen) == Some("s-2") => {
+            Some(events([Step::Until(Arc::clone(&own))]))
+        }
+        _ => None,
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let own = client.clone();
+    let calling = tokio::spawn(async move { own.call("t").await });
+    let renews = |seen: &Seen| session(seen) == Some("s-2");
+    server.wait_for(renews).await;
+    client.close().await;
+    word.notify_one();
+    calling.await.unwrap().unwrap_err();
+    server.wait_for(|seen| seen.verb == "DELETE" && renews(seen)).await;
     assert_eq!(server.count("DELETE"), 2);
 }
 

@@ -143,10 +143,10 @@ async fn settle<S: MgpService>(
         };
         match found {
             Probed::Modern(facts) => return Ok(facts),
-            _ if config.era == EraChoice::Modern => {
-                return Err(ConnectError::Refused(RpcError::method_not_found(
-                    ServerDiscover::METHOD,
-                )));
+            // There is nothing to fall back to: what the server said is what is wrong.
+            Probed::Legacy(refusal) if config.era == EraChoice::Modern => {
+                let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
+                return Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)));
             }
             _ => {}
         }
@@ -160,8 +160,8 @@ enum Probed {
     Modern(Arc<Facts>),
     /// A modern server that wants to be asked in this revision.
     Retry(Revision),
-    /// A legacy one.
-    Legacy,
+    /// A legacy one, with what it said to the probe.
+    Legacy(Option<RpcError>),
 }
 
 /// Sends `server/discover`.
@@ -181,9 +181,11 @@ async fn probe<S: MgpService>(
     };
     match (next, answer) {
         (Next::Modern, Ok(Ok(reply))) => {
-            let Ok(result) = reply.get::<DiscoverResult>() else { return Ok(Probed::Legacy) };
+            let Ok(result) = reply.get::<DiscoverResult>() else {
+                return Ok(Probed::Legacy(None));
+            };
             if !result.supported_versions.contains(revision) {
-                return Ok(Probed::Legacy);
+                return Ok(Probed::Legacy(None));
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
             let mut facts =
@@ -193,13 +195,18 @@ async fn probe<S: MgpService>(
         }
         (Next::Retry(supported), _) => {
             let spoken = supported.into_iter().find(|revision| *revision == Revision::MODERN);
-            Ok(spoken.map_or(Probed::Legacy, Probed::Retry))
+            Ok(spoken.map_or(Probed::Legacy(None), Probed::Retry))
         }
         (Next::Unsaid, _) => {
             Ok(Probed::Modern(keep(cx, Phase::Ready, Facts::new(revision.clone()))))
         }
         (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
-        _ => Ok(Probed::Legacy),
+        (next, answer) => {
+            if next == Next::Guess {
+                cx.scope.state::<Session>().guessed();
+            }
+            Ok(Probed::Legacy(answer.ok().and_then(Result::err)))
+        }
     }
 }
 

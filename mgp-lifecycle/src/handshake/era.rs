@@ -108,8 +108,10 @@ pub(crate) enum Next {
     Retry(Vec<Revision>),
     /// The server is modern, and does not say what it can do.
     Unsaid,
-    /// Fall back to `initialize`.
+    /// Fall back to `initialize`: the server does not know the probe.
     Initialize,
+    /// Fall back to `initialize`, though nothing says that the server is of the legacy era: it failed, or said nothing.
+    Guess,
     /// Neither era would help: the refusal is what there is to say.
     Refuse,
 }
@@ -118,6 +120,7 @@ pub(crate) enum Next {
 ///
 /// Over HTTP a refusal with a status of its own says more than one on a pipe: of the codes that modern servers alone
 /// answer with 4xx, `−32601` came from one that lacks the probe, the others are about the request itself.
+/// A server that is busy is no legacy one, and takes `initialize` no better.
 pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
     #[derive(serde::Deserialize)]
     struct Data {
@@ -136,20 +139,27 @@ pub(crate) fn after_probe(probe: &Probe<'_>) -> Next {
             if modern.is_empty() { Next::Initialize } else { Next::Retry(modern) }
         }
         Probe::Refused(error) => match HttpFault::of(error) {
-            Some(HttpFault::Unreached | HttpFault::Status(300..=399 | 401 | 403 | 429)) => {
-                Next::Refuse
-            }
+            Some(
+                HttpFault::Unreached
+                | HttpFault::Status(300..=399 | 401 | 403 | 408 | 429 | 503)
+                | HttpFault::Answered(408 | 429 | 503),
+            ) => Next::Refuse,
             Some(HttpFault::Answered(400..=499)) => match error.code() {
                 ErrorCode::METHOD_NOT_FOUND => Next::Unsaid,
                 ErrorCode::HEADER_MISMATCH | ErrorCode::MISSING_CLIENT_CAPABILITY => Next::Refuse,
                 _ => Next::Initialize,
             },
+            Some(
+                HttpFault::Cut | HttpFault::Status(500..=599) | HttpFault::Answered(500..=599),
+            ) => Next::Guess,
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 Next::Refuse
             }
+            // The caller's own patience ended before that for the probe.
+            _ if error.code() == ErrorCode::TIMEOUT => Next::Guess,
             _ => Next::Initialize,
         },
-        Probe::Silent => Next::Initialize,
+        Probe::Silent => Next::Guess,
     }
 }
 
@@ -198,7 +208,8 @@ mod tests {
     fn only_a_modern_refusal_keeps_a_client_modern() {
         let refused = |code| RpcError::new(ErrorCode(code), "no");
         assert_eq!(after_probe(&Probe::Answered), Next::Modern);
-        assert_eq!(after_probe(&Probe::Silent), Next::Initialize);
+        assert_eq!(after_probe(&Probe::Silent), Next::Guess);
+        assert_eq!(after_probe(&Probe::Refused(&refused(3003))), Next::Guess);
         for code in [-32601, -32602, -32600, -32000, 1000] {
             assert_eq!(after_probe(&Probe::Refused(&refused(code))), Next::Initialize, "{code}");
         }
@@ -224,12 +235,20 @@ mod tests {
             assert_eq!(judged(code, answered(400)), Next::Refuse, "{code}");
         }
         assert_eq!(judged(-32022, answered(400)), Next::Initialize);
-        for code in [400, 404, 405, 406, 415, 500, 502] {
+        for code in [400, 404, 405, 406, 415] {
             assert_eq!(judged(-32600, status(code)), Next::Initialize, "{code}");
         }
-        for code in [301, 307, 401, 403, 429] {
+        for code in [301, 307, 401, 403, 408, 429, 503] {
             assert_eq!(judged(-32600, status(code)), Next::Refuse, "{code}");
         }
+        for code in [408, 429, 503] {
+            assert_eq!(judged(-32603, answered(code)), Next::Refuse, "{code}");
+        }
+        for code in [500, 502, 504] {
+            assert_eq!(judged(5001, status(code)), Next::Guess, "{code}");
+            assert_eq!(judged(-32603, answered(code)), Next::Guess, "{code}");
+        }
+        assert_eq!(judged(5001, HttpFault::Cut), Next::Guess);
         assert_eq!(judged(2000, HttpFault::Unreached), Next::Refuse);
     }
 }

@@ -14,6 +14,7 @@ pub struct Session(Mutex<State>);
 struct State {
     phase: Phase,
     facts: Arc<Facts>,
+    is_guessed: bool,
 }
 
 /// How far the legacy handshake is.
@@ -30,7 +31,7 @@ pub enum Phase {
 
 impl Default for State {
     fn default() -> Self {
-        Self { phase: Phase::New, facts: Facts::none() }
+        Self { phase: Phase::New, facts: Facts::none(), is_guessed: false }
     }
 }
 
@@ -45,6 +46,16 @@ impl Session {
     #[must_use]
     pub fn facts(&self) -> Arc<Facts> {
         Arc::clone(&self.state().facts)
+    }
+
+    /// Whether the other side was taken for a legacy one only because it failed or said nothing when it was asked.
+    #[must_use]
+    pub fn is_guessed(&self) -> bool {
+        self.state().is_guessed
+    }
+
+    pub(crate) fn guessed(&self) {
+        self.state().is_guessed = true;
     }
 
     /// Phase and facts in one look.

@@ -13,6 +13,9 @@ pub enum HttpFault {
     /// The server was not reached.
     #[error("the server was not reached")]
     Unreached,
+    /// The connection ended before the answer, which may have been on its way.
+    #[error("the connection ended before the answer")]
+    Cut,
     /// The server answered with this status; the error is its own where the body held one.
     #[error("HTTP status {0}")]
     Status(u16),
@@ -32,7 +35,7 @@ impl HttpFault {
     #[must_use]
     pub fn status(self) -> Option<u16> {
         match self {
-            Self::Unreached => None,
+            Self::Unreached | Self::Cut => None,
             Self::Status(status) | Self::Answered(status) => Some(status),
         }
     }

@@ -112,7 +112,8 @@ async fn a_schema_that_changed_is_fetched_once_more() {
                 called.fetch_add(1, Ordering::Relaxed);
                 match call.cx().extensions.get::<HeaderParams>() {
                     Some(_) => Ok(r#"{"content":[]}"#.to_owned()),
-                    None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")),
+                    None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                        .because(HttpFault::Answered(400))),
                 }
             } else if listed.fetch_add(1, Ordering::Relaxed) == 1 && changes {
                 Ok(format!(r#"{{"tools":[{VALID}]}}"#))
@@ -125,6 +126,30 @@ async fn a_schema_that_changed_is_fetched_once_more() {
         let outcome = modern.request(ToolsCall::METHOD, CALL).await;
         assert_eq!(outcome.is_ok(), changes);
         assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_was_made_again() {
+    for fault in [Some(HttpFault::Answered(200)), Some(HttpFault::Answered(500)), None] {
+        let made = Arc::new(AtomicUsize::new(0));
+        let called = Arc::clone(&made);
+        let server = Stack::from_fn(move |call: Call| {
+            let answer = if call.is::<ToolsCall>() {
+                called.fetch_add(1, Ordering::Relaxed);
+                let error = RpcError::new(ErrorCode::HEADER_MISMATCH, "too late");
+                Err(match fault {
+                    Some(fault) => error.because(fault),
+                    None => error,
+                })
+            } else {
+                Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[]}"#)))
+            };
+            async move { answer }
+        });
+        let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+        assert_eq!(made.load(Ordering::Relaxed), 1, "{fault:?}");
     }
 }
 
@@ -142,4 +167,56 @@ async fn a_list_that_fails_costs_the_headers_and_no_call() {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
     assert_eq!(lists.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_was_asked_for_with_every_call() {
+    let (lists, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (listed, called) = (Arc::clone(&lists), Arc::clone(&calls));
+    let server = Stack::from_fn(move |call: Call| {
+        let is_call = call.is::<ToolsCall>();
+        let answer = if is_call {
+            called.fetch_add(1, Ordering::Relaxed);
+            match call.cx().extensions.get::<HeaderParams>() {
+                Some(_) => Ok(Reply::empty()),
+                None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                    .because(HttpFault::Answered(400))),
+            }
+        } else if listed.fetch_add(1, Ordering::Relaxed) == 0 {
+            Err(RpcError::internal("no list"))
+        } else {
+            Ok(Reply::raw(Payload::from_trusted(format!(r#"{{"tools":[{VALID}]}}"#))))
+        };
+        async move { answer }
+    });
+    let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+    for _ in 0..3 {
+        let error = modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::HEADER_MISMATCH);
+    }
+    assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (1, 3));
+    tokio::time::advance(PAUSE).await;
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_with_too_many_pages_was_read_with_every_call() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let listed = Arc::clone(&lists);
+    let server = Stack::from_fn(move |call: Call| {
+        let answer = if call.is::<ToolsCall>() {
+            Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                .because(HttpFault::Answered(400)))
+        } else {
+            listed.fetch_add(1, Ordering::Relaxed);
+            Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[],"nextCursor":"more"}"#)))
+        };
+        async move { answer }
+    });
+    let mut modern = client(&MirrorLayer::new(3), server, Revision::MODERN);
+    for _ in 0..5 {
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+    }
+    assert_eq!(lists.load(Ordering::Relaxed), 3);
 }

@@ -4,7 +4,7 @@
 //! Then nothing says whether the request was read, so only what changes nothing at the server is sent again, once, on
 //! another connection: lists, reads, a handshake that leaves nothing behind, signs of life, and `GET`.
 //! Of everything else, tool calls above all, a second copy might run: it is sent again only where it was never written,
-//! which the pool knows of connections it used before (`retry_canceled_requests` of hyper, on by default).
+//! which the pool knows of connections it used before (`retry_canceled_requests` of hyper).
 //! Once the head of an answer came nothing is sent again here.
 //!
 //! Applies to: outbound.

@@ -45,10 +45,13 @@ pub struct HttpClientConfig {
     /// How often one request is sent again with other credentials. 3.
     pub refusals: u32,
     /// Headers of every request, for servers with keys of their own; those of the protocol win.
+    ///
+    /// As they may be keys, they are held to `https` like [`credentials`](Self::credentials); only `User-Agent` and
+    /// `Accept-Language` are not.
     pub headers: HeaderMap,
     /// What is shown in `Authorization`.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// Whether credentials may go over plain `http` to another machine. No.
+    /// Whether credentials and headers of one's own may go over plain `http` to another machine. No.
     pub credentials_in_clear: bool,
     /// Whom TLS trusts besides the system's authorities.
     pub(in crate::http) roots: Roots,

@@ -17,11 +17,17 @@ use crate::connection::{Closed, Limits, Monitor};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
-/// **Which calls may be sent twice.** A call is sent again in two cases, and in both the server said that it did not run it:
-/// after 401 or 403 with new credentials, and once after 404 for a session the server no longer has, in a new session.
-/// Of calls whose connection broke before an answer began, those that change nothing are sent once more: lists, reads,
-/// `server/discover`, signs of life.
-/// A tool call is not, because it may have run; only one that was never written goes out on another connection.
+/// **Which calls are sent twice.** No call is that may have run, unless it changes nothing. Sent again is a call
+/// - after 401 or 403, with other credentials, as often as the configuration says ([`refusals`](HttpClientConfig::refusals));
+/// - after 404 for a session the server no longer has, once, in a new session;
+/// - after 307 or 308 to another path of the same origin, once;
+/// - on another connection, when the one from the pool was closed before a byte of the call was written;
+/// - once more, when the connection broke before an answer began and the call changes nothing: lists, reads,
+///   `server/discover`, signs of life.
+///
+/// In a new session subscriptions and the log level of the old one are asked for again.
+/// A client may add cases of its own above: `mgp-client-sdk` makes a tool call again whose headers a server refused with
+/// HTTP 400 and −32020, and asks again for what becomes of a task.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -52,7 +58,7 @@ impl HttpConnection {
     /// Of the limits those of held bytes, waiting notifications and linger apply; the others are in the configuration.
     ///
     /// # Errors
-    /// [`HttpClientError`]: TLS is needed and not there, or credentials would go in clear.
+    /// [`HttpClientError`]: TLS is needed and not there, or credentials or keys would go in clear.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,

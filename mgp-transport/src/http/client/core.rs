@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderMap, Method, StatusCode};
 use mgp_types::RpcError;
 use mgp_types::mcp::InitializeResult;
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use super::again::Again;
 use super::error::Fault;
+use super::fresh::Fresh;
 use super::headers::{SESSION, posting};
 use super::link::HttpLink;
 use super::session::{Lease, Opened, Session};
@@ -56,7 +58,7 @@ pub(super) enum Place {
     /// Into the session there is; into another one if that is gone.
     AnySession,
     /// It speaks of something in this session, and of nothing in another.
-    ThisSession,
+    ThisSession(Lease),
 }
 
 /// What the runner does for others.
@@ -73,6 +75,9 @@ pub(super) enum Job {
 ///
 /// Some servers send it only once there is something to say.
 const LISTENS: Duration = Duration::from_millis(500);
+
+/// How many things a new session is asked at once.
+const WISHES: usize = 8;
 
 impl Core {
     pub(super) fn new(
@@ -157,8 +162,17 @@ impl Core {
             let mut is_renewed = false;
             loop {
                 let mut headers = headers.clone();
-                let in_session = place != Place::Nowhere;
-                let lease = in_session.then(|| self.session.stamp(&mut headers));
+                let lease = match place {
+                    Place::Nowhere => None,
+                    Place::AnySession => Some(self.session.stamp(&mut headers)),
+                    Place::ThisSession(lease) => {
+                        if !self.session.stamp_in(lease, &mut headers) {
+                            let why = "and the message speaks of something in it".to_owned();
+                            return Err(Fault::Session(why).into());
+                        }
+                        Some(lease)
+                    }
+                };
                 let response = self.wire.send(&Method::POST, &headers, &body, Again::Never).await?;
                 let status = response.status();
                 match lease {
@@ -191,7 +205,7 @@ impl Core {
     /// Opens the session anew, unless somebody did so since the lease.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the old session; whoever needs one tries again.
+    /// Dropping the future leaves the old session, and ends a new one that was half opened; whoever needs one tries again.
     pub(super) fn renew(self: &Arc<Self>, lost: Lease) -> BoxFuture<'static, Result<(), RpcError>> {
         // A boxed future, because a handshake is a request, and a request may need a handshake.
         Box::pin(Arc::clone(self).renewed(lost))
@@ -209,16 +223,16 @@ impl Core {
                 RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
                     .because(error)
             })?;
-            let opened = opened(&reply, &told);
-            if opened.revision != self.session.revision() {
-                return Err(Fault::Session(
-                    "and now speaks another revision: connect again".to_owned(),
-                )
-                .into());
+            let fresh = Fresh::new(&self, opened(&reply, &told));
+            let mut headers = posting();
+            if let Some(opened) = fresh.opened() {
+                if opened.revision != self.session.revision() && !self.is_closed() {
+                    let why = "and now speaks another revision: connect again".to_owned();
+                    return Err(Fault::Session(why).into());
+                }
+                opened.stamp(&mut headers);
             }
             // Told before anybody else uses it.
-            let mut headers = posting();
-            opened.stamp(&mut headers);
             let told = &initialized();
             let told = self.wire.send(&Method::POST, &headers, told, Again::Never).await?;
             let status = told.status();
@@ -226,10 +240,37 @@ impl Core {
             if !status.is_success() {
                 return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
             }
-            self.session.open(opened, opening);
+            fresh.begin(opening)?;
+            // Handed over before anything is waited for: whoever renews may stop waiting.
+            let repeated = self.repeat_wishes();
             self.listen().await;
+            // Whatever becomes of it, calls go on.
+            let _ = timeout(LISTENS, repeated).await;
         }
         Ok(())
+    }
+
+    /// Asks a new session for what the one before was asked to do; says when that is done.
+    fn repeat_wishes(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (done, repeated) = oneshot::channel();
+        let (core, wishes) = (Arc::clone(self), self.session.wishes());
+        self.give(async move {
+            let bound = core.wire.config.message_timeout;
+            let asking = wishes.into_iter().map(|wish| {
+                let method = wish.method().clone();
+                let asking = timeout(bound, Arc::clone(&core).ask(wish));
+                async move {
+                    match asking.await {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => tracing::warn!(%method, %error, "the new session does not do what the old one did"),
+                        Err(_) => tracing::warn!(%method, "the new session does not say whether it does what the old one did"),
+                    }
+                }
+            });
+            stream::iter(asking).for_each_concurrent(WISHES, |asking| asking).await;
+            let _ = done.send(());
+        });
+        repeated
     }
 
     /// Tells the server that the session ends, as far as it wants to know.
@@ -247,7 +288,7 @@ impl Core {
         }
     }
 
-    async fn tell_end(&self, headers: HeaderMap) {
+    pub(super) async fn tell_end(&self, headers: HeaderMap) {
         let ending = async {
             match self.wire.send(&Method::DELETE, &headers, &Bytes::new(), Again::Once).await {
                 // 405: the server ends its sessions itself.
@@ -302,5 +343,33 @@ struct Taken(Arc<Core>);
 impl Drop for Taken {
     fn drop(&mut self) {
         self.0.works.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{Initialize, Request as _};
+    use mgp_types::service::{Call, Method, Router};
+
+    use super::*;
+    use crate::http::{Endpoint, HttpClientConfig};
+
+    #[test]
+    fn a_session_that_was_opened_after_the_end_kept_its_connection_for_ever() {
+        let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
+        let wire = Wire::new(endpoint, HttpClientConfig::default()).unwrap();
+        let stack = Stack::new(Router::new());
+        let (core, _jobs) = Core::new(wire, stack, Principal::local(), Limits::default());
+        let opening = |core: &Arc<Core>| {
+            let method = Method::from_static(Initialize::METHOD);
+            Call::request(method, Params::none(), core.context())
+        };
+        let unnamed = || Opened { id: None, revision: None };
+        Fresh::new(&core, unnamed()).begin(opening(&core)).unwrap();
+        core.end();
+        Fresh::new(&core, unnamed()).begin(opening(&core)).unwrap_err();
+        let left = Arc::downgrade(&core);
+        drop(core);
+        assert!(left.upgrade().is_none(), "the call that opened it holds it");
     }
 }

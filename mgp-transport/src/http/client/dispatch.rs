@@ -2,11 +2,13 @@
 //!
 //! Applies to: inbound.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Waker};
 
 use bytestring::ByteString;
+use futures_util::future::{Either, select};
 use mgp_types::service::{
     BadMessage, Call, CallKey, Context, Message, Method, Params, Peer, Reply, WireRules,
     write_answer,
@@ -16,6 +18,7 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use super::core::{Core, Job, Place};
 use super::headers::posting;
 use super::link::StreamLink;
+use super::session::Lease;
 use crate::connection::read_reply;
 
 /// What a message costs while it is handled, besides its text.
@@ -24,19 +27,27 @@ const COST: usize = 512;
 /// Where a message came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
-    /// The answer of this legacy request of ours.
-    Request(i64),
+    /// The answer of this legacy request of ours, in its session; `initialize` is in none.
+    Request(i64, Option<Lease>),
     /// The answer of this modern one: the server may ask nothing there.
     Modern(i64),
-    /// The stream of no request.
-    Session,
+    /// The stream of no request, in this session.
+    Session(Lease),
 }
 
 impl Origin {
     fn number(self) -> Option<i64> {
         match self {
-            Self::Request(number) | Self::Modern(number) => Some(number),
-            Self::Session => None,
+            Self::Request(number, _) | Self::Modern(number) => Some(number),
+            Self::Session(_) => None,
+        }
+    }
+
+    fn lease(self) -> Option<Lease> {
+        match self {
+            Self::Request(_, lease) => lease,
+            Self::Session(lease) => Some(lease),
+            Self::Modern(_) => None,
         }
     }
 }
@@ -111,7 +122,7 @@ impl Core {
             );
             let told = self.scope.state::<WireRules>().tells_recovery();
             let error = if told { error } else { error.without_recovery() };
-            self.give(async move { core.answer(&id, &Err(error)).await });
+            self.give(async move { core.answer(&id, &Err(error), from).await });
             return;
         }
         let mut cx = self.surroundings(from);
@@ -119,18 +130,32 @@ impl Core {
         let future = self.stack.send(Call::request(method, params, cx));
         let running = Running::new(core, size);
         self.give(async move {
-            let outcome = future.await;
-            running.core.answer(&id, &outcome).await;
+            // A server that lost the session has forgotten the question, and may ask another under its id.
+            let Some(outcome) = running.core.while_in_session(from, future).await else {
+                tracing::debug!(%id, "a question of the server ended with its session");
+                return;
+            };
+            running.core.answer(&id, &outcome, from).await;
         });
     }
 
-    async fn answer(self: &Arc<Self>, id: &Id, outcome: &Result<Reply, RpcError>) {
+    /// Runs something as long as the session lasts in which it came.
+    async fn while_in_session<T>(&self, from: Origin, work: impl Future<Output = T>) -> Option<T> {
+        let Some(lease) = from.lease() else { return Some(work.await) };
+        match select(pin!(self.session.over(lease)), pin!(work)).await {
+            Either::Left(_) => None,
+            Either::Right((outcome, _)) => Some(outcome),
+        }
+    }
+
+    async fn answer(self: &Arc<Self>, id: &Id, outcome: &Result<Reply, RpcError>, from: Origin) {
         let mut body = Vec::new();
         write_answer(&mut body, Some(id), outcome);
         if body.is_empty() {
             return;
         }
-        if let Err(error) = self.post(posting(), body.into(), Place::ThisSession).await {
+        let place = from.lease().map_or(Place::Nowhere, Place::ThisSession);
+        if let Err(error) = self.post(posting(), body.into(), place).await {
             tracing::debug!(%id, %error, "the server did not take an answer");
         }
     }

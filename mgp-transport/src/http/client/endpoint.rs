@@ -6,7 +6,7 @@ use std::fmt;
 
 use http::Uri;
 use http::uri::Scheme;
-use mgp_types::service::is_loopback_host;
+use mgp_types::service::{is_loopback_host, shown_url};
 
 use super::error::HttpClientError;
 
@@ -31,7 +31,7 @@ impl Endpoint {
     /// # Errors
     /// [`HttpClientError::Url`] saying what is wrong with it.
     pub fn parse(url: &str) -> Result<Self, HttpClientError> {
-        let wrong = |why: &str| HttpClientError::Url { url: url.to_owned(), why: why.to_owned() };
+        let wrong = |why: &str| HttpClientError::Url { url: shown_url(url), why: why.to_owned() };
         let form = "it must begin with http:// or https:// and a host";
         let uri: Uri = url.trim().parse().map_err(|why| wrong(&format!("{why}; {form}")))?;
         let Some(origin) = origin_of(&uri) else { return Err(wrong(form)) };
@@ -123,6 +123,15 @@ mod tests {
         refused("http://user:secret@example.com/", "bearer");
         refused("http://exa mple/", "");
         refused("", "");
+    }
+
+    #[test]
+    fn a_password_in_a_url_stood_in_the_error() {
+        for url in ["http://me:s3cret@example.com/", "ftp://h/?key=s3cret", "http://me:s3cret@h h/"]
+        {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
     }
 
     #[test]

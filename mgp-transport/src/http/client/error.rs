@@ -16,7 +16,7 @@ pub enum HttpClientError {
     /// The URL is none of an endpoint.
     #[error("`{url}` is no URL of a server: {why}")]
     Url {
-        /// What was given.
+        /// What was given, as far as it may be shown.
         url: String,
         /// What is wrong with it.
         why: String,
@@ -34,10 +34,10 @@ pub enum HttpClientError {
     /// A certificate authority of one's own could not be read.
     #[error("what was given to `root_certificates` cannot be used: {0}")]
     RootCertificates(String),
-    /// Credentials would be readable on the way.
+    /// Credentials, or headers that may be keys, would be readable on the way.
     #[error(
-        "`{0}` is not https, so the credentials could be read on the way; use https, or set \
-         `credentials_in_clear` if the network is yours"
+        "`{0}` is not https, so the credentials and headers given for it could be read on the way; \
+         use https, or set `credentials_in_clear` if the network is yours"
     )]
     InClear(String),
 }
@@ -111,7 +111,8 @@ impl From<Fault> for RpcError {
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),
-            ),
+            )
+            .because(HttpFault::Cut),
             Fault::Redirect { status, to } => Self::new(
                 ErrorCode::INVALID_REQUEST,
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
@@ -128,7 +129,8 @@ impl From<Fault> for RpcError {
             Fault::Cut(why) => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the stream ended before the answer: {why}"),
-            ),
+            )
+            .because(HttpFault::Cut),
             Fault::Late { what, bound } => {
                 Self::new(ErrorCode::TIMEOUT, format!("{what} was not taken within {bound:?}"))
             }
@@ -170,6 +172,10 @@ fn refusal(
         StatusCode::METHOD_NOT_ALLOWED => (
             ErrorCode::INVALID_REQUEST,
             "the URL takes no POST (HTTP 405): it is no endpoint of streamable HTTP, perhaps one of the older HTTP+SSE".to_owned(),
+        ),
+        StatusCode::REQUEST_TIMEOUT => (
+            ErrorCode::SERVER_NOT_READY,
+            "the server did not wait for the request (HTTP 408)".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             (ErrorCode::INVALID_REQUEST, "the request is too long for the server (HTTP 413)".to_owned())

@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::core::Core;
+use super::core::{Core, is_gone};
 use super::request::Stream;
 use super::sse::SseReader;
 
@@ -17,20 +17,32 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.wire.config.event_bytes);
     let mut attempts = 0;
+    let lease = core.session.lease();
+    let mut has_lived = false;
     loop {
         let (news, begun) = (reader.news(), Instant::now());
         let last = reader.last_id().cloned();
-        let stream = core.open_stream(last.as_ref()).await;
+        let stream = core.open_stream(lease, last.as_ref()).await;
         // Nobody may wait for it any more.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
             Ok(Stream::Open(body)) => {
-                if let Err(error) = core.listen_to(body, &mut reader).await {
+                if let Err(error) = core.listen_to(body, &mut reader, lease).await {
                     tracing::debug!(%error, "the stream of the session failed");
                 }
                 // A stream that lived was worth opening, even if nothing came.
                 if reader.news() > news || begun.elapsed() > core.wire.config.retry {
                     attempts = 0;
+                    has_lived = true;
+                }
+            }
+            // What was read before is not missing: the session is, and nobody else may notice for long.
+            Ok(Stream::Refused(status, error)) if has_lived && is_gone(status, lease) => {
+                tracing::debug!(%error, "the session was lost while nothing was asked in it");
+                match core.renew(lease).await {
+                    // Another one listens in the new session.
+                    Ok(()) => return,
+                    Err(error) => tracing::debug!(%error, "no other session could be opened"),
                 }
             }
             Ok(Stream::Refused(status, error)) => {
@@ -42,6 +54,8 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                     return;
                 }
             }
+            // Whoever opened the new session listens to it anew.
+            Ok(Stream::Over) => return,
             Err(error) => tracing::debug!(%error, "the stream of the session could not be opened"),
         }
         if attempts >= core.wire.config.reconnects {

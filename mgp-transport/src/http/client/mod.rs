@@ -18,6 +18,7 @@ mod dispatch;
 mod endpoint;
 mod eras;
 mod error;
+mod fresh;
 mod headers;
 mod link;
 mod listen;
@@ -28,6 +29,7 @@ mod session;
 mod sse;
 mod trust;
 mod wire;
+mod wishes;
 
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;

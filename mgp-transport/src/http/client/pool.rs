@@ -48,6 +48,8 @@ pub(super) fn pool(
     let connector = Timed { connector, bound: config.connect_timeout };
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
+        // Only where not one byte of the request was written, so that no server can have seen it.
+        .retry_canceled_requests(true)
         .pool_idle_timeout(config.idle_timeout)
         .pool_max_idle_per_host(config.idle_connections)
         .http1_max_buf_size(config.header_bytes.max(LEAST_BUFFER))

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,10 +25,13 @@ use super::answer::{Answer, Kind, kind};
 use super::core::{Core, Place, gone, is_gone, opened};
 use super::dispatch::Origin;
 use super::error::Fault;
+use super::fresh::Fresh;
 use super::headers::{LAST_EVENT, modern, modern_revision, posting};
 use super::pool::causes;
+use super::session::Lease;
 use super::sse::{SseReader, TooLong};
 use super::wire::drain;
+use super::wishes::{Repeated, Wish};
 use crate::connection::Next;
 
 /// How many events are read before their consumer has its turn: less than an inbox holds.
@@ -44,7 +47,28 @@ struct Written {
     body: Bytes,
     is_legacy: bool,
     opens: bool,
+    /// Whether a session that is gone is opened anew for it.
+    renews: bool,
     again: Again,
+}
+
+/// What becomes known of a request on its way.
+#[derive(Default)]
+struct Known {
+    /// The headers of the response.
+    headers: OnceLock<HeaderMap>,
+    /// The session it was sent in last.
+    lease: Mutex<Option<Lease>>,
+}
+
+impl Known {
+    fn is_sent_in(&self, lease: Option<Lease>) {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// How the reading of a stream ended.
@@ -68,10 +92,15 @@ impl Core {
             Some(permits.acquire_owned().await.map_err(|_| gone())?)
         };
         if !call.is::<Initialize>() {
-            return self.ask(call).await.map(|(reply, _)| reply);
+            let wish = Wish::of(&call).filter(|_| modern_revision(&call).is_none());
+            let (reply, _) = Arc::clone(&self).ask(call).await?;
+            if let Some(wish) = wish {
+                self.session.note(wish);
+            }
+            return Ok(reply);
         }
         let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
-        self.session.open(opened(&reply, &headers), call);
+        Fresh::new(&self, opened(&reply, &headers)).begin(call)?;
         Ok(reply)
     }
 
@@ -83,7 +112,8 @@ impl Core {
         let (number, slot) = self.shared.pending.enter(call.cx()).ok_or_else(gone)?;
         let revision = modern_revision(&call);
         let opens = call.is::<Initialize>();
-        let waiting = Waiting { core: &self, number, cancels: revision.is_none() && !opens };
+        let known = Known::default();
+        let waiting = Waiting { core: &self, number, known: &known };
         if call.cx().outlet.wants(ItemKind::Progress) {
             let token = Payload::from_trusted(number.to_string());
             call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
@@ -97,12 +127,13 @@ impl Core {
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
         let is_legacy = revision.is_none();
         let again = Again::of(call.method().as_str());
-        let written = Written { number, headers, body: body.into(), is_legacy, opens, again };
+        let renews = call.cx().extensions.get::<Repeated>().is_none();
+        let body = body.into();
+        let written = Written { number, headers, body, is_legacy, opens, renews, again };
         let outlet = call.cx().outlet.clone();
         drop(call);
 
-        let told = OnceLock::new();
-        let mut exchange = pin!(self.exchange(&written, &told).fuse());
+        let mut exchange = pin!(self.exchange(&written, &known).fuse());
         let mut is_over = false;
         let outcome = loop {
             let next = if is_over {
@@ -129,21 +160,17 @@ impl Core {
             }
         };
         drop(waiting);
-        outcome.map(|reply| (reply, told.get().cloned().unwrap_or_default()))
+        outcome.map(|reply| (reply, known.headers.get().cloned().unwrap_or_default()))
     }
 
     /// Sends the request until it is answered, or cannot be any more.
-    async fn exchange(
-        self: &Arc<Self>,
-        request: &Written,
-        told: &OnceLock<HeaderMap>,
-    ) -> Result<(), RpcError> {
-        let response = self.post_request(request).await?;
+    async fn exchange(self: &Arc<Self>, request: &Written, known: &Known) -> Result<(), RpcError> {
+        let (response, lease) = self.post_request(request, known).await?;
         if request.opens {
-            let _ = told.set(response.headers().clone());
+            let _ = known.headers.set(response.headers().clone());
         }
         let from = if request.is_legacy {
-            Origin::Request(request.number)
+            Origin::Request(request.number, lease)
         } else {
             Origin::Modern(request.number)
         };
@@ -158,31 +185,35 @@ impl Core {
             Answer::Nothing => {
                 Err(Fault::Form("the server took the request and answered nothing".into()).into())
             }
-            Answer::Events(body) => self.until_answered(body, from, request).await,
+            Answer::Events(body) => self.until_answered(body, from, request, lease).await,
         }
     }
 
-    /// POSTs the request; in a new session, once, where the old one is gone.
+    /// POSTs the request; in a new session, once, where the old one is gone. Says in which one it is.
     async fn post_request(
         self: &Arc<Self>,
         request: &Written,
-    ) -> Result<Response<Incoming>, RpcError> {
+        known: &Known,
+    ) -> Result<(Response<Incoming>, Option<Lease>), RpcError> {
         let mut is_renewed = false;
         loop {
             let mut headers = request.headers.clone();
             let in_session = request.is_legacy && !request.opens;
             let lease = in_session.then(|| self.session.stamp(&mut headers));
+            known.is_sent_in(lease);
             let response =
                 self.wire.send(&Method::POST, &headers, &request.body, request.again).await?;
-            let Some(lease) = lease.filter(|lease| is_gone(response.status(), *lease)) else {
-                return Ok(response);
+            let lost = lease.filter(|lease| request.renews && is_gone(response.status(), *lease));
+            let Some(lost) = lost else {
+                return Ok((response, lease));
             };
+            known.is_sent_in(None);
             drain(response.into_body()).await;
             if is_renewed {
                 return Err(Fault::Session("not even the one it just gave".into()).into());
             }
             is_renewed = true;
-            self.renew(lease).await?;
+            self.renew(lost).await?;
         }
     }
 
@@ -198,6 +229,7 @@ impl Core {
         mut body: Incoming,
         from: Origin,
         request: &Written,
+        lease: Option<Lease>,
     ) -> Result<(), RpcError> {
         let mut reader = SseReader::new(self.wire.config.event_bytes);
         let mut attempts = 0;
@@ -215,9 +247,8 @@ impl Core {
                 attempts = 0;
             }
             body = loop {
-                if !request.is_legacy {
-                    return Err(Fault::Cut(why).into());
-                }
+                // Without a session there is nowhere to take it up again: the modern era, and a handshake.
+                let Some(lease) = lease else { return Err(Fault::Cut(why).into()) };
                 let Some(last) = reader.last_id().cloned() else {
                     return Err(Fault::Cut(format!(
                         "{why}; the server gave no event id to go on after, so the call may have run"
@@ -231,7 +262,7 @@ impl Core {
                 attempts += 1;
                 sleep(self.pause(&reader)).await;
                 reader.reconnect();
-                match self.open_stream(Some(&last)).await {
+                match self.open_stream(lease, Some(&last)).await {
                     Ok(Stream::Open(body)) => break body,
                     Ok(Stream::Refused(status, error))
                         if !status.is_server_error()
@@ -241,6 +272,11 @@ impl Core {
                         let gone =
                             "the server does not take it up again, and the call may have run";
                         return Err(Fault::Cut(format!("{gone}: {}", error.message())).into());
+                    }
+                    Ok(Stream::Over) => {
+                        let gone =
+                            "the session it ran in is gone, and in another one it is not known";
+                        return Err(Fault::Cut(format!("{why}; {gone}: it may have run")).into());
                     }
                     Ok(Stream::Refused(_, error)) | Err(error) => {
                         error.message().clone_into(&mut why);
@@ -256,11 +292,19 @@ impl Core {
         said.min(self.wire.config.max_retry).max(LEAST_PAUSE)
     }
 
-    /// GETs a stream of the session: the one of no request, or what follows an event.
-    pub(super) async fn open_stream(&self, last: Option<&HeaderValue>) -> Result<Stream, RpcError> {
+    /// GETs a stream of this session: the one of no request, or what follows an event.
+    ///
+    /// Servers number events by session, so the number of one means another event, or none, in the next.
+    pub(super) async fn open_stream(
+        &self,
+        lease: Lease,
+        last: Option<&HeaderValue>,
+    ) -> Result<Stream, RpcError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        self.session.stamp(&mut headers);
+        if !self.session.stamp_in(lease, &mut headers) {
+            return Ok(Stream::Over);
+        }
         if let Some(last) = last {
             headers.insert(LAST_EVENT, last.clone());
         }
@@ -324,8 +368,9 @@ impl Core {
         self: &Arc<Self>,
         mut body: Incoming,
         reader: &mut SseReader,
+        lease: Lease,
     ) -> Result<(), RpcError> {
-        self.follow(&mut body, reader, Origin::Session, None).await.map(|_| ())
+        self.follow(&mut body, reader, Origin::Session(lease), None).await.map(|_| ())
     }
 
     /// Lets a connection serve again whose answer is there: what the server still says is read and left.
@@ -343,6 +388,8 @@ impl Core {
 pub(super) enum Stream {
     Open(Incoming),
     Refused(StatusCode, RpcError),
+    /// Nothing was asked: the session is another one now.
+    Over,
 }
 
 /// Leaves the table when the caller stops waiting, and tells a legacy server if it had not answered.
@@ -351,13 +398,15 @@ pub(super) enum Stream {
 struct Waiting<'a> {
     core: &'a Arc<Core>,
     number: i64,
-    cancels: bool,
+    known: &'a Known,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.core.shared.pending.leave(self.number);
-        if !unanswered || !self.cancels || self.core.is_closed() {
+        // A modern server, a handshake, and whoever did not get the request are told nothing.
+        let Some(lease) = self.known.lease() else { return };
+        if !unanswered || self.core.is_closed() {
             return;
         }
         let text =
@@ -367,7 +416,7 @@ impl Drop for Waiting<'_> {
         write_call(&mut body, None, Cancelled::METHOD, &params, &OutMeta::default());
         let core = Arc::clone(self.core);
         self.core.give(async move {
-            if let Err(error) = core.post(posting(), body.into(), Place::ThisSession).await {
+            if let Err(error) = core.post(posting(), body.into(), Place::ThisSession(lease)).await {
                 tracing::debug!(%error, "a cancellation was not told");
             }
         });

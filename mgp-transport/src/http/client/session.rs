@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, HeaderValue};
 use mgp_types::service::Call;
+use tokio::sync::Notify;
 
 use super::headers::{REVISION, SESSION};
+use super::wishes::{Wish, Wishes};
 
 /// What is known of the session; in the modern era it stays empty.
 #[derive(Default)]
@@ -15,6 +17,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Held by the one who opens it anew, so that all who find it gone wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
+    /// Told when it is replaced or ends.
+    turned: Notify,
 }
 
 #[derive(Default)]
@@ -23,11 +27,15 @@ struct State {
     revision: Option<HeaderValue>,
     /// The call that opened it.
     opening: Option<Call>,
+    /// What it was asked to do; the next one is asked the same.
+    wishes: Wishes,
     /// Grows with every session.
     generation: u64,
+    /// There will be no further one.
+    is_closed: bool,
 }
 
-/// Which session a request was sent in.
+/// Which session something was sent or came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     generation: u64,
@@ -65,9 +73,31 @@ impl Session {
         Lease { generation: state.generation, is_named: state.id.is_some() }
     }
 
-    /// Whether a lease is of a session that was replaced.
+    /// Which session there is.
+    pub(super) fn lease(&self) -> Lease {
+        self.stamp(&mut HeaderMap::new())
+    }
+
+    /// Writes the headers of this session and of no other; `false` when it was replaced or ended.
+    pub(super) fn stamp_in(&self, lease: Lease, headers: &mut HeaderMap) -> bool {
+        // Judged by what was written, so that no other session can begin in between.
+        self.stamp(headers) == lease
+    }
+
+    /// Whether a lease is of a session that was replaced or ended.
     pub(super) fn is_over(&self, lease: Lease) -> bool {
         self.state().generation != lease.generation
+    }
+
+    /// Waits until the session of a lease is replaced or ends.
+    pub(super) async fn over(&self, lease: Lease) {
+        loop {
+            let turned = self.turned.notified();
+            if self.is_over(lease) {
+                return;
+            }
+            turned.await;
+        }
     }
 
     /// The call that opened it.
@@ -75,26 +105,44 @@ impl Session {
         self.state().opening.clone()
     }
 
+    /// Notes what was granted.
+    pub(super) fn note(&self, wish: Wish) {
+        self.state().wishes.note(wish);
+    }
+
+    /// What a new session is to be asked.
+    pub(super) fn wishes(&self) -> Vec<Call> {
+        self.state().wishes.requests()
+    }
+
     /// The revision that was settled.
     pub(super) fn revision(&self) -> Option<HeaderValue> {
         self.state().revision.clone()
     }
 
-    /// Begins a session.
-    pub(super) fn open(&self, opened: Opened, by: Call) {
+    /// Begins a session; where it is closed for good, the new one is given back, to be ended at the server.
+    pub(super) fn open(&self, opened: Opened, by: Call) -> Result<(), Opened> {
         let mut state = self.state();
+        if state.is_closed {
+            return Err(opened);
+        }
         state.generation += 1;
         state.id = opened.id;
         state.revision = opened.revision;
         state.opening = Some(by);
+        drop(state);
+        self.turned.notify_waiters();
+        Ok(())
     }
 
-    /// Ends it; gives the headers to tell the server so, where it has an id.
+    /// Ends it for good; gives the headers to tell the server so, where it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let lease = self.stamp(&mut headers);
-        // The call that opened it holds the way to this session.
-        *self.state() = State { generation: lease.generation + 1, ..State::default() };
+        // The calls in it hold the way to this session.
+        *self.state() =
+            State { generation: lease.generation + 1, is_closed: true, ..State::default() };
+        self.turned.notify_waiters();
         lease.is_named.then_some(headers)
     }
 

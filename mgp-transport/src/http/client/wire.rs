@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, LOCATION, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
+use mgp_types::service::shown_url;
 
 use super::again::Again;
 use super::config::HttpClientConfig;
@@ -36,7 +37,8 @@ impl Wire {
         endpoint: Endpoint,
         config: HttpClientConfig,
     ) -> Result<Self, HttpClientError> {
-        if config.credentials.is_some() && endpoint.is_in_clear() && !config.credentials_in_clear {
+        let is_secret = config.credentials.is_some() || config.headers.keys().any(may_be_secret);
+        if is_secret && endpoint.is_in_clear() && !config.credentials_in_clear {
             return Err(HttpClientError::InClear(endpoint.to_string()));
         }
         let pool = pool(&endpoint, &config)?;
@@ -115,7 +117,7 @@ impl Wire {
                         drain(response.into_body()).await;
                         continue;
                     }
-                    None => return Err(Fault::Redirect { status, to }.into()),
+                    None => return Err(Fault::Redirect { status, to: shown_url(&to) }.into()),
                 }
             }
             return Ok(response);
@@ -137,6 +139,11 @@ impl Wire {
             Fault::Broken { place, why }
         }
     }
+}
+
+/// Whether a header of one's own may be a key: nobody knows the names of all keys, only some that are none.
+fn may_be_secret(name: &HeaderName) -> bool {
+    ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
 }
 
 /// Writes what a request shows into its headers.
@@ -180,4 +187,25 @@ pub(super) async fn drain(mut body: Incoming) {
     };
     // Whether it was read to its end or not, there is nothing more to do with it.
     let _ = tokio::time::timeout(REST_TIME, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_key_needs_https_or_a_word() {
+        let judged = |url: &str, name: HeaderName, in_clear: bool| {
+            let mut config =
+                HttpClientConfig { credentials_in_clear: in_clear, ..Default::default() };
+            config.headers.insert(name, HeaderValue::from_static("k3y"));
+            Wire::new(Endpoint::parse(url).unwrap(), config).map(|_| ())
+        };
+        let key = HeaderName::from_static("x-api-key");
+        let far = "http://mcp.example/mcp";
+        assert!(matches!(judged(far, key.clone(), false), Err(HttpClientError::InClear(_))));
+        judged(far, key.clone(), true).unwrap();
+        judged(far, USER_AGENT, false).unwrap();
+        judged("http://localhost:8000/mcp", key, false).unwrap();
+    }
 }

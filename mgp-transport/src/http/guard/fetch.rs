@@ -20,7 +20,9 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, is_loopback_host};
+use mgp_types::service::{
+    BoxFuture, Fetch, FetchError, FetchRequest, Fetched, is_loopback_host, shown_url,
+};
 use tower_service::Service;
 
 use super::address::{Forbidden, check_address};
@@ -126,7 +128,7 @@ impl GuardedFetch {
 
     async fn get(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
         let url = request.url.clone();
-        let failed = |why: String| FetchError::Failed { url: url.clone(), why };
+        let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let uri = self.rules.judge_url(&url)?;
         // A connector without TLS would speak plain HTTP to it.
         if !cfg!(feature = "tls") && uri.scheme() == Some(&Scheme::HTTPS) {
@@ -147,7 +149,9 @@ impl GuardedFetch {
             }
         }
         let response = self.client.request(sent).await.map_err(|error| match blocked(&error) {
-            Some(blocked) => FetchError::Forbidden { url: url.clone(), why: blocked.to_string() },
+            Some(blocked) => {
+                FetchError::Forbidden { url: shown_url(&url), why: blocked.to_string() }
+            }
             None => failed(causes(&error)),
         })?;
         let (head, body) = response.into_parts();
@@ -170,7 +174,7 @@ impl GuardedFetch {
 
 impl Fetch for GuardedFetch {
     fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
-        let url = request.url.clone();
+        let url = shown_url(&request.url);
         Box::pin(async move {
             match tokio::time::timeout(self.time, self.get(request)).await {
                 Ok(outcome) => outcome,
@@ -197,7 +201,7 @@ impl fmt::Debug for GuardedFetch {
 impl Rules {
     /// What can be said before a name is resolved.
     fn judge_url(&self, url: &str) -> Result<Uri, FetchError> {
-        let forbidden = |why: String| FetchError::Forbidden { url: url.to_owned(), why };
+        let forbidden = |why: String| FetchError::Forbidden { url: shown_url(url), why };
         let uri: Uri = url.parse().map_err(|error| forbidden(format!("it is no URL: {error}")))?;
         let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
             return Err(forbidden("it has no host".to_owned()));
