@@ -3,6 +3,7 @@
 //! Applies to: outbound.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use mgp_lifecycle::ConnectError;
@@ -24,7 +25,9 @@ use serde::Deserialize;
 /// assert!(error.is_retryable());
 /// assert_eq!(error.retry_after().unwrap().as_millis(), 1000);
 /// ```
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` says the same as `Display`: a `main` that returns this error shows its sentence.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server refused the call or did not answer it (3003), or is gone (2000).
@@ -51,6 +54,12 @@ pub enum Error {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Url(#[from] mgp_transport::http::HttpClientError),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A result that says `isError`, with what it says about trying again.
@@ -223,7 +232,7 @@ impl From<Error> for RpcError {
 
 #[cfg(feature = "auth")]
 impl From<&crate::auth::AuthError> for RpcError {
-    /// 1003 where a login has ended, else 1002.
+    /// Under [its own code](crate::auth::AuthError::code).
     fn from(error: &crate::auth::AuthError) -> Self {
         Self::new(error.code(), error.to_string())
     }

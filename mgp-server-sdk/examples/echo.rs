@@ -75,12 +75,16 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
     Ok(options)
 }
 
+#[expect(clippy::print_stderr, reason = "whoever lets the system choose a port must learn which")]
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let server = server(options.tools)?;
     let Some(address) = options.address else { return Ok(server.serve_stdio().await?) };
     let answers = options.answers;
     let bound = server.http(address).no_auth().config(|config| config.answers = answers);
-    Ok(bound.serve().await?)
+    let bound = bound.bind().await?;
+    eprintln!("serving http://{}/mcp", bound.local_addr());
+    bound.run().await;
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+use std::fmt;
+
 use mgp_transport::{Closed, StdioError};
 use mgp_types::mgp::Permission;
 use mgp_types::service::BadHeaderPlan;
@@ -10,7 +12,9 @@ use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 use crate::tool::Standing;
 
 /// Why a server could not serve, or stopped.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` says the same as `Display`: a `main` that returns this error shows its sentence.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// Standard input and output cannot be used.
@@ -24,12 +28,23 @@ pub enum ServeError {
     Build(#[from] RpcError),
     /// The address cannot be listened at.
     #[cfg(feature = "http")]
-    #[error("cannot listen at `{address}`: {source}")]
+    #[error("cannot listen at `{address}`, which should be HOST:PORT: {source}")]
     Listen {
         /// The address as it was given.
         address: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// A host or origin of the configuration is written in a way no browser writes it.
+    #[cfg(feature = "http")]
+    #[error("`{wrong}` is no {what}: write {right}")]
+    Listed {
+        /// What it should be.
+        what: &'static str,
+        /// As it was given.
+        wrong: String,
+        /// How it is written.
+        right: &'static str,
     },
     /// The path to serve is none.
     #[cfg(feature = "http")]
@@ -47,6 +62,12 @@ pub enum ServeError {
         "`{0}` can be reached from other machines, so `.no_auth()` is no choice there: use `.auth(…)`"
     )]
     Exposed(std::net::SocketAddr),
+}
+
+impl fmt::Debug for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why a server cannot be built.

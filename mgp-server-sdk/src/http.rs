@@ -128,12 +128,14 @@ impl HttpServer {
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
+        check_lists(&config)?;
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
             match &door {
                 Door::Unsaid => return Err(ServeError::Unguarded(*address)),
-                Door::Open if !address.ip().is_loopback() => {
+                // A door may let some pass without a word, so it makes no difference here.
+                _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
                 _ => {}
@@ -143,6 +145,11 @@ impl HttpServer {
         let local = listener.local_addr().map_err(cannot)?;
         if !local.ip().is_loopback() {
             tracing::warn!(%local, "keys and tokens cross the network as they are: put TLS in front");
+        }
+        if local.ip().is_unspecified() && config.hosts.is_empty() {
+            tracing::warn!(
+                "only this machine is served: add the names others call it by to `hosts`"
+            );
         }
         // Whoever calls by the address that was listened at names it; "any" is no address of this machine.
         match local.ip() {
@@ -171,6 +178,33 @@ impl HttpServer {
         self.bind().await?.run().await;
         Ok(())
     }
+}
+
+/// Whether hosts and origins are written as browsers write them; another spelling would never be met.
+fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
+    let listed =
+        |what, wrong: &String, right| Err(ServeError::Listed { what, wrong: wrong.clone(), right });
+    let is_host = |host: &&String| {
+        !host.is_empty() && !host.contains(['/', '@', ' ']) && {
+            // An address of the sixth version has colons, and brackets around them.
+            host.starts_with('[') && host.ends_with(']') || !host.contains(':')
+        }
+    };
+    if let Some(wrong) = config.hosts.iter().find(|host| !is_host(host)) {
+        return listed("host", wrong, "the name alone, without scheme and port: `mcp.example.com`");
+    }
+    let is_origin = |origin: &&String| {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ']))
+    };
+    if let Some(wrong) = config.origins.iter().find(|origin| !is_origin(origin)) {
+        return listed(
+            "origin",
+            wrong,
+            "scheme and host, nothing behind: `https://app.example.com`",
+        );
+    }
+    Ok(())
 }
 
 impl fmt::Debug for HttpServer {

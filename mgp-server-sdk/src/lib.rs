@@ -53,17 +53,13 @@
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
-//! use mgp_types::Payload;
-//! use mgp_types::mcp::ContentBlock;
 //!
 //! let count = Tool::new("count", "Counts to three", |outlet: Outlet| async move {
 //!     let mut all = String::new();
 //!     for number in 1..=3 {
 //!         let text = format!("{number} ");
-//!         let chunk = Payload::of(&ContentBlock::text(text.as_str()))?;
-//!         let step = Progress { progress: number.into(), total: Some(3.0), ..Progress::default() };
 //!         // `Gone` says that the caller left or listens to nothing: a reason to stop early, never to fail.
-//!         if outlet.send(Item::Chunk(chunk)).await.is_err() || outlet.send(Item::Progress(step)).await.is_err() {
+//!         if outlet.text(&text).await.is_err() || outlet.progress(number.into(), 3.0).await.is_err() {
 //!             break;
 //!         }
 //!         all.push_str(&text);

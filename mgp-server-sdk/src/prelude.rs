@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-pub use crate::{Args, Json, ServeError, Server, State, Tool, ToolError};
+pub use crate::{Args, ContextExt, Elicited, Json, ServeError, Server, State, Tool, ToolError};
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
 pub use mgp_types::mcp::CallToolResult;

@@ -4,13 +4,15 @@
 //! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
 //!
-//! Features: `service` (default), `seal` (sealed state), `schema` (JSON Schemas of the messages, the
-//! page of methods, and the check of examples).
+//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens), `schema` (JSON Schemas
+//! of the messages, the page of methods, and the check of examples).
 
 mod canonical;
 pub mod mcp;
 pub mod method;
 pub mod mgp;
+#[cfg(feature = "private-file")]
+mod private_file;
 mod record;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -24,6 +26,8 @@ mod timestamp;
 mod wire;
 
 pub use canonical::{Hash, canonical, canonical_hash};
+#[cfg(feature = "private-file")]
+pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{NotValid, Sealer, unguessable};

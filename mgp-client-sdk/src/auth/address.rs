@@ -2,7 +2,8 @@
 //!
 //! Applies to: outbound.
 
-use url::{Host, Url};
+use mgp_types::service::{is_loopback_host, shown_url};
+use url::Url;
 
 use super::error::AuthError;
 
@@ -11,7 +12,7 @@ const LONGEST: usize = 2048;
 
 /// Reads an address that credentials, codes or trust go over.
 pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
-    let refuse = |why: &'static str| AuthError::Address { what, url: shorten(text), why };
+    let refuse = |why: &'static str| AuthError::Address { what, url: shown(text), why };
     // Parsers pass over these, or read them in ways of their own; the one that dials may read them otherwise.
     if text.len() > LONGEST || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control()) {
         return Err(refuse("it is too long, or holds what no URL holds"));
@@ -37,19 +38,14 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     let url = secure("the issuer", text)?;
     if url.query().is_some() {
         let why = "an issuer has no query";
-        return Err(AuthError::Address { what: "the issuer", url: shorten(text), why });
+        return Err(AuthError::Address { what: "the issuer", url: shown(text), why });
     }
     Ok(url)
 }
 
 /// Whether an address can only be this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
+    url.host_str().is_some_and(is_loopback_host)
 }
 
 /// The scheme, host and port, without a slash at the end.
@@ -62,27 +58,41 @@ pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// The server's own name for itself: no fragment, no slash where there is no path.
+/// The server's own name for itself: no fragment, no slash where there is no path, and no query, which may hold a key that
+/// an authorization server or a store has no business with.
 pub(super) fn canonical(url: &Url) -> String {
-    let mut named = format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() });
-    if let Some(query) = url.query() {
-        named.push('?');
-        named.push_str(query);
-    }
-    named
+    format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }
 
-/// Whether a protected resource covers a server: the same origin, and its path or one above it.
-pub(super) fn covers(resource: &str, server: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
+/// How a protected resource lies to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// It is the server.
+    Same,
+    /// It is on the same origin, at a path above.
+    Above,
+    /// It has nothing to do with it.
+    None,
+}
+
+/// How a protected resource lies to a server.
+pub(super) fn cover(resource: &Url, server: &Url) -> Cover {
     if resource.origin() != server.origin() || resource.fragment().is_some() {
-        return false;
+        return Cover::None;
     }
     if resource.query().is_some() && resource.query() != server.query() {
-        return false;
+        return Cover::None;
     }
-    let rest = server.path().strip_prefix(path(&resource));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    match path(server).strip_prefix(path(resource)) {
+        Some("") => Cover::Same,
+        Some(rest) if rest.starts_with('/') => Cover::Above,
+        _ => Cover::None,
+    }
+}
+
+/// An address, fit to be shown: short, and without what may be a secret in it.
+pub(super) fn shown(url: &str) -> String {
+    shorten(&shown_url(url))
 }
 
 /// Foreign text, fit to be shown: short, and nothing that moves a cursor.
@@ -122,22 +132,36 @@ mod tests {
     #[test]
     fn a_resource_covers_what_is_below_it() {
         #[track_caller]
-        fn check(resource: &str, server: &str, fits: bool) {
-            assert_eq!(covers(resource, &Url::parse(server).unwrap()), fits, "{resource}");
+        fn check(resource: &str, server: &str, expected: Cover) {
+            let (resource, server) = (Url::parse(resource).unwrap(), Url::parse(server).unwrap());
+            assert_eq!(cover(&resource, &server), expected, "{resource}");
         }
         let server = "https://a.example/mcp/one";
-        check("https://a.example/mcp/one", server, true);
-        check("HTTPS://A.example:443/mcp/one", server, true);
-        check("https://a.example/mcp/one/", server, true);
-        check("https://a.example/mcp", server, true);
-        check("https://a.example", server, true);
-        check("https://a.example/mc", server, false);
-        check("https://a.example/mcp/one/two", server, false);
-        check("https://evil.example/mcp/one", server, false);
-        check("https://a.example:8443/mcp/one", server, false);
-        check("http://a.example/mcp/one", server, false);
-        check("https://a.example/mcp/one?x=1", server, false);
-        check("mcp", server, false);
+        check("https://a.example/mcp/one", server, Cover::Same);
+        check("HTTPS://A.example:443/mcp/one", server, Cover::Same);
+        check("https://a.example/mcp/one/", server, Cover::Same);
+        check("https://a.example/mcp", server, Cover::Above);
+        check("https://a.example", server, Cover::Above);
+        check("https://a.example/mc", server, Cover::None);
+        check("https://a.example/mcp/one/two", server, Cover::None);
+        check("https://evil.example/mcp/one", server, Cover::None);
+        check("https://a.example:8443/mcp/one", server, Cover::None);
+        check("http://a.example/mcp/one", server, Cover::None);
+        check("https://a.example/mcp/one?x=1", server, Cover::None);
+    }
+
+    #[test]
+    fn an_address_that_is_refused_does_not_tell_its_secrets() {
+        for url in [
+            "https://me:s3cret@a.example/mcp",
+            "http://a.example/mcp?key=s3cret",
+            "https://me:s3/cret@a.example/mcp?s3cret",
+            "ftp://s3cret@a.example",
+            "https://a.example/#s3cret",
+        ] {
+            let error = secure("it", url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
+        }
     }
 
     #[test]
@@ -145,6 +169,6 @@ mod tests {
         let named = |url| canonical(&Url::parse(url).unwrap());
         assert_eq!(named("https://A.example"), "https://a.example");
         assert_eq!(named("https://a.example/mcp/"), "https://a.example/mcp/");
-        assert_eq!(named("https://a.example:8443/mcp#x"), "https://a.example:8443/mcp");
+        assert_eq!(named("https://a.example:8443/mcp?key=k#x"), "https://a.example:8443/mcp");
     }
 }

@@ -118,7 +118,8 @@ fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
 
 /// Whether logins may come back to an address: `https`, this machine, or a scheme of the program's own.
 pub(super) fn check_redirect(uri: &str) -> Result<Place, AuthError> {
-    let refuse = |why| AuthError::Address { what: "the redirect URI", url: shorten(uri), why };
+    let refuse =
+        |why| AuthError::Address { what: "the redirect URI", url: address::shown(uri), why };
     let url = Url::parse(uri).map_err(|_| refuse("it is not an absolute URL"))?;
     match url.scheme() {
         "http" | "https" => {

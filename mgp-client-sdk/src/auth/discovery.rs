@@ -8,7 +8,7 @@ use mgp_types::service::{FetchRequest, Fetched, Fetcher};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::address::{self, shorten};
+use super::address::{self, Cover, shorten};
 use super::dpop::Signs;
 use super::error::AuthError;
 use super::metadata::{AuthServer, Resource};
@@ -54,8 +54,10 @@ pub(super) async fn discover(
         return unpublished(fetcher, server, choice).await;
     };
     let issuer = choose(&resource, server, choice)?;
+    let found = auth_server(fetcher, &issuer).await?;
+    stays_away(&found, server)?;
     Ok(Discovered {
-        server: auth_server(fetcher, &issuer).await?,
+        server: found,
         metadata: metadata.map(str::to_owned),
         scopes: resource.scopes(),
         requires_dpop: resource.requires_dpop(),
@@ -73,7 +75,7 @@ async fn resource(
     const WHAT: &str = "the metadata of the server";
     let found = if let Some(url) = metadata {
         address::secure(WHAT, url)?;
-        Some(document(WHAT, url, &fetch(fetcher, url).await?)?)
+        Some((document(WHAT, url, &fetch(fetcher, url).await?)?, url.to_owned()))
     } else {
         let origin = address::origin(server);
         let mut candidates = vec![format!("{origin}{RESOURCE}{}", address::path(server))];
@@ -81,14 +83,32 @@ async fn resource(
         candidates.dedup();
         first(fetcher, WHAT, candidates).await?
     };
-    let Some(found): Option<Resource> = found else { return Ok(None) };
-    if !address::covers(&found.resource, server) {
+    let Some((found, place)): Option<(Resource, _)> = found else { return Ok(None) };
+    if !is_believed(&found.resource, &place, server) {
         return Err(AuthError::ResourceMismatch {
-            resource: shorten(&found.resource),
-            server: server.to_string(),
+            resource: address::shown(&found.resource),
+            server: address::canonical(server),
         });
     }
     Ok(Some(found))
+}
+
+/// Whether a document, found at a place, may name a resource as that of the server.
+///
+/// RFC 9728 §3.3 wants the server itself. Many hosts publish one document for all that is below it; that is believed where
+/// only who runs the host can have put it (RFC 9728 §3.1): what one of its tenants says elsewhere must not get tokens for
+/// all of them.
+fn is_believed(resource: &str, place: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    match address::cover(&resource, server) {
+        Cover::Same => true,
+        Cover::Above => {
+            let origin = address::origin(&resource);
+            let own = format!("{origin}{RESOURCE}{}", address::path(&resource));
+            place == own || place == format!("{origin}{RESOURCE}")
+        }
+        Cover::None => false,
+    }
 }
 
 /// The issuer to ask, of those that the server names.
@@ -106,7 +126,7 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
     choice.rather.filter(is_listed).or(first).map(str::to_owned).ok_or_else(|| {
         AuthError::Document {
             what: "the metadata of the server",
-            url: server.to_string(),
+            url: address::canonical(server),
             why: "it names no authorization server".to_owned(),
         }
     })
@@ -116,13 +136,34 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
 pub(super) async fn auth_server(fetcher: &Fetcher, issuer: &str) -> Result<AuthServer, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let candidates = candidates(&address::issuer(issuer)?);
-    let found: Option<AuthServer> = first(fetcher, WHAT, candidates).await?;
-    let found = found.ok_or_else(|| AuthError::NoMetadata { issuer: issuer.to_owned() })?;
+    let found: Option<(AuthServer, _)> = first(fetcher, WHAT, candidates).await?;
+    let (found, _) = found.ok_or_else(|| AuthError::NoMetadata { issuer: issuer.to_owned() })?;
     if found.issuer != issuer {
         let found = shorten(&found.issuer);
         return Err(AuthError::IssuerMismatch { asked: issuer.to_owned(), found });
     }
     Ok(found)
+}
+
+/// Refuses endpoints on this machine, unless the server or the issuer is on it: a person, their browser and this program
+/// must not be sent to what listens here by somebody elsewhere.
+fn stays_away(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
+    if address::is_loopback(server) || address::is_loopback(&address::issuer(&found.issuer)?) {
+        return Ok(());
+    }
+    for (what, endpoint) in [
+        ("the authorization endpoint", &found.authorization_endpoint),
+        ("the token endpoint", &found.token_endpoint),
+        ("the registration endpoint", &found.registration_endpoint),
+    ] {
+        let Some(endpoint) = endpoint else { continue };
+        // What is no address is refused where it is used.
+        if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
+            let why = "it is on this machine, and neither the server nor the issuer is";
+            return Err(AuthError::Address { what, url: address::shown(endpoint), why });
+        }
+    }
+    Ok(())
 }
 
 /// Where an authorization server may have its metadata, in the order of trying.
@@ -143,8 +184,9 @@ async fn unpublished(
 ) -> Result<Discovered, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let origin = address::origin(server);
-    let found = first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
-    let found: AuthServer = found.unwrap_or_else(|| AuthServer::unpublished(&origin));
+    let found: Option<(AuthServer, _)> =
+        first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
+    let found = found.map_or_else(|| AuthServer::unpublished(&origin), |(found, _)| found);
     // Nobody wrote the issuer down, so either way of writing an origin is it.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
         return Err(AuthError::IssuerMismatch { asked: origin, found: shorten(&found.issuer) });
@@ -164,21 +206,21 @@ async fn unpublished(
     })
 }
 
-/// The first of some addresses that has a document.
+/// The document of the first of some addresses that has one, and the address.
 ///
 /// Only an answer that denies it leads on to the next: who can make a request fail must not choose what is believed.
 async fn first<T: DeserializeOwned>(
     fetcher: &Fetcher,
     what: &'static str,
     candidates: Vec<String>,
-) -> Result<Option<T>, AuthError> {
+) -> Result<Option<(T, String)>, AuthError> {
     for url in candidates {
         let answer = fetch(fetcher, &url).await?;
         let is_page = answer.status == 200 && !answer.body.trim_ascii_start().starts_with(b"{");
         if (400..500).contains(&answer.status) || is_page {
             continue;
         }
-        return document(what, &url, &answer).map(Some);
+        return Ok(Some((document(what, &url, &answer)?, url)));
     }
     Ok(None)
 }
@@ -193,7 +235,7 @@ fn document<T: DeserializeOwned>(
     url: &str,
     answer: &Fetched,
 ) -> Result<T, AuthError> {
-    let refuse = |why| AuthError::Document { what, url: shorten(url), why };
+    let refuse = |why| AuthError::Document { what, url: address::shown(url), why };
     if answer.status != 200 {
         return Err(refuse(format!("the status is {}", answer.status)));
     }
@@ -222,6 +264,64 @@ mod tests {
                 "https://a.example/.well-known/openid-configuration",
             ]
         );
+    }
+
+    #[test]
+    fn a_tenant_gets_no_tokens_for_its_host() {
+        #[track_caller]
+        fn check(resource: &str, place: &str, expected: bool) {
+            let server = Url::parse("https://a.example/tenants/one").unwrap();
+            let place = format!("https://a.example{place}");
+            assert_eq!(is_believed(resource, &place, &server), expected, "{resource} {place}");
+        }
+        const ROOT: &str = "/.well-known/oauth-protected-resource";
+        let (host, all) = ("https://a.example", "https://a.example/tenants");
+        let own = "https://a.example/tenants/one";
+        for place in [ROOT, &format!("{ROOT}/tenants/one"), "/tenants/one/metadata.json"] {
+            check(own, place, true);
+            check("https://a.example/tenants/two", place, false);
+            check("https://evil.example", place, false);
+            check("tenants", place, false);
+        }
+        for above in [host, "https://a.example/", all] {
+            check(above, ROOT, true);
+            check(above, &format!("{ROOT}/tenants/one"), false);
+            check(above, "/tenants/one/metadata.json", false);
+            check(above, &format!("/tenants/one{ROOT}"), false);
+            check(above, &format!("{ROOT}?x"), false);
+        }
+        check(all, &format!("{ROOT}/tenants"), true);
+        check(host, &format!("{ROOT}/tenants"), false);
+    }
+
+    #[test]
+    fn nobody_elsewhere_names_an_endpoint_on_this_machine() {
+        #[track_caller]
+        fn check(server: &str, issuer: &str, endpoint: &str, fit: bool) {
+            for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
+                let json = serde_json::json!({ "issuer": issuer, name: endpoint });
+                let found = serde_json::from_value(json).unwrap();
+                let judged = stays_away(&found, &Url::parse(server).unwrap());
+                assert_eq!(judged.is_ok(), fit, "{server} {issuer} {name} {endpoint}");
+            }
+        }
+        let (away, there) = ("https://mcp.example/mcp", "https://one.example");
+        let (here, own) = ("http://127.0.0.1:8000/mcp", "http://localhost:9000");
+        check(away, there, "https://one.example/x", true);
+        for page in [
+            "http://127.0.0.1:8080/any",
+            "https://127.0.0.1/any",
+            "http://127.1/any",
+            "http://localhost/any",
+            "http://localhost./any",
+            "http://printer.localhost/any",
+            "http://[::1]:631/any",
+            "http://[::ffff:127.0.0.1]/any",
+        ] {
+            check(away, there, page, false);
+            check(here, there, page, true);
+            check(away, own, page, true);
+        }
     }
 
     #[test]

@@ -219,11 +219,16 @@ impl AuthError {
         Self::Browser(why.into())
     }
 
-    /// The code of what a caller is told: 1003 where a login has ended, else 1002.
+    /// The code of what a caller is told: 1002, or 1003 where a login has ended; another where no login helps.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::AUTH_EXPIRED,
+            Self::Forbidden { .. } | Self::StepUps { .. } => ErrorCode::PERMISSION_DENIED,
+            Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
+            Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
+            // The machine's own affair.
+            Self::Store(_) | Self::Key(_) | Self::Randomness(_) => ErrorCode::INTERNAL_ERROR,
             _ => ErrorCode::AUTH_REQUIRED,
         }
     }
@@ -233,5 +238,33 @@ impl From<RpcError> for AuthError {
     /// The only such error on our way is that of the system's randomness.
     fn from(error: RpcError) -> Self {
         Self::Randomness(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_login_mends_does_not_ask_for_one() {
+        #[track_caller]
+        fn check(error: &AuthError, expected: ErrorCode) {
+            assert_eq!(error.code(), expected, "{error}");
+        }
+        let (what, url) = ("it", String::new());
+        let why = String::new();
+        check(&AuthError::Expired, ErrorCode::AUTH_EXPIRED);
+        check(&AuthError::NoBrowser, ErrorCode::AUTH_REQUIRED);
+        let error = "insufficient_scope".to_owned();
+        check(&AuthError::Forbidden { error }, ErrorCode::PERMISSION_DENIED);
+        let scopes = Scopes::parse("a");
+        check(&AuthError::StepUps { scopes, limit: 3 }, ErrorCode::PERMISSION_DENIED);
+        check(&AuthError::Address { what, url: url.clone(), why: "" }, ErrorCode::UPSTREAM_ERROR);
+        check(
+            &AuthError::Document { what, url: url.clone(), why: why.clone() },
+            ErrorCode::UPSTREAM_ERROR,
+        );
+        check(&FetchError::Failed { url, why }.into(), ErrorCode::UPSTREAM_UNAVAILABLE);
+        check(&StoreError::Other("full".to_owned()).into(), ErrorCode::INTERNAL_ERROR);
     }
 }

@@ -13,7 +13,7 @@ use super::browser::AnyBrowser;
 use super::challenge::Demand;
 use super::clock::now;
 use super::discovery::{Choice, Discovered, discover};
-use super::dpop::{Binding, Dpop, ProofKey, Prover, Schemes, binding};
+use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
 use super::plan::{ClientCredentials, Grant};
 use super::register::{self, Age, identity};
@@ -28,6 +28,7 @@ impl Session {
         let server = self.plan.server()?;
         if !self.is_loaded() {
             let kept = self.plan.store.latest(&address::canonical(&server)).await?;
+            self.saw(kept.as_ref());
             self.loaded(kept.and_then(|kept| self.ours(kept)));
         }
         match work {
@@ -51,22 +52,32 @@ impl Session {
             self.take(entry);
             return Ok(());
         }
+        let renewed = self.renew_ahead(server, &found, entry).await;
+        renewed.or_else(|error| unless_valid(&tokens, error))
+    }
+
+    async fn renew_ahead(
+        &self,
+        server: &Url,
+        found: &Discovered,
+        before: Stored,
+    ) -> Result<(), AuthError> {
         let demand = Demand::default();
-        if self.plan.is_machine() {
-            let scopes = tokens.scopes.clone();
-            return match self.fetch(&found, entry, &scopes, &demand).await {
-                // The server says anew what it wants.
-                Err(AuthError::NotBound { .. }) => Ok(()),
-                done => done.or_else(|error| unless_valid(&tokens, error)),
-            };
+        let turn = self.turn(server, found).await?;
+        let mut entry = self.entry_of(server, found, Some(before)).await?;
+        let scopes = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        if self.refresh(found, &mut entry, &demand).await? {
+            return Ok(());
         }
-        match self.refresh(&found, &mut entry, &demand).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.keep(entry).await;
-                Ok(())
-            }
-            Err(error) => unless_valid(&tokens, error),
+        if !self.plan.is_machine() {
+            self.keep_poorer(entry).await;
+            return Ok(());
+        }
+        drop(turn);
+        match self.fetch(found, entry, &scopes, &demand).await {
+            // The server says anew what it wants.
+            Err(AuthError::NotBound { .. }) => Ok(()),
+            done => done,
         }
     }
 
@@ -82,6 +93,7 @@ impl Session {
             }
         }
         let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
+        let turn = self.turn(server, &found).await?;
         let mut entry = self.entry_of(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
@@ -89,6 +101,8 @@ impl Session {
         if enough && again < self.plan.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
+        // A person takes their time.
+        drop(turn);
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
     }
@@ -124,67 +138,14 @@ impl Session {
         let bound = bound.filter(|entry| entry.registration.is_some());
         let only = self.plan.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
         let found = discover(&self.plan.fetcher, server, metadata, Choice { only, rather }).await?;
-        debug!(server = %server, issuer = %found.server.issuer, "authorization server found");
+        debug!(server = address::canonical(server), issuer = %found.server.issuer, "authorization server found");
         Ok(found)
-    }
-
-    /// The entry of an issuer: what is known now, or what another process kept if that is newer.
-    async fn entry_of(
-        &self,
-        server: &Url,
-        found: &Discovered,
-        known: Option<Stored>,
-    ) -> Result<Stored, AuthError> {
-        let (server, issuer) = (address::canonical(server), &found.server.issuer);
-        let known = known.filter(|known| known.issuer == *issuer);
-        let kept = self.plan.store.load(&server, issuer).await?.and_then(|kept| self.ours(kept));
-        let issued = |entry: &Stored| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
-        let mut entry = match (known, kept) {
-            (Some(known), Some(kept)) if issued(&kept) > issued(&known) => kept,
-            (Some(known), _) => known,
-            (None, kept) => kept.unwrap_or_else(|| Stored::new(server, issuer)),
-        };
-        entry.metadata.clone_from(&found.metadata);
-        Ok(entry)
-    }
-
-    /// An entry that was made with the credentials that are in use; its tokens only if they may be used.
-    fn ours(&self, entry: Stored) -> Option<Stored> {
-        let mut entry = Some(entry).filter(|entry| self.is_ours(entry))?;
-        entry.tokens = entry.tokens.filter(|tokens| match self.plan.dpop {
-            Dpop::Offered => true,
-            Dpop::Always => tokens.kind == TokenKind::Dpop,
-            Dpop::Never => tokens.kind == TokenKind::Bearer,
-        });
-        Some(entry)
-    }
-
-    /// Whether an entry was made with the credentials that are in use.
-    fn is_ours(&self, entry: &Stored) -> bool {
-        let given = entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Given);
-        match (given, self.plan.bound_id()) {
-            (Some(registration), bound) => {
-                let given = self.plan.given.as_ref().map(|given| given.id.as_str());
-                Some(registration.client_id.as_str()) == bound.or(given)
-            }
-            (None, Some(_)) => entry.registration.is_none(),
-            (None, None) => true,
-        }
     }
 
     fn scopes(&self, found: &Discovered, wanted: Option<&Scopes>, granted: &Scopes) -> Scopes {
         let offered = found.server.scopes().filter(|_| !self.plan.is_machine());
         let before = self.plan.scopes.union(granted);
         select(wanted, found.scopes.as_ref(), &before, offered.as_ref())
-    }
-
-    /// Shows an entry from now on, and keeps it. A login is worth more than its record: where it cannot be kept, it still
-    /// serves this process.
-    async fn keep(&self, entry: Stored) {
-        self.take(entry.clone());
-        if let Err(error) = self.plan.store.save(entry).await {
-            warn!(%error, "tokens could not be kept; the next start needs a login");
-        }
     }
 
     // === getting tokens ===
@@ -206,7 +167,8 @@ impl Session {
             return Ok(true);
         }
         let Some(tokens) = entry.tokens.clone() else { return Ok(false) };
-        let (Some(refresh), Some(registration)) = (tokens.refresh, entry.registration.clone())
+        let (Some(refresh), Some(registration)) =
+            (tokens.refresh.clone(), entry.registration.clone())
         else {
             return Ok(false);
         };
@@ -235,6 +197,9 @@ impl Session {
             }
             Err(error) if token::is_final(&error) => {
                 debug!(%error, "the refresh token is no longer good");
+                if self.take_instead(&tokens, entry).await {
+                    return Ok(true);
+                }
                 entry.tokens = None;
                 if token::is_unknown_client(&error) {
                     entry.registration = None;
@@ -259,7 +224,7 @@ impl Session {
         if let Err(AuthError::NotBound { .. }) = &tokens {
             // The authorization server no longer binds: what it once bound decides nothing any more.
             entry.tokens = None;
-            self.keep(entry).await;
+            self.keep_poorer(entry).await;
             return tokens.map(drop);
         }
         entry.tokens = Some(tokens?);
@@ -318,7 +283,7 @@ impl Session {
                     if blames_registration(&error) {
                         // The next login makes another.
                         entry.registration = None;
-                        self.keep(entry.clone()).await;
+                        self.keep_poorer(entry.clone()).await;
                     }
                     if age == Age::New || !token::is_unknown_client(&error) {
                         return Err(error);
@@ -354,7 +319,7 @@ impl Session {
             let who = identity(&registration);
             entry.registration = Some(without_given_secret(registration));
             if age == Age::New {
-                self.keep(entry.clone()).await;
+                self.keep_poorer(entry.clone()).await;
             }
             let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
             let back = timeout(plan.patience, browser.authorize(&url)).await;

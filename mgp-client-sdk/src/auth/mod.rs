@@ -34,6 +34,7 @@ mod register;
 mod scope;
 mod secret;
 mod session;
+mod shared;
 mod store;
 mod token;
 
@@ -49,5 +50,5 @@ pub use scope::Scopes;
 pub use secret::Secret;
 pub use store::{
     FileTokens, MemoryTokens, Registration, RegistrationKind, StoreError, Stored, TokenKind,
-    TokenStore, Tokens,
+    TokenStore, TokenTurn, Tokens,
 };

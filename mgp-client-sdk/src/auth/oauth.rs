@@ -10,6 +10,7 @@ use mgp_transport::http::{Credentials, Refused, Shown, Target};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Fetcher};
 
+use super::address;
 use super::assertion::Assertions;
 use super::browser::Browser;
 use super::dpop::Dpop;
@@ -203,7 +204,9 @@ impl Credentials for OAuth {
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OAuth").field("server", &self.session.plan.server).finish_non_exhaustive()
+        f.debug_struct("OAuth")
+            .field("server", &address::shown(&self.session.plan.server))
+            .finish_non_exhaustive()
     }
 }
 

@@ -132,7 +132,7 @@ async fn register(
 ) -> Result<Registration, AuthError> {
     let document = |why: &str| AuthError::Document {
         what: "the answer of the registration endpoint",
-        url: endpoint.to_owned(),
+        url: address::shown(endpoint),
         why: why.to_owned(),
     };
     let body = serde_json::to_vec(application).map_err(|error| document(&error.to_string()))?;
@@ -194,7 +194,7 @@ fn made(
 /// A client id that is an address: `https`, with a path.
 fn check_document(url: &str) -> Result<(), AuthError> {
     const WHAT: &str = "the client's metadata document";
-    let refuse = |why| AuthError::Address { what: WHAT, url: shorten(url), why };
+    let refuse = |why| AuthError::Address { what: WHAT, url: address::shown(url), why };
     let parsed = address::secure(WHAT, url)?;
     if parsed.scheme() != "https" {
         return Err(refuse("it must be `https`"));

@@ -39,6 +39,8 @@ struct State {
     /// Whether the store was looked into.
     loaded: bool,
     entry: Option<Stored>,
+    /// The access token that was in the store when it was last read or written.
+    seen: Option<Secret>,
     limits: Limits,
 }
 
@@ -70,7 +72,8 @@ enum Part {
 
 impl Session {
     pub(super) fn new(plan: Plan) -> Self {
-        let state = State { loaded: false, entry: None, limits: Limits::new(plan.limit) };
+        let state =
+            State { loaded: false, entry: None, seen: None, limits: Limits::new(plan.limit) };
         Self { plan, state: Mutex::new(state), flight: Mutex::new(None), nonces: Nonces::default() }
     }
 
@@ -215,6 +218,16 @@ impl Session {
         self.state().entry = Some(entry);
     }
 
+    /// Takes note of what is in the store.
+    pub(super) fn saw(&self, kept: Option<&Stored>) {
+        self.state().seen = kept.and_then(access).cloned();
+    }
+
+    /// Whether an entry of the store has other tokens than when it was last looked at.
+    pub(super) fn is_overtaken_by(&self, kept: &Stored) -> bool {
+        access(kept).is_some_and(|access| self.state().seen.as_ref() != Some(access))
+    }
+
     pub(super) fn with_limits<T>(&self, run: impl FnOnce(&mut Limits) -> T) -> T {
         run(&mut self.state().limits)
     }
@@ -222,6 +235,10 @@ impl Session {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn access(entry: &Stored) -> Option<&Secret> {
+    entry.tokens.as_ref().map(|tokens| &tokens.access)
 }
 
 /// Whether a token ends soon.

@@ -175,7 +175,7 @@ fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
         // What serde says quotes the text, and the text is secret.
         return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
             what: "the answer of the token endpoint",
-            url: endpoint.to_owned(),
+            url: address::shown(endpoint),
             why: "it is not a token response".to_owned(),
         });
     }
@@ -186,7 +186,7 @@ fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
         None => (format!("status {}", answer.status), String::new()),
     };
     let (error, description) = (shorten(&error), shorten(&description));
-    Err(AuthError::Token { endpoint: endpoint.to_owned(), error, description })
+    Err(AuthError::Token { endpoint: address::shown(endpoint), error, description })
 }
 
 impl Answer {
@@ -194,13 +194,13 @@ impl Answer {
     fn tokens(self, endpoint: &str, asked: &Scopes, binding: Binding) -> Result<Tokens, AuthError> {
         let refuse = |why: &str| AuthError::Document {
             what: "the answer of the token endpoint",
-            url: endpoint.to_owned(),
+            url: address::shown(endpoint),
             why: why.to_owned(),
         };
         let is = |kind: &str| self.token_type.eq_ignore_ascii_case(kind);
         let kind = match binding {
             Binding::Must if is("bearer") => {
-                return Err(AuthError::NotBound { endpoint: endpoint.to_owned() });
+                return Err(AuthError::NotBound { endpoint: address::shown(endpoint) });
             }
             _ if is("bearer") => TokenKind::Bearer,
             Binding::Wanted | Binding::Must if is("dpop") => TokenKind::Dpop,

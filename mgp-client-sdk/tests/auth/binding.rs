@@ -147,7 +147,7 @@ async fn a_store_that_cannot_be_trusted_is_an_error() {
     let oauth =
         OAuth::new(SERVER, world.fetcher()).browser(Person(Arc::clone(&world))).store(Broken);
     let error = world.call(&oauth, "").await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
+    assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
     assert!(error.message().contains("broken"), "{error}");
 }
 

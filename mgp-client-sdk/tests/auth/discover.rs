@@ -1,6 +1,5 @@
 //! Who authorises for a server, and whom a client does not believe.
 
-use mgp_types::ErrorCode;
 use serde_json::json;
 
 use crate::world::{ONE, SERVER, Switches, TWO, World};
@@ -16,7 +15,6 @@ async fn check(turn: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
         }
         (Err(error), Err(words)) => {
             assert!(error.message().contains(words), "{error}");
-            assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
             assert_eq!(world.logins().len(), 0, "nobody is sent anywhere");
             assert_eq!(world.registrations().len(), 0, "nothing is told to anybody");
         }
@@ -175,4 +173,20 @@ async fn of_several_issuers_the_one_that_is_trusted_is_taken() {
     let world = World::new(|s| s.issuers = vec![TWO]);
     let error = world.call(&world.oauth().issuer(ONE), "").await.unwrap_err();
     assert!(error.message().contains("now names `https://two.example/tenant`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_opens_no_page_of_this_machine() {
+    let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
+    check(|s| s.server = local, Err("it is on this machine")).await;
+}
+
+#[tokio::test]
+async fn a_tenant_of_a_host_is_not_believed_to_be_the_host() {
+    let tenant = |s: &mut Switches| {
+        s.metadata_at = Some("/mcp/metadata.json");
+        s.resource = "https://mcp.example";
+    };
+    check(tenant, Err("is for `https://mcp.example`, not for")).await;
+    check(|s| s.resource = "https://mcp.example", Err("not for")).await;
 }

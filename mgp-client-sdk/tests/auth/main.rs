@@ -10,4 +10,5 @@ mod possession;
 mod proofs;
 mod renewing;
 mod secrets;
+mod sharing;
 mod world;

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use mgp_client_sdk::auth::{
-    ClientCredentials, EnterpriseIdp, FileTokens, LoopbackBrowser, MemoryTokens, Secret,
+    ClientCredentials, EnterpriseIdp, FileTokens, LoopbackBrowser, MemoryTokens, OAuth, Secret,
     SigningAlgorithm, SigningKey, TokenStore as _,
 };
 
-use crate::world::{ONE, SECRET, SERVER, World};
+use crate::world::{ONE, Person, SECRET, SERVER, Switches, World};
 
 #[derive(Default)]
 struct Printed(Vec<String>);
@@ -73,4 +73,41 @@ async fn nothing_that_is_printed_holds_a_secret() {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }
     assert!(printed.contains(ONE), "something was printed");
+}
+
+#[tokio::test]
+async fn a_key_in_the_url_of_the_server_stays_with_the_server() {
+    let mut printed = Printed::default();
+    for turn in [
+        |_: &mut Switches| {},
+        |s: &mut Switches| (s.metadata_at, s.server_at, s.issuers) = (None, None, vec![]),
+        |s: &mut Switches| s.issuers = vec![],
+        |s: &mut Switches| s.resource = "https://mcp.example/other",
+        |s: &mut Switches| {
+            s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+        },
+    ] {
+        let world = World::new(turn);
+        let store = Arc::new(MemoryTokens::new());
+        let oauth = OAuth::new(format!("{SERVER}?key=s3cret"), world.fetcher());
+        let oauth = oauth.browser(Person(Arc::clone(&world))).store(Arc::clone(&store));
+        printed.debug(&oauth);
+        if let Err(error) = world.call(&oauth, "").await {
+            printed.error(&error);
+        } else {
+            assert!(store.latest(SERVER).await.unwrap().is_some());
+            world.check();
+        }
+        printed.debug(&store);
+        printed.debug(&(world.log(), world.logins(), world.tokens(), world.registrations()));
+    }
+    let world = World::new(|_| {});
+    for url in ["http://mcp.example/?key=s3cret", "https://me:s3cret@mcp.example/"] {
+        let oauth = OAuth::new(url, world.fetcher());
+        printed.debug(&oauth);
+        printed.error(&world.call(&oauth, "").await.unwrap_err());
+    }
+    let printed = printed.0.join("\n");
+    assert!(!printed.contains("s3cret@") && !printed.contains("key="), "{printed}");
+    assert!(printed.contains("mcp.example"), "something was printed");
 }

@@ -92,7 +92,7 @@ pub enum ConnectError {
     #[error("the server did not finish the handshake within {0:?}")]
     TimedOut(Duration),
     /// The server refused, or its connection is gone.
-    #[error("the server refused the handshake: {0}")]
+    #[error("the handshake failed: {0}")]
     Refused(#[source] RpcError),
     /// The server settled on a revision nobody asked for.
     #[error("the server speaks revision `{0}`, which is not supported here")]

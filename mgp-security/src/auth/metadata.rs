@@ -3,6 +3,7 @@
 //! Applies to: inbound.
 
 use http::Uri;
+use mgp_types::service::is_loopback_host;
 use serde::Serialize;
 
 /// Where the document lies on every host.
@@ -109,9 +110,8 @@ impl Place {
         if authority.as_str().contains('@') {
             return Err(bad("it names a user"));
         }
-        let loopback = matches!(authority.host(), "127.0.0.1" | "[::1]" | "localhost");
-        if scheme != "https" && !(scheme == "http" && loopback) {
-            return Err(bad("it must be `https`, or `http` on 127.0.0.1, [::1] or localhost"));
+        if scheme != "https" && !(scheme == "http" && is_loopback_host(authority.host())) {
+            return Err(bad("it must be `https`, or `http` on this machine"));
         }
         let path = if uri.path() == "/" { "" } else { uri.path() };
         Ok(Self { origin: format!("{scheme}://{authority}"), path: path.to_owned() })
@@ -140,6 +140,7 @@ mod tests {
         check("https://a.example/", Some(&well_known("https://a.example", "")));
         check("http://127.0.0.1:8000/mcp", Some(&well_known("http://127.0.0.1:8000", "/mcp")));
         check("http://[::1]:8000/mcp", Some(&well_known("http://[::1]:8000", "/mcp")));
+        check("http://127.0.0.2/mcp", Some(&well_known("http://127.0.0.2", "/mcp")));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `--hang-init` | never answers the handshake |
 //! | `--ready-after MS` | reads nothing for so long |
 //! | `--exit-after N` | answers N tool calls and exits with status 3 at the next |
-//! | `--http ADDR` | refused: comes with MCP over HTTP |
+//! | `--http ADDR` | serves at a URL, to anyone on this machine, instead of on stdin and stdout |
 //!
 //! An extension that is forced by `--extensions` is negotiated, no more: its methods still answer −32601.
 //!
@@ -51,7 +51,13 @@ fn main() -> ExitCode {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
             runtime.block_on(async {
                 tokio::time::sleep(settings.ready_after).await;
-                server(&settings).serve_stdio().await
+                let Some(address) = &settings.http else {
+                    return server(&settings).serve_stdio().await;
+                };
+                let bound = server(&settings).http(address.as_str()).no_auth().bind().await?;
+                eprintln!("serving http://{}/mcp", bound.local_addr());
+                bound.run().await;
+                Ok(())
             })
         });
     match served {

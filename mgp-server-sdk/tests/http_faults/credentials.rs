@@ -106,3 +106,36 @@ async fn tool_sees_what_its_caller_may_do() {
         assert_eq!(said(&answer), "files.read files.list");
     }
 }
+
+/// Nothing is bound here: the refusal comes before.
+#[tokio::test]
+async fn who_may_call_must_be_said_and_cannot_be_anyone_beyond_this_machine() {
+    let at = |address: &str| Server::new("s", "1").http(address);
+    assert!(matches!(at("127.0.0.1:0").bind().await, Err(ServeError::Unguarded(_))));
+    for everywhere in ["0.0.0.0:0", "[::]:0"] {
+        assert!(matches!(at(everywhere).bind().await, Err(ServeError::Unguarded(_))));
+        assert!(matches!(at(everywhere).no_auth().bind().await, Err(ServeError::Exposed(_))));
+        let half_open = at(everywhere).no_auth().auth(AuthLayer::new());
+        assert!(matches!(half_open.bind().await, Err(ServeError::Exposed(_))));
+    }
+}
+
+/// The refusal of such a host told to add what was there already.
+#[tokio::test]
+async fn hosts_and_origins_are_written_as_browsers_write_them() {
+    for wrong in ["mcp.example.com:8000", "https://x.example.com", "", "a/b"] {
+        let server = Server::new("s", "1").http("127.0.0.1:0").no_auth();
+        let bound = server.config(|config| config.hosts.push(wrong.to_owned())).bind().await;
+        assert!(bound.unwrap_err().to_string().contains("without scheme and port"), "{wrong}");
+    }
+    for wrong in ["https://app.example.com/", "b.example.com", "null", "https://"] {
+        let server = Server::new("s", "1").http("127.0.0.1:0").no_auth();
+        let bound = server.config(|config| config.origins.push(wrong.to_owned())).bind().await;
+        assert!(bound.unwrap_err().to_string().contains("nothing behind"), "{wrong}");
+    }
+    let server = Server::new("s", "1").http("127.0.0.1:0").no_auth().config(|config| {
+        config.hosts.extend(["mcp.example.com".to_owned(), "[fd00::1]".to_owned()]);
+        config.origins.push("https://app.example.com:8443".to_owned());
+    });
+    assert!(server.bind().await.is_ok());
+}

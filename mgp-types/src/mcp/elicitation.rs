@@ -2,11 +2,11 @@
 //!
 //! Applies to: both.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Meta, ResultType, TaskAugmentation};
-use crate::Payload;
 use crate::record::{Object, RawObject, open_enum, record};
+use crate::{Payload, RpcError};
 
 open_enum! {
     /// How the person is asked.
@@ -115,12 +115,36 @@ impl ElicitParams {
     /// ```
     #[must_use]
     pub fn accept(&self) -> ElicitResult {
-        self.accept_with(&Object::new())
+        self.filled_in(&Object::new())
     }
 
     /// Accepts with what the person filled in; fields that were left out keep their defaults.
-    #[must_use]
-    pub fn accept_with(&self, content: &Object) -> ElicitResult {
+    ///
+    /// ```
+    /// use mgp_types::mcp::ElicitParams;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Guest {
+    ///     name: String,
+    /// }
+    ///
+    /// let question: ElicitParams = serde_json::from_str(r#"{"message":"Who comes?"}"#).unwrap();
+    /// let answer = question.accept_with(&Guest { name: "Ann".to_owned() }).unwrap();
+    /// assert!(serde_json::to_string(&answer).unwrap().contains(r#"{"name":"Ann"}"#));
+    /// ```
+    ///
+    /// # Errors
+    /// −32603 when the content is no object.
+    pub fn accept_with(
+        &self,
+        content: &(impl Serialize + ?Sized),
+    ) -> Result<ElicitResult, RpcError> {
+        Ok(self.filled_in(&Payload::of(content)?.get().map_err(|error: RpcError| {
+            RpcError::internal("the content of a form is an object").because(error)
+        })?))
+    }
+
+    fn filled_in(&self, content: &Object) -> ElicitResult {
         let mut result = ElicitResult::new(ElicitAction::Accept);
         if !self.is_url() {
             let mut filled = self.defaults();
@@ -140,7 +164,8 @@ mod tests {
     #[track_caller]
     fn check(question: &str, content: &str, expected: &str) {
         let question: ElicitParams = serde_json::from_str(question).unwrap();
-        let answer = question.accept_with(&serde_json::from_str(content).unwrap());
+        let answer =
+            question.accept_with(&serde_json::from_str::<Object>(content).unwrap()).unwrap();
         assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
     }
 

@@ -144,7 +144,7 @@ fn json(what: &impl Serialize) -> Vec<u8> {
 fn plain(url: &str) -> Result<String, AuthError> {
     let refuse = |_| AuthError::Address {
         what: "the request's URL",
-        url: crate::auth::address::shorten(url),
+        url: crate::auth::address::shown(url),
         why: "it is not an absolute URL",
     };
     let mut url = Url::parse(url).map_err(refuse)?;

@@ -2,21 +2,22 @@
 //!
 //! Applies to: outbound.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_types::{PrivateFile, Turn};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
 
-use super::{Entries, StoreError, Stored, TokenStore};
+use super::turn::{self, slot};
+use super::{Entries, StoreError, Stored, TokenStore, TokenTurn};
 
 /// How long a file may be.
 const LONGEST: u64 = 1024 * 1024;
-/// How often a file that another process holds is tried, and how long is waited in between.
-const TRIES: u32 = 100;
+/// How long another process may hold the file that this one wants to change.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long is waited between two looks at whether another process still renews tokens.
 const PAUSE: Duration = Duration::from_millis(50);
 /// What the file says it is.
 const VERSION: u32 = 1;
@@ -25,10 +26,10 @@ const VERSION: u32 = 1;
 ///
 /// On Unix the file is made with mode 0600, and one that others can read is refused.
 /// It is replaced as a whole, so a crash leaves the old one or the new one; processes that share it take turns, by a lock on
-/// a file beside it (`….lock`).
+/// a file beside it (`….lock`), and renew tokens in turn as well (`….turn-0.lock` and the like, sixteen at most).
 #[derive(Clone, Debug)]
 pub struct FileTokens {
-    path: PathBuf,
+    file: PrivateFile,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,15 +41,15 @@ struct Content {
 impl FileTokens {
     /// A store at a path; the file is made when there is something to keep, its folder is not.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { file: PrivateFile::new(path, LONGEST) }
     }
 
     async fn run<T: Send + 'static>(
         &self,
-        run: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
+        run: impl FnOnce(&PrivateFile) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let path = self.path.clone();
-        let done = spawn_blocking(move || run(&path)).await;
+        let file = self.file.clone();
+        let done = spawn_blocking(move || run(&file)).await;
         done.unwrap_or_else(|_| Err(StoreError::Other("the process is ending".to_owned())))
     }
 }
@@ -56,43 +57,45 @@ impl FileTokens {
 impl TokenStore for FileTokens {
     async fn load(&self, server: &str, issuer: &str) -> Result<Option<Stored>, StoreError> {
         let (server, issuer) = (server.to_owned(), issuer.to_owned());
-        self.run(move |path| Ok(read(path)?.load(&server, &issuer))).await
+        self.run(move |file| Ok(read(file)?.load(&server, &issuer))).await
     }
 
     async fn latest(&self, server: &str) -> Result<Option<Stored>, StoreError> {
         let server = server.to_owned();
-        self.run(move |path| Ok(read(path)?.latest(&server))).await
+        self.run(move |file| Ok(read(file)?.latest(&server))).await
     }
 
     async fn save(&self, entry: Stored) -> Result<(), StoreError> {
-        self.run(move |path| {
-            let _turn = turn(path)?;
-            let mut entries = read(path)?;
+        self.run(move |file| {
+            let turn = file.turn(PATIENCE)?;
+            let mut entries = read(file)?;
             entries.save(entry);
-            write(path, entries)
+            write(file, &turn, entries)
         })
         .await
+    }
+
+    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
+        let name = format!(".turn-{:x}", slot(server, issuer));
+        let until = Instant::now() + turn::PATIENCE;
+        loop {
+            let name = name.clone();
+            if let Some(turn) = self.run(move |file| Ok(file.try_turn(&name)?)).await? {
+                return Ok(TokenTurn::holding(turn));
+            }
+            if Instant::now() >= until {
+                return Err(StoreError::Busy { patience: turn::PATIENCE });
+            }
+            sleep(PAUSE).await;
+        }
     }
 }
 
 /// The entries of a file; none where there is no file.
-fn read(path: &Path) -> Result<Entries, StoreError> {
-    let failed = failed(path, "read");
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::default()),
-        Err(error) => return Err(failed(error)),
-    };
-    // Of the open file, so that nobody can exchange it in between.
-    if is_exposed(&file.metadata().map_err(&failed)?) {
-        return Err(StoreError::Exposed { path: path.to_owned() });
-    }
-    let damaged = |why: &str| StoreError::Damaged { path: path.to_owned(), why: why.to_owned() };
-    let mut text = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut text).map_err(&failed)?;
-    if text.len() as u64 > LONGEST {
-        return Err(damaged("it is longer than a mebibyte"));
-    }
+fn read(file: &PrivateFile) -> Result<Entries, StoreError> {
+    let damaged =
+        |why: &str| StoreError::Damaged { path: file.path().to_owned(), why: why.to_owned() };
+    let Some(text) = file.read()? else { return Ok(Entries::default()) };
     // What serde says quotes the text, and the text is secret.
     let content: Content =
         serde_json::from_slice(&text).map_err(|_| damaged("it is not what this program writes"))?;
@@ -102,74 +105,19 @@ fn read(path: &Path) -> Result<Entries, StoreError> {
     Ok(content.entries)
 }
 
-/// Puts a new file in the place of the old one.
-fn write(path: &Path, entries: Entries) -> Result<(), StoreError> {
-    let failed = failed(path, "written");
+fn write(file: &PrivateFile, turn: &Turn, entries: Entries) -> Result<(), StoreError> {
     let text = serde_json::to_vec(&Content { version: VERSION, entries });
-    let text = text.map_err(|error| failed(error.into()))?;
-    let fresh = beside(path, ".new");
-    // Left behind by a crash; the turn is ours.
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let mut file = private().create_new(true).open(&fresh).map_err(&failed)?;
-    let done = file.write_all(&text).and_then(|()| file.sync_all());
-    done.and_then(|()| fs::rename(&fresh, path)).map_err(|error| {
-        let _ = fs::remove_file(&fresh);
-        failed(error)
-    })
-}
-
-/// Waits until no other process writes; the turn ends when the file is dropped.
-fn turn(path: &Path) -> Result<File, StoreError> {
-    let failed = failed(path, "locked");
-    let lock = private().create(true).open(beside(path, ".lock")).map_err(&failed)?;
-    for _ in 0..TRIES {
-        match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
-        }
-    }
-    Err(failed(io::Error::other("another process holds it")))
-}
-
-fn failed(path: &Path, verb: &'static str) -> impl Fn(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::File { path: path.clone(), verb, source }
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-/// How files are opened that only their owner may read.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-#[cfg(unix)]
-fn is_exposed(metadata: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    !metadata.is_file() || metadata.mode() & 0o077 != 0
-}
-
-/// Elsewhere the folder decides who may read.
-#[cfg(not(unix))]
-fn is_exposed(metadata: &fs::Metadata) -> bool {
-    !metadata.is_file()
+    // What serde says might quote what it wrote.
+    let text = text.map_err(|_| StoreError::Other("they cannot be written as JSON".to_owned()))?;
+    Ok(file.replace(turn, &text)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use mgp_types::PrivateFileError;
 
     use super::*;
     use crate::auth::store::{TokenKind, Tokens};
@@ -236,8 +184,7 @@ mod tests {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap().unwrap();
         }
-        assert_eq!(read(&folder.file()).unwrap().0.len(), 20);
-        assert!(!beside(&folder.file(), ".new").exists());
+        assert_eq!(read(&PrivateFile::new(folder.file(), LONGEST)).unwrap().0.len(), 20);
     }
 
     #[cfg(unix)]
@@ -250,7 +197,7 @@ mod tests {
         let mode = fs::metadata(folder.file()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o640)).unwrap();
-        let exposed = |error| matches!(error, StoreError::Exposed { .. });
+        let exposed = |error| matches!(error, StoreError::File(PrivateFileError::Exposed { .. }));
         assert!(exposed(tokens.latest("https://s.example/mcp").await.unwrap_err()));
         assert!(exposed(tokens.save(entry("a")).await.unwrap_err()));
     }
@@ -262,18 +209,15 @@ mod tests {
         for text in
             [r#"{"version":1,"entries":["s3cret"]}"#, r#"{"version":9,"entries":[]}"#, "s3cret"]
         {
-            private()
-                .create(true)
-                .truncate(true)
-                .open(folder.file())
-                .unwrap()
-                .write_all(text.as_bytes())
-                .unwrap();
+            let file = PrivateFile::new(folder.file(), LONGEST);
+            file.replace(&file.turn(PATIENCE).unwrap(), text.as_bytes()).unwrap();
             let error = tokens.save(entry("a")).await.unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }
-        private().truncate(true).open(folder.file()).unwrap().set_len(LONGEST + 1).unwrap();
-        assert!(matches!(read(&folder.file()), Err(StoreError::Damaged { .. })));
+        let long = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+        long.set_len(LONGEST + 1).unwrap();
+        let refused = tokens.latest("https://s.example/mcp").await.unwrap_err();
+        assert!(matches!(refused, StoreError::File(PrivateFileError::TooLong { .. })), "{refused}");
     }
 }

@@ -2,13 +2,19 @@
 //!
 //! Applies to: outbound.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Entries, StoreError, Stored, TokenStore};
+use tokio::time::timeout;
+
+use super::turn::{PATIENCE, SLOTS, slot};
+use super::{Entries, StoreError, Stored, TokenStore, TokenTurn};
 
 /// Keeps tokens in memory.
 #[derive(Debug, Default)]
-pub struct MemoryTokens(Mutex<Entries>);
+pub struct MemoryTokens {
+    entries: Mutex<Entries>,
+    turns: [Arc<tokio::sync::Mutex<()>>; SLOTS],
+}
 
 impl MemoryTokens {
     /// An empty store.
@@ -18,7 +24,7 @@ impl MemoryTokens {
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut Entries) -> T) -> T {
-        run(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        run(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -34,5 +40,11 @@ impl TokenStore for MemoryTokens {
     async fn save(&self, entry: Stored) -> Result<(), StoreError> {
         self.with(|entries| entries.save(entry));
         Ok(())
+    }
+
+    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
+        let turn = Arc::clone(&self.turns[slot(server, issuer)]).lock_owned();
+        let turn = timeout(PATIENCE, turn).await;
+        turn.map(TokenTurn::holding).map_err(|_| StoreError::Busy { patience: PATIENCE })
     }
 }

@@ -4,16 +4,19 @@
 
 mod file;
 mod memory;
+mod turn;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use mgp_types::PrivateFileError;
 use mgp_types::service::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 pub use file::FileTokens;
 pub use memory::MemoryTokens;
+pub use turn::TokenTurn;
 
 use super::dpop::ProofKey;
 use super::scope::Scopes;
@@ -50,6 +53,26 @@ pub trait TokenStore: Send + Sync + 'static {
     /// # Errors
     /// That the store cannot be written.
     fn save(&self, entry: Stored) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Waits until nobody else renews the tokens of a server and an issuer, and keeps others from it until what it gives is
+    /// dropped; [`load`](Self::load) and [`save`](Self::save) are open to all meanwhile.
+    ///
+    /// A refresh token that is rotated may be shown once, and many issuers take back all tokens when it is shown again. So
+    /// a store that several clients or processes share must give turns; unless this is written, nobody waits.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when it takes too long; after any other, tokens are renewed without a turn.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the turn up.
+    fn turn(
+        &self,
+        server: &str,
+        issuer: &str,
+    ) -> impl Future<Output = Result<TokenTurn, StoreError>> + Send {
+        let _ = (server, issuer);
+        std::future::ready(Ok(TokenTurn::default()))
+    }
 }
 
 /// What a client got from one issuer for one server.
@@ -146,24 +169,9 @@ pub struct Tokens {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Others may read the file.
-    #[error(
-        "`{path}` can be read by others; tokens in it may be known to them: remove it, or `chmod 600` it"
-    )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be read or written.
-    #[error("`{path}` cannot be {verb}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        verb: &'static str,
-        /// What failed.
-        source: io::Error,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file holds something else.
     #[error("`{path}` holds no tokens: {why}; remove it to begin anew")]
     Damaged {
@@ -171,6 +179,14 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// Somebody else has been renewing the tokens for too long.
+    #[error(
+        "another process has been renewing the tokens for {patience:?}; look for one that hangs"
+    )]
+    Busy {
+        /// How long was waited.
+        patience: Duration,
     },
     /// Another store failed.
     #[error("the tokens could not be reached: {0}")]
@@ -218,6 +234,12 @@ pub(super) trait AnyStore: Send + Sync {
     fn latest<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
 
     fn save(&self, entry: Stored) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    fn turn<'a>(
+        &'a self,
+        server: &'a str,
+        issuer: &'a str,
+    ) -> BoxFuture<'a, Result<TokenTurn, StoreError>>;
 }
 
 impl<S: TokenStore> AnyStore for S {
@@ -236,6 +258,14 @@ impl<S: TokenStore> AnyStore for S {
     fn save(&self, entry: Stored) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(TokenStore::save(self, entry))
     }
+
+    fn turn<'a>(
+        &'a self,
+        server: &'a str,
+        issuer: &'a str,
+    ) -> BoxFuture<'a, Result<TokenTurn, StoreError>> {
+        Box::pin(TokenStore::turn(self, server, issuer))
+    }
 }
 
 /// Sharing a store is using it.
@@ -250,6 +280,10 @@ impl<S: TokenStore> TokenStore for Arc<S> {
 
     async fn save(&self, entry: Stored) -> Result<(), StoreError> {
         S::save(self, entry).await
+    }
+
+    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
+        S::turn(self, server, issuer).await
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Applies to: inbound.
 
-use std::io;
 use std::path::PathBuf;
+
+use mgp_types::PrivateFileError;
 
 use super::MAX_KEYS;
 
@@ -43,22 +44,9 @@ pub enum KeyError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file could not be read or written.
-    #[error("`{path}`: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Others than the owner may read or write the file.
-    #[error("`{path}` is open to others (mode {mode:o}); run `chmod 600` on it")]
-    OpenToOthers {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The file does not hold keys as we write them.
     #[error("`{path}` is no file of keys: {why}")]
     Unreadable {

@@ -45,8 +45,9 @@ pub struct ApiKeys(Arc<Shared>);
 struct Shared {
     store: Box<dyn KeyStore>,
     snapshot: RwLock<Arc<Snapshot>>,
-    /// Held while the store is read into the snapshot, or changed.
-    store_use: tokio::sync::Mutex<()>,
+    /// Held while the store is read into the snapshot, never while it is changed: a change may wait for another process,
+    /// and requests wait for who reads.
+    reading: tokio::sync::Mutex<()>,
     /// When the stamp of the store is looked at next, in milliseconds since `born`.
     look_at: AtomicU64,
     born: Instant,
@@ -106,7 +107,7 @@ impl ApiKeys {
         Self(Arc::new(Shared {
             store: Box::new(store),
             snapshot: RwLock::new(Arc::new(snapshot)),
-            store_use: tokio::sync::Mutex::new(()),
+            reading: tokio::sync::Mutex::new(()),
             look_at: AtomicU64::new(0),
             born: Instant::now(),
         }))
@@ -144,9 +145,8 @@ impl ApiKeys {
                 "the secret of this key is short; `issue` makes better ones"
             );
         }
-        let _held = self.0.store_use.lock().await;
         self.0.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
-        self.0.read().await?;
+        self.0.read_again().await?;
         Ok(key.id.to_owned())
     }
 
@@ -158,9 +158,8 @@ impl ApiKeys {
     /// # Cancel safety
     /// A key whose future was dropped may have been revoked, and is then refused within a second.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
-        let _held = self.0.store_use.lock().await;
         self.0.store.revoke(id).await?;
-        Ok(self.0.read().await?)
+        Ok(self.0.read_again().await?)
     }
 
     /// Removes a key and its record.
@@ -171,9 +170,8 @@ impl ApiKeys {
     /// # Cancel safety
     /// A key whose future was dropped may have been removed, and is then refused within a second.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
-        let _held = self.0.store_use.lock().await;
         self.0.store.remove(id).await?;
-        Ok(self.0.read().await?)
+        Ok(self.0.read_again().await?)
     }
 
     /// Reads the records of all keys, revoked ones too.
@@ -199,7 +197,7 @@ impl ApiKeys {
         if let Looked::Up(decided) = self.look(key) {
             return decided;
         }
-        let held = self.0.store_use.lock().await;
+        let held = self.0.reading.lock().await;
         // Somebody else may have read it while this one waited.
         if self.0.is_outdated(&self.0.snapshot())
             && let Err(error) = self.0.read().await
@@ -261,7 +259,13 @@ impl Shared {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the store anew; whoever calls holds `store_use`.
+    /// Reads the store after a change, however recently it was read.
+    async fn read_again(&self) -> Result<(), StoreError> {
+        let _held = self.reading.lock().await;
+        self.read().await
+    }
+
+    /// Reads the store anew; whoever calls holds `reading`.
     async fn read(&self) -> Result<(), StoreError> {
         // Taken before, so that a change in between is seen at the next look.
         let stamp = self.store.stamp();

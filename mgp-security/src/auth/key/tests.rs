@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{Authority, BoxFuture, Principal};
+use mgp_types::{PrivateFile, PrivateFileError};
 
 use super::store::add;
 use super::text::{KeyText, hash_from_hex};
@@ -260,6 +261,29 @@ async fn what_another_process_revokes_is_refused_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_waits_for_another_process_stops_no_request() {
+    let folder = Folder::new();
+    let keys = folder.open().await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    let held = PrivateFile::new(folder.file(), 0).turn(Duration::ZERO).unwrap();
+    let issuing = tokio::spawn({
+        let keys = keys.clone();
+        async move { keys.issue(grant()).await }
+    });
+    tokio::task::yield_now().await;
+    // The file has changed, so that the next request has to read it.
+    let same = fs::read(folder.file()).unwrap();
+    fs::write(folder.file(), same).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(matches!(keys.look(key.reveal()), Looked::Outdated));
+    assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+    assert!(!issuing.is_finished());
+    drop(held);
+    let issued = issuing.await.unwrap().unwrap();
+    assert_eq!(check(&keys, issued.reveal()).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_a_file_cannot_be_read_every_key_is_refused() {
     let folder = Folder::new();
     let keys = folder.open().await.unwrap();
@@ -286,7 +310,10 @@ async fn a_file_that_others_can_read_is_refused() {
     for open in [0o644, 0o640, 0o604, 0o620, 0o601] {
         mode(open);
         let refused = folder.open().await.unwrap_err();
-        assert!(matches!(refused, StoreError::OpenToOthers { mode, .. } if mode == open));
+        assert!(matches!(
+            refused,
+            StoreError::File(PrivateFileError::Exposed { mode, .. }) if mode == open
+        ));
         assert!(keys.issue(grant()).await.is_err());
     }
     // A server that has read it notices as well.
@@ -318,8 +345,8 @@ async fn a_file_that_is_not_as_we_write_it_is_refused() {
         (String::new(), false),
         ("[]".to_owned(), false),
     ] {
-        let _ = fs::remove_file(folder.file());
-        file::replace(&folder.file(), text.as_bytes()).unwrap();
+        let file = PrivateFile::new(folder.file(), 0);
+        file.replace(&file.turn(Duration::ZERO).unwrap(), text.as_bytes()).unwrap();
         assert_eq!(folder.open().await.is_ok(), is_good, "{text}");
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) ready_after: Duration,
     /// `--exit-after`.
     pub(crate) exit_after: Option<u64>,
+    /// `--http`.
+    pub(crate) http: Option<String>,
 }
 
 const KNOWN: &str = "--extensions LIST, --permissions LIST, --server-id ID, --hang-init, \
@@ -39,7 +41,7 @@ impl Settings {
                     settings.ready_after = Duration::from_millis(number(&flag, &value()?)?);
                 }
                 "--exit-after" => settings.exit_after = Some(number(&flag, &value()?)?),
-                "--http" => return Err("`--http` comes with MCP over HTTP".to_owned()),
+                "--http" => settings.http = Some(value()?),
                 unknown => return Err(format!("unknown flag `{unknown}`; known: {KNOWN}")),
             }
         }

@@ -3,11 +3,10 @@
 //! Applies to: outbound.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use http::Uri;
 use http::uri::Scheme;
-use mgp_types::service::shown_url;
+use mgp_types::service::{is_loopback_host, shown_url};
 
 use super::error::HttpClientError;
 
@@ -48,10 +47,10 @@ impl Endpoint {
         &self.origin
     }
 
-    /// Whether it is on this machine: `localhost` or an address of the loopback.
+    /// Whether it is on this machine: `localhost`, a name below it, or an address of the loopback.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        self.uri.host().is_some_and(is_loopback)
+        self.uri.host().is_some_and(is_loopback_host)
     }
 
     /// Whether what is sent there can be read on the way.
@@ -90,18 +89,6 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
-}
-
-/// Whether a host names this machine.
-pub(in crate::http) fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<IpAddr>().map_or_else(
-        |_| {
-            let name = host.trim_end_matches('.').to_ascii_lowercase();
-            name == "localhost" || name.ends_with(".localhost")
-        },
-        |address| address.to_canonical().is_loopback(),
-    )
 }
 
 fn origin_of(uri: &Uri) -> Option<String> {
@@ -162,24 +149,6 @@ mod tests {
             "x",
         ] {
             assert_eq!(on(away), None, "{away}");
-        }
-    }
-
-    #[test]
-    fn hosts_of_this_machine() {
-        for host in [
-            "localhost",
-            "LOCALHOST.",
-            "a.localhost",
-            "127.0.0.1",
-            "127.8.8.8",
-            "[::1]",
-            "[::ffff:127.0.0.1]",
-        ] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in ["localhost.example", "10.0.0.1", "[::2]", "notlocalhost"] {
-            assert!(!is_loopback(host), "{host}");
         }
     }
 }

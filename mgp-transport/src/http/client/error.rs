@@ -139,7 +139,7 @@ impl From<Fault> for RpcError {
                 format!("the server no longer has the session: {why}"),
             ),
             Fault::Header(name) => {
-                Self::invalid_params(format!("`{name}` cannot be written as a header"))
+                Self::invalid_params(format!("the value of `{name}` holds a line break or another character no header can have: trim it"))
             }
         }
     }

@@ -34,7 +34,6 @@ mod wishes;
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;
 pub use self::endpoint::Endpoint;
-pub(super) use self::endpoint::is_loopback;
 pub use self::eras::EraCache;
 pub use self::error::HttpClientError;
 pub(super) use self::pool::{Connector, Security, causes, connector};

@@ -20,12 +20,14 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, shown_url};
+use mgp_types::service::{
+    BoxFuture, Fetch, FetchError, FetchRequest, Fetched, is_loopback_host, shown_url,
+};
 use tower_service::Service;
 
 use super::address::{Forbidden, check_address};
 use crate::http::client::{
-    Connector, Endpoint, HttpClientError, Roots, Security, causes, connector, is_loopback,
+    Connector, Endpoint, HttpClientError, Roots, Security, causes, connector,
 };
 
 /// How long a document may take.
@@ -207,7 +209,7 @@ impl Rules {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(forbidden("it holds credentials".to_owned()));
         }
-        let is_own = self.hosts.contains(&bare(host)) || (self.loopback && is_loopback(host));
+        let is_own = self.hosts.contains(&bare(host)) || (self.loopback && is_loopback_host(host));
         match uri.scheme_str() {
             Some("https") => {}
             Some("http") if is_own => {}
@@ -226,7 +228,7 @@ impl Rules {
             return Ok(());
         }
         match check_address(address) {
-            Err(Forbidden::Loopback) if self.loopback && is_loopback(host) => Ok(()),
+            Err(Forbidden::Loopback) if self.loopback && is_loopback_host(host) => Ok(()),
             judged => judged,
         }
     }

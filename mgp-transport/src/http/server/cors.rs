@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use super::config::HttpConfig;
 use super::guard::is_known_origin;
+use super::refusal::{Refusal, short};
 
 /// Says to browsers which pages may call: loopback ones, and the origins of an [`HttpConfig`].
 #[derive(Clone, Debug)]
@@ -75,13 +76,15 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let origin = request.headers().get(header::ORIGIN);
-        let known = origin.filter(|origin| {
-            origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0))
-        });
-        let Some(origin) = known.cloned() else {
+        let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
             return Either::Left(self.inner.call(request));
         };
+        // Before anybody asks the page for credentials: it may not call whoever it is for.
+        if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
+            let shown = short(&String::from_utf8_lossy(origin.as_bytes()));
+            let refused = Refusal::Origin(shown).of_any(None);
+            return Either::Right(Either::Left(ready(Ok(refused))));
+        }
         if *request.method() == Method::OPTIONS
             && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
         {

@@ -3,6 +3,7 @@
 //! Applies to: inbound.
 
 use http::Uri;
+use mgp_types::service::is_loopback_host;
 
 use super::config::HttpConfig;
 use super::heads::Heads;
@@ -23,7 +24,7 @@ pub(super) fn check(uri: &Uri, heads: &Heads<'_>, config: &HttpConfig) -> Result
 
 fn is_known_host(host: &str, config: &HttpConfig) -> bool {
     let Some(name) = without_port(host) else { return false };
-    is_loopback(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+    is_loopback_host(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Whether a page of this origin may call.
@@ -32,7 +33,7 @@ pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
         return true;
     }
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    authority.and_then(without_port).is_some_and(is_loopback)
+    authority.and_then(without_port).is_some_and(is_loopback_host)
 }
 
 /// The name of `name[:port]`, brackets included; `None` where it is neither.
@@ -49,13 +50,6 @@ fn without_port(authority: &str) -> Option<&str> {
         })
     };
     (!name.is_empty() && (port.is_empty() || is_port(port))).then_some(name)
-}
-
-fn is_loopback(name: &str) -> bool {
-    if name.eq_ignore_ascii_case("localhost") || name == "[::1]" {
-        return true;
-    }
-    name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -166,8 +166,11 @@ where
 {
     let heads = Heads::read(&parts.headers)?;
     guard::check(&parts.uri, &heads, &shared.config)?;
-    if shared.config.endpoint.as_ref().is_some_and(|endpoint| endpoint != parts.uri.path()) {
-        return Err(Refusal::Path(short(parts.uri.path())));
+    if let Some(served) = &shared.config.endpoint
+        && served != parts.uri.path()
+    {
+        let came = short(parts.uri.path());
+        return Err(Refusal::Path { came, served: served.clone() });
     }
     let came = Came { shared, parts, heads };
     match parts.method {

@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use super::heads::Heads;
 use super::load::Busy;
 use super::refusal::Refusal;
 
+/// How long what is too long is still read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What a longer one must bring a second, so that it is a slow line and not a slow attack.
 const RATE: usize = 8 * 1024;
 /// A shorter body is copied out of the connection's buffer, which can then be used again.
@@ -34,14 +36,17 @@ where
 {
     let bound = config.body_bytes;
     let announced = body.size_hint().lower();
+    let mut body = pin!(body);
     if announced > bound as u64 {
+        if announced / 2 <= bound as u64 {
+            pass_over(body, bound.saturating_mul(2)).await;
+        }
         return Err(Refusal::TooLong(bound));
     }
     if heads.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
     let start = Instant::now();
-    let mut body = pin!(body);
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     let mut length = 0_usize;
@@ -58,6 +63,7 @@ where
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > bound {
+            pass_over(body, bound).await;
             return Err(Refusal::TooLong(bound));
         }
         busy.hold(data.len(), config.held_bytes)?;
@@ -83,4 +89,19 @@ where
         Refusal::Message(error.without_recovery(), None)
     };
     ByteString::try_from(whole).map_err(not_text)
+}
+
+/// Lets a client finish what it sends, unless it is far too much: one that is cut off while it sends never reads why.
+async fn pass_over<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
+    let mut left = bytes;
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            if length > left {
+                return;
+            }
+            left -= length;
+        }
+    };
+    let _ = timeout(LAST_WORDS, rest).await;
 }

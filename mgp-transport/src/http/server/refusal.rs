@@ -2,6 +2,7 @@
 //!
 //! Applies to: inbound.
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use mgp_types::mcp::{Revision, UnsupportedVersionData};
 use mgp_types::service::write_answer;
@@ -20,8 +21,8 @@ pub(super) enum Refusal {
         "the origin `{0}` may not call: add it to the origins of the configuration if it should"
     )]
     Origin(String),
-    #[error("nothing is served at `{0}`")]
-    Path(String),
+    #[error("nothing is served at `{came}`; the endpoint of the configuration is `{served}`")]
+    Path { came: String, served: String },
     #[error("the method {0} is not part of this protocol; messages are sent with POST")]
     Method(String),
     #[error(
@@ -34,7 +35,7 @@ pub(super) enum Refusal {
     ContentType,
     #[error("a body of this encoding is not read; send it plain")]
     Encoding,
-    #[error("the body is longer than {0} bytes")]
+    #[error("the body is longer than {0} bytes, the `body_bytes` of the configuration")]
     TooLong(usize),
     #[error("the body came too slowly")]
     TooSlow,
@@ -77,7 +78,9 @@ impl Refusal {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::Nobody => StatusCode::UNAUTHORIZED,
-            Self::Path(_) | Self::UnknownSession | Self::UnknownEvent(_) => StatusCode::NOT_FOUND,
+            Self::Path { .. } | Self::UnknownSession | Self::UnknownEvent(_) => {
+                StatusCode::NOT_FOUND
+            }
             // "Not found" would have the client make the call again in a new session.
             Self::Ended => StatusCode::OK,
             Self::Method(_) | Self::Stateless => StatusCode::METHOD_NOT_ALLOWED,
@@ -131,6 +134,11 @@ impl Refusal {
 
     /// Under the id of the request, where it could be read.
     pub(super) fn of(self, id: Option<Id>) -> Response<HttpBody> {
+        self.of_any(id)
+    }
+
+    /// The same, with a body of whatever kind.
+    pub(super) fn of_any<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
         let status = self.status();
         let allow = if matches!(self, Self::Stateless) { "POST" } else { "GET, POST, DELETE" };
         tracing::debug!(%status, why = %self, "refused a request");
@@ -162,8 +170,8 @@ pub(super) fn short(text: &str) -> String {
 }
 
 /// A response of JSON.
-pub(super) fn json(status: StatusCode, text: Vec<u8>) -> Response<HttpBody> {
-    let mut response = Response::new(HttpBody::from(text));
+pub(super) fn json<R: From<Bytes>>(status: StatusCode, text: Vec<u8>) -> Response<R> {
+    let mut response = Response::new(R::from(text.into()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -210,7 +218,8 @@ mod tests {
     fn each_reason_has_a_status_a_code_and_a_remedy() {
         check(|| Refusal::Host(String::new()), 403, -32600, None);
         check(|| Refusal::Origin(String::new()), 403, -32600, None);
-        check(|| Refusal::Path(String::new()), 404, -32600, None);
+        let path = || Refusal::Path { came: String::new(), served: String::new() };
+        check(path, 404, -32600, None);
         check(|| Refusal::Ended, 200, ErrorCode::SERVER_NOT_READY.0, None);
         check(|| Refusal::UnknownSession, 404, -32600, None);
         check(|| Refusal::UnknownEvent(String::new()), 404, -32600, None);
