@@ -59,19 +59,19 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(method: &str, params: &str, target: Option<HeaderTarget<'_>>) {
+    fn check(method: &str, params: &str, target: Option<&HeaderTarget<'_>>) {
         let params = Params::split(method, params.to_owned().into()).unwrap();
-        assert_eq!(HeaderTarget::of(&Method::of(method), &params), target, "{method}");
+        assert_eq!(HeaderTarget::of(&Method::of(method), &params).as_ref(), target, "{method}");
     }
 
     #[test]
     fn what_is_repeated() {
         use HeaderTarget::{Named, Task};
-        check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(Named("add")));
-        check("prompts/get", r#"{"name":"p"}"#, Some(Named("p")));
-        check("resources/read", r#"{"uri":"file:///a b"}"#, Some(Named("file:///a b")));
+        check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(&Named("add")));
+        check("prompts/get", r#"{"name":"p"}"#, Some(&Named("p")));
+        check("resources/read", r#"{"uri":"file:///a b"}"#, Some(&Named("file:///a b")));
         for method in [TasksGet::METHOD, TasksUpdate::METHOD, TasksCancel::METHOD] {
-            check(method, r#"{"taskId":"t1"}"#, Some(Task("t1".to_owned())));
+            check(method, r#"{"taskId":"t1"}"#, Some(&Task("t1".to_owned())));
             check(method, r#"{"taskId":1}"#, None);
         }
         check("tools/list", r#"{"name":"x"}"#, None);
