@@ -103,8 +103,12 @@ impl Client {
             // The server has the answer and did not get to it yet.
             return Ok(());
         }
-        if answered.len() + open.len() > self.0.max_rounds as usize * QUESTIONS {
-            let message = format!("the task asked more than {} things", answered.len());
+        let bound = (self.0.max_rounds as usize).saturating_mul(QUESTIONS);
+        if answered.len() + open.len() > bound {
+            let message = format!(
+                "the task asked more than {bound} things, {QUESTIONS} for each of `max_rounds`; \
+                 raise that if the task is right"
+            );
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
         let keys: Vec<_> = open.iter().map(|(key, _)| key.clone()).collect();

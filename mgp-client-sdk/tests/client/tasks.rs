@@ -112,6 +112,29 @@ async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
     outcome.unwrap_err();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_task_that_asked_too_much_was_told_the_wrong_bound() {
+    let builder = plain()
+        .config(|config| config.max_rounds = 1)
+        .on_elicitation(|question: ElicitParams| async move { Ok(question.accept()) });
+    let (client, mut script) = Script::modern(builder, json!({})).await;
+    let form = json!({ "type": "object", "properties": {} });
+    let question = json!({
+        "method": "elicitation/create", "params": { "message": "sure?", "requestedSchema": form },
+    });
+    let asked: serde_json::Map<_, _> =
+        (0..9).map(|number| (format!("k{number}"), question.clone())).collect();
+    let serve = async {
+        script.serve("tools/call", created()).await;
+        script.serve("tasks/get", task("input_required", &json!({ "inputRequests": asked }))).await;
+        script.serve("tasks/cancel", json!({ "resultType": "complete" })).await;
+    };
+    let (outcome, ()) = tokio::join!(client.call("t").send(), serve);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
+    assert!(error.message().contains("more than 8 things"), "{error}");
+}
+
 #[tokio::test]
 async fn a_task_is_left_to_whoever_takes_the_reply_as_it_came() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;

@@ -68,15 +68,17 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.shared.pending.leave(self.number);
         if unanswered && self.cancels {
-            let text =
-                format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
-            let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
             // A connection that is gone needs no cancellation.
-            let _ = self.shared.outbox.push(|out| {
-                write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
-            });
+            let _ = self.shared.outbox.push(|out| write_abandoned(out, self.number));
         }
     }
+}
+
+/// Writes that nobody waits for the answer to a request of ours any more.
+pub(crate) fn write_abandoned(out: &mut Vec<u8>, number: i64) {
+    let text = format!(r#"{{"requestId":{number},"reason":"the caller stopped waiting"}}"#);
+    let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
+    write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
 }
 
 /// The link of a connection.

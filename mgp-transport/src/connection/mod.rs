@@ -25,7 +25,7 @@ pub(crate) use self::lane::Lane;
 pub(crate) use self::link::Shared;
 use self::link::WireLink;
 #[cfg(feature = "http")]
-pub(crate) use self::link::read_reply;
+pub(crate) use self::link::{read_reply, write_abandoned};
 use self::outbox::Outbox;
 #[cfg(feature = "http")]
 pub(crate) use self::pending::Next;

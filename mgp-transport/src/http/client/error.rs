@@ -156,7 +156,7 @@ fn refusal(
     let (code, message) = match status {
         StatusCode::UNAUTHORIZED if has_credentials => (
             ErrorCode::AUTH_EXPIRED,
-            format!("the server refuses the credentials (HTTP 401){said}"),
+            format!("the server refuses the credentials (HTTP 401): give others, or log in again{said}"),
         ),
         StatusCode::UNAUTHORIZED => (
             ErrorCode::AUTH_REQUIRED,
@@ -167,7 +167,7 @@ fn refusal(
             format!("the server forbids it (HTTP 403): other credentials, or its rules for hosts and origins{said}"),
         ),
         StatusCode::NOT_FOUND => {
-            (ErrorCode::INVALID_REQUEST, "there is no MCP endpoint at this URL (HTTP 404)".to_owned())
+            (ErrorCode::INVALID_REQUEST, "there is no MCP endpoint at this URL (HTTP 404): check its path, which often is `/mcp`".to_owned())
         }
         StatusCode::METHOD_NOT_ALLOWED => (
             ErrorCode::INVALID_REQUEST,
@@ -178,7 +178,7 @@ fn refusal(
             "the server did not wait for the request (HTTP 408)".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
-            (ErrorCode::INVALID_REQUEST, "the request is too long for the server (HTTP 413)".to_owned())
+            (ErrorCode::INVALID_REQUEST, "the request is too long for the server (HTTP 413): send less, or raise its bound".to_owned())
         }
         StatusCode::TOO_MANY_REQUESTS => {
             (ErrorCode::RATE_LIMITED, "the server takes no more requests for now (HTTP 429)".to_owned())
@@ -189,7 +189,10 @@ fn refusal(
         status if status.is_server_error() => {
             (ErrorCode::UPSTREAM_ERROR, format!("the server failed (HTTP {status})"))
         }
-        status => (ErrorCode::INVALID_REQUEST, format!("the server refuses the request (HTTP {status})")),
+        status => (
+            ErrorCode::INVALID_REQUEST,
+            format!("the server refuses the request (HTTP {status}): check that the URL is that of its MCP endpoint, and what its log says{said}"),
+        ),
     };
     let error = RpcError::new(code, message).because(HttpFault::Status(status.as_u16()));
     match (wait, Recovery::default_for(code)) {
@@ -215,6 +218,18 @@ mod tests {
         assert_eq!(HttpFault::of(&error), Some(HttpFault::Status(401)));
         assert_eq!(told(StatusCode::BAD_GATEWAY).code(), ErrorCode::UPSTREAM_ERROR);
         assert_eq!(told(StatusCode::GONE).code(), ErrorCode::INVALID_REQUEST);
+    }
+
+    #[test]
+    fn a_refusal_named_its_status_and_nothing_to_do() {
+        for code in (400..=451).filter_map(|code| StatusCode::from_u16(code).ok()) {
+            let passing = matches!(code.as_u16(), 408 | 429);
+            let error = RpcError::from(Fault::status(code, &HeaderMap::new(), true));
+            let advice = error.message().split_once(&format!("HTTP {}", code.as_u16()));
+            let advice = advice.map(|(_, advice)| advice.contains(": "));
+            let retryable = error.as_recovery().is_some_and(Recovery::is_retryable);
+            assert!(advice == Some(true) || (passing && retryable), "{}", error.message());
+        }
     }
 
     #[test]

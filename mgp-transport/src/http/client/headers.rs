@@ -5,9 +5,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mgp_types::mcp::key;
-use mgp_types::method::{Request, TasksCancel, TasksGet, TasksUpdate};
-use mgp_types::service::{Call, HeaderParams, encode_header};
-use serde::Deserialize;
+use mgp_types::service::{Call, HeaderParams, HeaderTarget, encode_header};
 
 use super::error::Fault;
 
@@ -35,8 +33,8 @@ pub(super) fn modern_revision(call: &Call) -> Option<String> {
 pub(super) fn modern(headers: &mut HeaderMap, call: &Call, revision: &str) -> Result<(), Fault> {
     put(headers, REVISION, revision)?;
     put(headers, METHOD, call.method().as_str())?;
-    if let Some(name) = name_of(call) {
-        put(headers, NAME, &name)?;
+    if let Some(target) = HeaderTarget::of(call.method(), call.params()) {
+        put(headers, NAME, target.as_str())?;
     }
     let params = call.cx().extensions.get::<HeaderParams>();
     for (name, value) in params.into_iter().flat_map(HeaderParams::iter) {
@@ -53,24 +51,6 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) -> Result<(), Fau
         .map_err(|_| Fault::Header(name.to_string()))?;
     headers.insert(name, value);
     Ok(())
-}
-
-/// The name of what the call is aimed at: tool, prompt, resource, task.
-fn name_of(call: &Call) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Task {
-        #[serde(rename = "taskId")]
-        id: String,
-    }
-    if let Some(target) = call.params().target() {
-        return Some(target.as_str().to_owned());
-    }
-    match call.method().as_str() {
-        TasksGet::METHOD | TasksCancel::METHOD | TasksUpdate::METHOD => {
-            call.params().get::<Task>().ok().map(|task| task.id)
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use mgp_types::method::{Cancelled, Initialize, Notification, SubscriptionsListen};
-use mgp_types::service::{Call, ItemKind, OutMeta, Params, Reply, write_call};
+use mgp_types::method::{Initialize, SubscriptionsListen};
+use mgp_types::service::{Call, ItemKind, Reply, write_call};
 use mgp_types::{Id, Payload, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -32,7 +32,7 @@ use super::session::Lease;
 use super::sse::{SseReader, TooLong};
 use super::wire::drain;
 use super::wishes::{Repeated, Wish};
-use crate::connection::Next;
+use crate::connection::{Next, write_abandoned};
 
 /// How many events are read before their consumer has its turn: less than an inbox holds.
 const BURST: usize = 64;
@@ -409,11 +409,8 @@ impl Drop for Waiting<'_> {
         if !unanswered || self.core.is_closed() {
             return;
         }
-        let text =
-            format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
-        let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
         let mut body = Vec::new();
-        write_call(&mut body, None, Cancelled::METHOD, &params, &OutMeta::default());
+        write_abandoned(&mut body, self.number);
         let core = Arc::clone(self.core);
         self.core.give(async move {
             if let Err(error) = core.post(posting(), body.into(), Place::ThisSession(lease)).await {

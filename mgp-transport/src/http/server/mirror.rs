@@ -8,9 +8,8 @@ use std::borrow::Cow;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, Revision};
-use mgp_types::method::{Initialize, Request as _, TasksCancel, TasksGet, TasksUpdate};
-use mgp_types::service::{Kind, MetaKey, Method, Params, decode_header};
-use serde::Deserialize;
+use mgp_types::method::{Initialize, Request as _};
+use mgp_types::service::{HeaderTarget, Kind, MetaKey, Method, Params, decode_header};
 
 use super::heads::{Heads, NO_TEXT};
 use super::refusal::{Refusal, short};
@@ -74,23 +73,13 @@ impl Heads<'_> {
     }
 
     fn says_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
-        #[derive(Deserialize)]
-        struct Task {
-            #[serde(rename = "taskId")]
-            task_id: String,
-        }
-        if let Some(target) = params.target() {
-            return same("Mcp-Name", self.name, target.as_str(), Presence::Required);
-        }
-        let is_task =
-            [TasksGet::METHOD, TasksUpdate::METHOD, TasksCancel::METHOD].contains(&method.as_str());
-        if !is_task {
-            return Ok(());
-        }
-        match params.get::<Task>() {
-            Ok(task) => same("Mcp-Name", self.name, &task.task_id, Presence::Optional),
-            // Whoever answers the method says what is wrong with it.
-            Err(_) => Ok(()),
+        match HeaderTarget::of(method, params) {
+            Some(HeaderTarget::Named(name)) => {
+                same("Mcp-Name", self.name, name, Presence::Required)
+            }
+            Some(HeaderTarget::Task(id)) => same("Mcp-Name", self.name, &id, Presence::Optional),
+            // Whoever answers the method says what is wrong with its parameters.
+            None => Ok(()),
         }
     }
 }
@@ -140,7 +129,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use http::{HeaderMap, HeaderValue};
     use mgp_types::method::{
-        Cancelled, Notification as _, Ping, PromptsGet, ResourcesRead, ToolsCall,
+        Cancelled, Notification as _, Ping, PromptsGet, ResourcesRead, TasksGet, ToolsCall,
     };
 
     use super::*;

@@ -5,16 +5,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mgp_types::method::{Cancelled, Notification as _};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
-    write_call,
+    BoxFuture, Call, CallKey, InFlight, ItemKind, Kind, Link, Reply, closed, write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
-use crate::connection::Pending;
+use crate::connection::{Pending, write_abandoned};
 
 impl Session {
     async fn tell(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
@@ -63,13 +61,8 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.session.pending().leave(self.number) {
-            let text =
-                format!(r#"{{"requestId":{},"reason":"the caller stopped waiting"}}"#, self.number);
-            let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
             // A client that is gone needs no cancellation.
-            let _ = self.stream.push(|out| {
-                write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
-            });
+            let _ = self.stream.push(|out| write_abandoned(out, self.number));
         }
     }
 }

@@ -1,0 +1,79 @@
+//! What the header `Mcp-Name` repeats of a request, for whoever writes it and whoever holds a request to it (MCP 2026-07-28, standard headers).
+//!
+//! Applies to: both.
+
+use serde::Deserialize;
+
+use super::{Method, Params};
+use crate::method::{Request as _, TasksCancel, TasksGet, TasksUpdate};
+
+/// What a request is aimed at; on the wire it is written by [`encode_header`](super::encode_header).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderTarget<'a> {
+    /// A tool, a prompt or a resource: the header must repeat it.
+    Named(&'a str),
+    /// A task: the header may repeat it.
+    Task(String),
+}
+
+impl<'a> HeaderTarget<'a> {
+    /// What a request of this method and these parameters is aimed at, if anything; parameters that cannot be read name nothing.
+    ///
+    /// ```
+    /// use mgp_types::service::{HeaderTarget, Method, Params};
+    ///
+    /// let params = Params::split("tools/call", r#"{"name":"add"}"#.into()).unwrap();
+    /// let target = HeaderTarget::of(&Method::of("tools/call"), &params);
+    /// assert_eq!(target, Some(HeaderTarget::Named("add")));
+    /// ```
+    #[must_use]
+    pub fn of(method: &Method, params: &'a Params) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Task {
+            #[serde(rename = "taskId")]
+            id: String,
+        }
+        if let Some(target) = params.target() {
+            return Some(Self::Named(target.as_str()));
+        }
+        match method.as_str() {
+            TasksGet::METHOD | TasksUpdate::METHOD | TasksCancel::METHOD => {
+                params.get::<Task>().ok().map(|task| Self::Task(task.id))
+            }
+            _ => None,
+        }
+    }
+
+    /// The name, the URI or the id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Named(name) => name,
+            Self::Task(id) => id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, params: &str, target: Option<&HeaderTarget<'_>>) {
+        let params = Params::split(method, params.to_owned().into()).unwrap();
+        assert_eq!(HeaderTarget::of(&Method::of(method), &params).as_ref(), target, "{method}");
+    }
+
+    #[test]
+    fn what_is_repeated() {
+        use HeaderTarget::{Named, Task};
+        check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(&Named("add")));
+        check("prompts/get", r#"{"name":"p"}"#, Some(&Named("p")));
+        check("resources/read", r#"{"uri":"file:///a b"}"#, Some(&Named("file:///a b")));
+        for method in [TasksGet::METHOD, TasksUpdate::METHOD, TasksCancel::METHOD] {
+            check(method, r#"{"taskId":"t1"}"#, Some(&Task("t1".to_owned())));
+            check(method, r#"{"taskId":1}"#, None);
+        }
+        check("tools/list", r#"{"name":"x"}"#, None);
+    }
+}
