@@ -6,20 +6,50 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, pending};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
 
 use ::http::{Request, Response};
 use hyper::body::Incoming;
 use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
-use mgp_types::service::Principal;
+use mgp_types::service::{BoxFuture, Principal};
 use tokio::net::{TcpListener, lookup_host};
-use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::ServeError;
 use crate::server::Server;
 
-type Guarded = BoxCloneSyncService<Request<Incoming>, Response<HttpBody>, Infallible>;
+/// The service behind its door, whatever the door is; cheaper to clone for each request than a boxed service.
+#[derive(Clone)]
+struct Guarded(Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+
+type Answering = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
+
+impl Guarded {
+    fn new<S>(service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
+    }
+}
+
+impl Service<Request<Incoming>> for Guarded {
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Answering {
+        (self.0)(request)
+    }
+}
 
 /// A server that will listen at an address.
 ///

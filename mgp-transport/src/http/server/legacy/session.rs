@@ -42,7 +42,7 @@ pub(in super::super) struct Session {
 struct Live {
     streams: u64,
     /// The streams of the calls that run.
-    calls: HashMap<CallKey, Arc<Stream>>,
+    calls: HashMap<CallKey, Arc<Stream>, ahash::RandomState>,
     standalone: Option<Arc<Stream>>,
     /// Streams a client may come back to although their call has ended, the oldest first.
     ended: VecDeque<Arc<Stream>>,

@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_mins(1);
 /// Into how many shares the table is divided where it is full.
 const SHARES: usize = 8;
 
-type Known = HashMap<String, Arc<Session>>;
+type Known = HashMap<String, Arc<Session>, ahash::RandomState>;
 
 /// The table.
 pub(in super::super) struct Sessions {
