@@ -5,10 +5,8 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,13 +15,14 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tower_service::Service;
+
+use super::socket::{Activity, Impatient, Served};
 
 /// The bounds of the connections of a listener.
 #[derive(Clone, Debug)]
@@ -31,7 +30,8 @@ use tower_service::Service;
 pub struct ConnectionLimits {
     /// Connections at once; further ones wait to be accepted. 32,768.
     pub connections: usize,
-    /// How long a client may take to send the head of a request, from the connection or the last answer on. 30 s.
+    /// How long a client may take to send the head of a request, from the connection or the last answer on; it is looked
+    /// at in steps of this length, so that a slow one has up to twice as long. 30 s.
     pub head_time: Duration,
     /// Bytes of a head; a longer one is 431. 64 KiB.
     pub head_bytes: usize,
@@ -52,9 +52,6 @@ impl Default for ConnectionLimits {
         }
     }
 }
-
-/// A longer time is as good as none, and would end the calendar.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// How long accepting pauses when the system has no descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(50);
@@ -127,12 +124,13 @@ async fn serve<S, R>(
 {
     // Small answers leave at once.
     let _ = socket.set_nodelay(true);
-    let io = TokioIo::new(Impatient { socket, stall: limits.stall, timer: None, written: 0 });
+    let activity = Arc::<Activity>::default();
+    let io = TokioIo::new(Impatient::new(socket, &limits, Arc::clone(&activity)));
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time.min(LONGEST))
+        // The socket itself knows how long a head may take.
+        .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
-        .serve_connection(io, Served(service));
+        .serve_connection(io, Served { service, activity });
     let mut connection = pin!(connection);
     let told = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -146,104 +144,5 @@ async fn serve<S, R>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection failed");
-    }
-}
-
-/// A service that is always ready, as hyper wants it.
-struct Served<S>(S);
-
-impl<S, R> hyper::service::Service<Request<Incoming>> for Served<S>
-where
-    S: Service<Request<Incoming>, Response = R, Error = Infallible> + Clone,
-{
-    type Response = R;
-    type Error = Infallible;
-    type Future = S::Future;
-
-    fn call(&self, request: Request<Incoming>) -> S::Future {
-        self.0.clone().call(request)
-    }
-}
-
-/// A socket that gives up a peer which reads nothing.
-struct Impatient {
-    socket: TcpStream,
-    stall: Duration,
-    /// Runs from the first write that had to wait until all is written.
-    timer: Option<Pin<Box<Sleep>>>,
-    /// What was written since it runs.
-    written: usize,
-}
-
-/// What a client must take while the timer runs; it is far below any line that is of use.
-const LEAST: usize = 4 * 1024;
-
-impl Impatient {
-    fn watch(
-        &mut self,
-        written: Poll<io::Result<usize>>,
-        task: &mut Task<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(outcome) = written {
-            self.written += outcome.as_ref().map_or(0, |count| *count);
-            return Poll::Ready(outcome);
-        }
-        let stall = self.stall;
-        if self.timer.is_none() {
-            self.written = 0;
-        }
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
-        while timer.as_mut().poll(task).is_ready() {
-            if self.written < LEAST {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            self.written = 0;
-            timer.set(sleep(stall));
-        }
-        Poll::Pending
-    }
-}
-
-impl AsyncRead for Impatient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        task: &mut Task<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(task, buf)
-    }
-}
-
-impl AsyncWrite for Impatient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        task: &mut Task<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write(task, bytes);
-        self.watch(written, task)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        task: &mut Task<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write_vectored(task, pieces);
-        self.watch(written, task)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        // It is asked for once all is written.
-        self.timer = None;
-        Pin::new(&mut self.socket).poll_flush(task)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(task)
     }
 }

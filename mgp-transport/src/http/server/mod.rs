@@ -17,6 +17,7 @@ mod modern;
 mod post;
 mod read;
 mod refusal;
+mod socket;
 mod stream;
 
 use std::convert::Infallible;

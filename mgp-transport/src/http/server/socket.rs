@@ -1,0 +1,245 @@
+//! What hyper sees of a connection: a service that says when it is busy, a socket that gives up who is too slow.
+//!
+//! Applies to: inbound.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+
+use super::listener::ConnectionLimits;
+
+/// How many requests of a connection began, and how many of them were answered to the end.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+/// A request that is not answered to its end.
+struct Running(Arc<Activity>);
+
+impl Running {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A service that is always ready, as hyper wants it.
+pub(super) struct Served<S> {
+    pub(super) service: S,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl<S, R> hyper::service::Service<Request<Incoming>> for Served<S>
+where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible> + Clone,
+{
+    type Response = Response<Answered<R>>;
+    type Error = Infallible;
+    type Future = Answering<S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let running = Some(Running::begin(&self.activity));
+        Answering { answering: self.service.clone().call(request), running }
+    }
+}
+
+pin_project! {
+    /// An answer that is made.
+    pub(super) struct Answering<F> {
+        #[pin]
+        answering: F,
+        running: Option<Running>,
+    }
+}
+
+impl<F, R> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<R>, Infallible>>,
+{
+    type Output = Result<Response<Answered<R>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answering.poll(task));
+        let running = this.running.take();
+        Poll::Ready(
+            answer.map(|response| response.map(|body| Answered { body, _running: running })),
+        )
+    }
+}
+
+pin_project! {
+    /// An answer that is sent.
+    pub(super) struct Answered<R> {
+        #[pin]
+        body: R,
+        _running: Option<Running>,
+    }
+}
+
+impl<R: Body> Body for Answered<R> {
+    type Data = R::Data;
+    type Error = R::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+        self.project().body.poll_frame(task)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A socket that gives up a peer that sends no request, or reads nothing of an answer.
+pub(super) struct Impatient {
+    socket: TcpStream,
+    head_time: Duration,
+    stall: Duration,
+    activity: Arc<Activity>,
+    /// Looks now and then whether a request has begun; always running, since a new timer for each request costs more.
+    reading: Option<Pin<Box<Sleep>>>,
+    /// How many requests had begun at the last look.
+    begun: usize,
+    /// Runs from the first write that had to wait until all is written.
+    writing: Option<Pin<Box<Sleep>>>,
+    /// What was written since it runs.
+    written: usize,
+}
+
+/// What a client must take while the timer runs; it is far below any line that is of use.
+const LEAST: usize = 4 * 1024;
+
+impl Impatient {
+    pub(super) fn new(
+        socket: TcpStream,
+        limits: &ConnectionLimits,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let (head_time, stall) = (limits.head_time, limits.stall);
+        Self {
+            socket,
+            head_time,
+            stall,
+            activity,
+            reading: None,
+            begun: 0,
+            writing: None,
+            written: 0,
+        }
+    }
+
+    /// Nothing came: whether the peer is still waited for.
+    fn watch_reading(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        let head_time = self.head_time;
+        let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_time)));
+        while timer.as_mut().poll(task).is_ready() {
+            let begun = self.activity.begun.load(Ordering::Relaxed);
+            let idle = begun == self.activity.ended.load(Ordering::Relaxed);
+            if idle && begun == self.begun {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.begun = begun;
+            timer.set(sleep(head_time));
+        }
+        Poll::Pending
+    }
+
+    fn watch_writing(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        task: &mut Task<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(outcome) = written {
+            self.written += outcome.as_ref().map_or(0, |count| *count);
+            return Poll::Ready(outcome);
+        }
+        let stall = self.stall;
+        if self.writing.is_none() {
+            self.written = 0;
+        }
+        let timer = self.writing.get_or_insert_with(|| Box::pin(sleep(stall)));
+        while timer.as_mut().poll(task).is_ready() {
+            if self.written < LEAST {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.written = 0;
+            timer.set(sleep(stall));
+        }
+        Poll::Pending
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.socket).poll_read(task, buf) {
+            Poll::Pending => self.watch_reading(task),
+            read @ Poll::Ready(_) => read,
+        }
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(task, bytes);
+        self.watch_writing(written, task)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(task, pieces);
+        self.watch_writing(written, task)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        // It is asked for once all is written.
+        self.writing = None;
+        Pin::new(&mut self.socket).poll_flush(task)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(task)
+    }
+}
