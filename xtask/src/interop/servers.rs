@@ -4,7 +4,7 @@ use super::{
     Cell, Quadrant, Stage,
     clients::at_home,
     install::Places,
-    ours::{Call, Mgp, Place},
+    ours::{Call, Mgp, Place, Seen},
     pins::{
         Pin, RMCP, SERVER_EVERYTHING, SERVER_FILESYSTEM, SERVER_GIT, SERVER_MEMORY, SERVER_TIME,
     },
@@ -171,19 +171,7 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     if !text.contains(server.wanted) && !text.replace("\\\\", "\\").contains(server.wanted) {
         return Err(Failure::new(format!("{:?} is not in {text}", server.wanted)));
     }
-    seen.settled_on(cell.revision)?;
-    if seen.negotiated()?.is_some() {
-        return Err(Failure::new("a plain server is taken for one that speaks MGP"));
-    }
-    // The offer names MGP; in the legacy era it stands in the first requests only, in the modern one in each.
-    let quiet = match (mgp, cell.revision == LEGACY) {
-        (Mgp::None, _) => seen.traffic.up.clone(),
-        (Mgp::All, true) => after_the_handshake(&seen.traffic.up),
-        (Mgp::All, false) => Vec::new(),
-    };
-    if let Some(line) = mgp_named(&quiet) {
-        return Err(Failure::new(format!("a plain server saw {line}")));
-    }
+    stays_plain(&seen, cell, mgp)?;
     let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
     let seen = unknown.make(cell, stage, "unknown", |command| at_home(command, &stage.places))?;
     let said = seen.refusal().context("an unknown tool is refused")?;
@@ -191,7 +179,7 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
 }
 
 /// What a client sends once `initialize` is answered.
-pub(super) fn after_the_handshake(up: &[String]) -> Vec<String> {
+fn after_the_handshake(up: &[String]) -> Vec<String> {
     let first = up.iter().position(|line| line.contains("notifications/initialized"));
     first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())
 }
@@ -216,4 +204,22 @@ fn folder(places: &Places) -> Outcome<PathBuf> {
 
 fn home_folder(places: &Places) -> PathBuf {
     places.home().join("folder")
+}
+
+/// Whether the cell settled on its revision, and a plain server saw nothing that is named MGP but the offer.
+pub(super) fn stays_plain(seen: &Seen, cell: &Cell, mgp: Mgp) -> Outcome {
+    seen.settled_on(cell.revision)?;
+    if seen.negotiated()?.is_some() {
+        return Err(Failure::new("a plain server is taken for one that speaks MGP"));
+    }
+    // The offer names MGP; in the legacy era it stands in the first requests only, in the modern one in each.
+    let quiet = match (mgp, cell.revision == LEGACY) {
+        (Mgp::None, _) => seen.traffic.up.clone(),
+        (Mgp::All, true) => after_the_handshake(&seen.traffic.up),
+        (Mgp::All, false) => Vec::new(),
+    };
+    if let Some(line) = mgp_named(&quiet) {
+        return Err(Failure::new(format!("a plain server saw {line}")));
+    }
+    Ok(())
 }

@@ -7,8 +7,7 @@ use super::{
         install::Places,
         ours::{Call, Mgp, Place},
         pins::{PYTHON_2, Pin, RMCP, SERVER_EVERYTHING},
-        relay::mgp_named,
-        servers::{TEXT, after_the_handshake, short},
+        servers::{TEXT, short, stays_plain},
     },
     LEGACY, MODERN, PREFIX,
     tap::Tap,
@@ -120,19 +119,7 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     if !text.contains(TEXT) {
         return Err(Failure::new(format!("{TEXT:?} is not in {text}")));
     }
-    seen.settled_on(cell.revision)?;
-    if seen.negotiated()?.is_some() {
-        return Err(Failure::new("a plain server is taken for one that speaks MGP"));
-    }
-    // The offer names MGP; in the old era it stands in the first requests only, in the new one in each.
-    let quiet = match (mgp, cell.revision == LEGACY) {
-        (Mgp::None, _) => seen.traffic.up.clone(),
-        (Mgp::All, true) => after_the_handshake(&seen.traffic.up),
-        (Mgp::All, false) => Vec::new(),
-    };
-    if let Some(line) = mgp_named(&quiet) {
-        return Err(Failure::new(format!("a plain server saw {line}")));
-    }
+    stays_plain(&seen, cell, mgp)?;
     let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
     let seen = unknown.make(cell, stage, "unknown", |_| {})?;
     let said = seen.refusal().context("an unknown tool is refused")?;
