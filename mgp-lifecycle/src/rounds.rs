@@ -127,6 +127,7 @@ impl RoundsLayer {
                 .checked_sub(key.len() + answer.as_str().len())
                 .ok_or(Refusal::StateTooLarge(self.config.state_bytes))?;
             state.answers.insert(key.to_owned(), answer.clone());
+            state.early.insert(key.to_owned());
         }
         Ok(state)
     }
@@ -269,6 +270,10 @@ mod tests {
             let c = cx.ask("c", ask()).await?;
             Reply::of(&(seed, a?, b?, c))
         });
+        asking(sealer, tool)
+    }
+
+    fn asking(sealer: &Sealer, tool: Stack) -> mock::Client {
         let mut client = mock::client(Stack::new(RoundsLayer::new(sealer.clone()).layer(tool)));
         let mut facts = Facts::new(Revision::MODERN);
         let mut asks = Asks::default();
@@ -332,6 +337,21 @@ mod tests {
         }
         let large = early(&format!(r#"{{"a":"{}"}}"#, "x".repeat(70_000)));
         assert_eq!(client.call("tools/call", &large).await.unwrap_err().code().0, 3001);
+    }
+
+    #[tokio::test]
+    async fn a_permission_is_not_given_before_it_is_asked_for() {
+        let tool = Stack::from_fn(|call: Call| async move {
+            let ask = Ask::new("elicitation/create", Payload::empty_object());
+            Ok(Reply::raw(call.cx().ask_afresh("may", ask).await?))
+        });
+        let mut client = asking(&Sealer::random().unwrap(), tool);
+        let early = r#"{"name":"t","arguments":{"x":1},"inputResponses":{"may":"yes"}}"#;
+        let (keys, state) = asked(&mut client, early).await;
+        assert_eq!(keys, ["may"]);
+        let (_, state) = asked(&mut client, &with("{}", &state)).await;
+        let result = client.request("tools/call", &with(r#"{"may":"no"}"#, &state)).await;
+        assert_eq!(result.unwrap().as_str(), r#""no""#);
     }
 
     #[tokio::test]

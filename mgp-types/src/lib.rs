@@ -4,7 +4,8 @@
 //! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
 //!
-//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens), `schema` (JSON Schemas
+//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens), `sqlite` (a
+//! store in a file), `schema` (JSON Schemas
 //! of the messages, the page of methods, and the check of examples).
 
 mod canonical;
@@ -22,6 +23,8 @@ mod seal;
 pub mod service;
 #[cfg(feature = "schema")]
 pub mod spec;
+#[cfg(feature = "service")]
+pub mod store;
 mod timestamp;
 mod wire;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_types::Payload;
 use mgp_types::RpcError;
-use mgp_types::service::{Ask, Asker, BoxFuture, Context};
+use mgp_types::service::{Ask, Asker, Asking, BoxFuture, Context};
 
 /// The asker of one logical call: asks the caller behind it, and each question once.
 pub(crate) struct Remember {
@@ -42,6 +42,12 @@ impl Asker for Remember {
             open(&memory).answers.insert(key, answer.clone());
             Ok(answer)
         })
+    }
+
+    fn forget_early(&self, key: &str) {
+        if let Asking::Via(asker) = &self.origin.asking {
+            asker.forget_early(key);
+        }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {

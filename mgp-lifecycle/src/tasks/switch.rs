@@ -323,6 +323,12 @@ impl Asker for Switch {
         }
     }
 
+    fn forget_early(&self, key: &str) {
+        if let Asking::Via(asker) = &self.own.asking {
+            asker.forget_early(key);
+        }
+    }
+
     fn kept(&self, key: &str) -> Option<Payload> {
         match &self.own.asking {
             Asking::Via(asker) => asker.kept(key),

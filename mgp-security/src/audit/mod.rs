@@ -21,7 +21,9 @@
 mod future;
 mod layer;
 mod outcome;
+mod source;
 #[cfg(test)]
 mod tests;
 
 pub use layer::{Audit, AuditLayer};
+pub use source::EventSource;

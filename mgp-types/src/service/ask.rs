@@ -7,7 +7,7 @@
 //! Applies to: inbound.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -49,6 +49,9 @@ impl Ask {
 pub trait Asker: Send + Sync {
     /// Asks; `key` names the question within the call, the same in every round.
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
+
+    /// Forgets an answer that came before its question was asked.
+    fn forget_early(&self, _key: &str) {}
 
     /// A value kept from an earlier round under this key.
     fn kept(&self, _key: &str) -> Option<Payload> {
@@ -151,6 +154,9 @@ pub struct RoundState {
     pub asked: Vec<String>,
     /// Answers by key.
     pub answers: BTreeMap<String, Payload>,
+    /// The keys of answers that came before anybody asked.
+    #[serde(default)]
+    pub early: BTreeSet<String>,
     /// Values kept by key.
     pub kept: BTreeMap<String, Payload>,
 }
@@ -202,6 +208,13 @@ impl Asker for Rounds {
             board.suspended.push((key.to_owned(), ask));
         }
         Box::pin(std::future::pending())
+    }
+
+    fn forget_early(&self, key: &str) {
+        let mut board = self.board();
+        if board.state.early.remove(key) {
+            board.state.answers.remove(key);
+        }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {

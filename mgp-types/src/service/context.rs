@@ -114,6 +114,23 @@ impl Context {
         }
     }
 
+    /// Asks as [`ask`](Self::ask) does, and takes no answer that the caller gave before it was asked.
+    ///
+    /// It is for questions whose answer permits something: a modern caller may put answers into its first request,
+    /// and those say nothing of what its person was shown.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the question.
+    pub async fn ask_afresh(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
+        if let Asking::Via(asker) = &self.asking {
+            asker.forget_early(key);
+        }
+        self.ask(key, ask).await
+    }
+
     /// Computes a value once per logical call, however many rounds it takes.
     ///
     /// # Errors

@@ -61,6 +61,14 @@ pub trait AuditSink: Send + Sync {
     /// # Errors
     /// [`Unaudited`] when the event cannot be recorded; then what it tells of must not happen.
     fn record(&self, event: AuditEvent) -> Audited<()>;
+
+    /// The name under which this sink takes events out of a [`Store`](crate::store::Store).
+    ///
+    /// Where there is one, whoever changes state hands the events over in the same commit and records nothing itself,
+    /// so that neither is kept without the other.
+    fn outbox(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// What a sink answers: at once, which costs no future, or later.

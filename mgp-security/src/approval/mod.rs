@@ -1,0 +1,103 @@
+//! Asking somebody who may decide: about permissions a server needs, and about single calls (MGP §3.4, §4.4).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use mgp_types::mgp::{Grant, GrantDecision, Permission, RiskLevel};
+use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
+use mgp_types::{Hash, Object, RpcError, Timestamp};
+
+/// Decides what the rules leave to a person, or to a configuration.
+///
+/// It is never the party that the decision restrains.
+pub trait Approver: Send + Sync {
+    /// Decides about a question; `cx` is the call it is asked for.
+    ///
+    /// # Errors
+    /// Nobody can be asked, or whoever was asked failed; the caller treats that as not approved.
+    fn decide(
+        &self,
+        cx: &Context,
+        question: Question,
+    ) -> BoxFuture<'static, Result<Decision, RpcError>>;
+}
+
+/// What is to be decided.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Question {
+    /// What it is about.
+    pub about: About,
+    /// The server, where there is one.
+    pub server: Option<ServerId>,
+    /// For whom.
+    pub principal: Principal,
+    /// What it is bound to: an answer counts for nothing else.
+    pub binding: Hash,
+}
+
+/// What a question is about.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum About {
+    /// Permissions that a server, or one of its tools, needs.
+    Permissions {
+        /// The permissions, by their standard names.
+        permissions: Vec<Permission>,
+        /// The tool whose call needs them; none at the beginning of a connection.
+        tool: Option<String>,
+    },
+    /// One call.
+    Call {
+        /// The tool.
+        tool: String,
+        /// Its arguments in canonical form.
+        arguments: String,
+        /// How dangerous it is.
+        risk: RiskLevel,
+    },
+}
+
+/// What was decided.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Decision {
+    /// The answer.
+    pub answer: GrantDecision,
+    /// Permissions that were decided otherwise than the rest, or with limits.
+    pub single: BTreeMap<Permission, Grant>,
+    /// Who decided.
+    pub by: String,
+    /// Until when it holds.
+    pub expires_at: Option<Timestamp>,
+    /// What else whoever waits should know: an approval's id, the command to run.
+    pub details: Object,
+}
+
+impl Question {
+    /// A question about something, bound to it.
+    #[must_use]
+    pub fn new(
+        about: About,
+        server: Option<ServerId>,
+        principal: Principal,
+        binding: Hash,
+    ) -> Self {
+        Self { about, server, principal, binding }
+    }
+}
+
+impl Decision {
+    /// A decision of somebody, without an end.
+    #[must_use]
+    pub fn new(answer: GrantDecision, by: impl Into<String>) -> Self {
+        Self {
+            answer,
+            single: BTreeMap::new(),
+            by: by.into(),
+            expires_at: None,
+            details: Object::new(),
+        }
+    }
+}

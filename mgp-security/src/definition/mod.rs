@@ -1,0 +1,3 @@
+//! Definitions of tools: pinned when they are first seen, refused when they change (MGP §4).
+//!
+//! Applies to: both.

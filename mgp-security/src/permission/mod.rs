@@ -1,0 +1,3 @@
+//! Permissions: what a server may do, and who said so (MGP §3).
+//!
+//! Applies to: both.

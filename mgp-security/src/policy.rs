@@ -1,0 +1,135 @@
+//! What the operator configured for each server: the one thing that may loosen a rule (MGP §3.3, §4, §5.5).
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
+use mgp_types::service::ServerId;
+
+/// What the operator says about one server.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerPolicy {
+    /// How far it is trusted; what the server says of itself never counts. `standard`.
+    pub trust: TrustLevel,
+    /// What holds for callers without an entry. `opt-in`: no.
+    pub default_policy: DefaultPolicy,
+    /// How permissions are decided. `interactive`.
+    pub permission_policy: ApprovalPolicy,
+    /// The permissions the configuration grants.
+    pub permissions: Vec<Permission>,
+    /// The risk of single tools, in place of what is worked out.
+    pub risk: BTreeMap<String, RiskLevel>,
+    /// The validator of single tools, in place of those that would apply.
+    pub validators: BTreeMap<String, Validator>,
+    /// From which risk on a call is confirmed. `dangerous`.
+    pub confirm: ConfirmFrom,
+}
+
+impl Default for ServerPolicy {
+    fn default() -> Self {
+        Self {
+            trust: TrustLevel::Standard,
+            default_policy: DefaultPolicy::OptIn,
+            permission_policy: ApprovalPolicy::Interactive,
+            permissions: Vec::new(),
+            risk: BTreeMap::new(),
+            validators: BTreeMap::new(),
+            confirm: ConfirmFrom::default(),
+        }
+    }
+}
+
+/// From which effective risk on a call is confirmed (§4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfirmFrom {
+    /// Moderate calls are confirmed too.
+    Moderate,
+    /// Only dangerous ones are.
+    #[default]
+    Dangerous,
+}
+
+/// The policies of all servers; a change holds from the next message on.
+///
+/// ```
+/// use mgp_security::{Policies, ServerPolicy};
+/// use mgp_types::mgp::{DefaultPolicy, TrustLevel};
+///
+/// let policies = Policies::default();
+/// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptIn);
+///
+/// let mut lenient = ServerPolicy::default();
+/// lenient.default_policy = DefaultPolicy::OptOut;
+/// policies.set("files", lenient);
+/// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
+/// ```
+#[derive(Clone, Default)]
+pub struct Policies(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    now: RwLock<Table>,
+    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+#[derive(Clone, Default)]
+struct Table {
+    fallback: Arc<ServerPolicy>,
+    servers: HashMap<ServerId, Arc<ServerPolicy>>,
+}
+
+impl Policies {
+    /// The same policy for every server that has none of its own.
+    #[must_use]
+    pub fn all(policy: ServerPolicy) -> Self {
+        let policies = Self::default();
+        policies.write(|table| table.fallback = Arc::new(policy));
+        policies
+    }
+
+    /// The policy of a server; none is the party itself, which has the general one.
+    #[must_use]
+    pub fn of(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
+        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        let own = server.and_then(|server| table.servers.get(server));
+        Arc::clone(own.unwrap_or(&table.fallback))
+    }
+
+    /// Sets the policy of a server.
+    pub fn set(&self, server: impl Into<ServerId>, policy: ServerPolicy) {
+        let server = server.into();
+        self.write(|table| {
+            table.servers.insert(server, Arc::new(policy));
+        });
+    }
+
+    /// Takes away the policy of a server, which has the general one from then on.
+    pub fn remove(&self, server: &ServerId) {
+        self.write(|table| {
+            table.servers.remove(server);
+        });
+    }
+
+    /// Runs after each change.
+    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Table)) {
+        change(&mut self.0.now.write().unwrap_or_else(PoisonError::into_inner));
+        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        hooks.iter().for_each(|hook| hook());
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(table.servers.keys()).finish()
+    }
+}
