@@ -77,7 +77,10 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The death of the process, however it comes; a loss of power may undo the last changes.
+    /// The death of the process, however it comes; a loss of power may undo the last changes, all of each.
+    ///
+    /// Revisions and numbers of events that were undone are given again: an audit log that syncs each of its records
+    /// wants [`Full`](Self::Full) here.
     #[default]
     Normal,
     /// The loss of power too; each commit waits for the disk.
