@@ -18,6 +18,7 @@
 //!
 //! Applies to: both.
 
+mod event;
 mod future;
 mod layer;
 mod outcome;
@@ -25,5 +26,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use event::{Event, Flagged};
 pub use layer::{Audit, AuditLayer};
 pub use source::EventSource;

@@ -112,6 +112,31 @@ async fn the_event_names_actor_target_and_time() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_has_its_golden_file() {
+    let log = MemoryAudit::new();
+    let slow = Stack::from_fn(|_| async {
+        sleep(Duration::from_millis(12)).await;
+        Ok(Reply::empty())
+    });
+    let no_mowing = gate(|call| match call.tool() {
+        Some(tool) if tool.name == "mow" => {
+            Err(error(1001).because(Hidden::by("server_grant deny")))
+        }
+        _ => Ok(()),
+    });
+    let layer = AuditLayer::new(Arc::new(log.clone())).risk(|_| Some(RiskLevel::Safe));
+    let mut client = mock::client(Stack::new(layer.server("garden").layer(no_mowing.layer(slow))));
+    client.cx.principal = Principal::local().agent("agent.one");
+    client.cx.trace = Some("trace-77".into());
+    client.request("tools/call", CALL).await.unwrap();
+    client.request("tools/call", r#"{"name":"mow"}"#).await.unwrap_err();
+    for mut event in log.events() {
+        event.timestamp = "2026-03-04T05:06:07.089Z".into();
+        super::event::tests::check(&event);
+    }
+}
+
 #[tokio::test]
 async fn other_messages_are_not_recorded() {
     let log = MemoryAudit::new();
