@@ -164,14 +164,14 @@ impl fmt::Debug for Event {
     }
 }
 
-/// A text of bounded length.
 fn words(text: &str) -> String {
-    if text.len() <= WORDS_MAX {
+    cut(text, WORDS_MAX)
+}
+
+/// A text of at most so many bytes, and `…` where it was longer.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
         return text.to_owned();
     }
-    let mut cut = WORDS_MAX;
-    while !text.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    format!("{}…", &text[..cut])
+    format!("{}…", &text[..text.floor_char_boundary(most)])
 }
