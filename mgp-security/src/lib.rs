@@ -18,7 +18,7 @@ mod tool;
 mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
-pub use audit::{Audit, AuditLayer, EventSource};
+pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
