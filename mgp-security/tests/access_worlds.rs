@@ -24,7 +24,7 @@ const TOOLS: [&str; 3] = ["read", "write", "send"];
 const LIST: &str = r#"{"tools":[{"name":"read"},{"name":"write"},{"name":"send"}]}"#;
 
 fn now() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
 /// An entry as the test knows it.

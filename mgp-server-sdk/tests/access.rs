@@ -12,7 +12,7 @@ use mgp_types::mgp::{AccessGrantParams, AccessPermission, AccessRevokeParams, En
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
 
-use raw::{Raw, hello};
+use raw::{Raw, hello, modern};
 
 fn names(list: &Value) -> Vec<&str> {
     let tools = list["result"]["tools"].as_array().unwrap();
@@ -51,6 +51,8 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     access.revoke(&operator, revoke).await.unwrap();
     assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
     assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read"]);
+    let anew = json!({ "_meta": modern(&json!({})) });
+    assert_eq!(names(&client.answer("tools/list", anew).await), ["read"], "in the modern era too");
     let refused = client.answer("tools/call", write).await;
     let reason = &refused["result"]["structuredContent"];
     assert_eq!((&reason["code"], &reason["details"]["tool"]), (&json!(1001), &json!("write")));

@@ -20,6 +20,7 @@ use tower_service::Service;
 use super::book::Access;
 use super::entry::name_of;
 use super::list;
+use super::pass::Credentials;
 use super::refused::AccessDenied;
 use crate::error::Refusal;
 
@@ -132,6 +133,9 @@ impl<S: MgpService> Service<Call> for Gated<S> {
                 admitted => admitted.map_err(RpcError::from),
             },
             Aim::Tools => {
+                if let Err(ended) = Credentials::of(cx).hold() {
+                    return ResponseFuture::answer(Err(Refusal::from(ended).into()));
+                }
                 let look = Look { layer: self.layer.clone(), cx: cx.clone() };
                 return ResponseFuture::list(self.inner.call(call), look);
             }
