@@ -3,10 +3,12 @@
 //! Applies to: both.
 
 use mgp_types::service::Unaudited;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
+use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
+use crate::state::ChangeError;
 
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,6 +17,21 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// No entry or policy allows it, or one denies it.
+    #[error(transparent)]
+    AccessDenied(#[from] Box<AccessDenied>),
+    /// The credentials of the caller ended.
+    #[error(transparent)]
+    PassEnded(#[from] PassEnded),
+    /// Somebody who is no operator tried to administer.
+    #[error(transparent)]
+    NotOperator(#[from] NotOperator),
+    /// There is no room for another entry.
+    #[error("there are {0} access entries already; take some back first")]
+    TooManyEntries(usize),
+    /// A change could not be kept or recorded.
+    #[error(transparent)]
+    Unchanged(#[from] ChangeError),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
@@ -24,10 +41,14 @@ pub enum Refusal {
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            // There may be room later.
-            Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
-            // The call never started, and the one who runs the server must look at its log.
-            Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
+            Refusal::Unaudited(unaudited)
+            | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
+            Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
+            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
+            Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
+            Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {
                 AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {
@@ -39,6 +60,33 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        Self::new(code, refusal.to_string()).because(refusal)
+        let error = Self::new(code, refusal.to_string());
+        let error = match refusal.details() {
+            Some(details) => {
+                error.recovery(Recovery::default_for(code).unwrap_or_default().details(details))
+            }
+            None => error,
+        };
+        error.because(refusal)
+    }
+}
+
+impl Refusal {
+    /// The facts that the caller is told.
+    fn details(&self) -> Option<Object> {
+        match self {
+            Self::AccessDenied(denied) => Some(denied.details()),
+            Self::NotOperator(refused) => Some(refused.details()),
+            _ => None,
+        }
+    }
+}
+
+fn code_of(unaudited: &Unaudited) -> ErrorCode {
+    match unaudited {
+        // There may be room later.
+        Unaudited::Full => ErrorCode::RESOURCE_EXHAUSTED,
+        // The call never started, and the one who runs the server must look at its log.
+        _ => ErrorCode::SERVER_NOT_READY,
     }
 }

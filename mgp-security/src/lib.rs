@@ -17,6 +17,10 @@ mod state;
 mod tool;
 mod trace;
 
+pub use access::{
+    Access, AccessDenied, AccessLayer, Confirm, Decided, Entry, Gated, Groups, KernelTools,
+    KernelToolsLayer, NotOperator, PassEnded,
+};
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use definition::{Definitions, Standing};
