@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::extract::{Grants, ToolRequest};
 use super::layers::Carried;
 use super::run::Running;
-use super::security::derive_hints;
 use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
@@ -80,7 +79,7 @@ impl Entry {
             tool.write_schemas(style);
         }
         let mut definition = tool.definition.clone();
-        derive_hints(&mut definition);
+        mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition);
         // What cannot be read was refused before.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
