@@ -19,7 +19,7 @@ mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Audit, AuditLayer, EventSource};
-pub use definition::{Definitions, Standing};
+pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
