@@ -21,6 +21,7 @@ mod token;
 
 use serde_json::Value;
 
+use self::token::Place;
 pub(super) use characters::is_suspect as is_hidden;
 pub(super) use finding::visible;
 pub use finding::{Finding, Severity};
@@ -81,7 +82,8 @@ fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
         let what = "letters of another alphabet stand for Latin ones";
         findings.push(Finding::new(Severity::Flagged, at, what, &evidence));
     }
-    for (what, evidence) in text::instructions(text) {
+    let place = if at == "/description" { Place::Description } else { Place::Elsewhere };
+    for (what, evidence) in text::instructions(text, place) {
         findings.push(Finding::new(Severity::Flagged, at, what, &evidence));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::finding::{Finding, Severity};
 use super::text;
+use super::token::Place;
 
 /// What models have been made to give away by a name alone.
 const ASKED: &[&[&str]] = &[
@@ -65,7 +66,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         let words = words(name);
         let asks = ASKED.iter().any(|asked| words.windows(asked.len()).any(|some| some == *asked));
         let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-        let said = text::instructions(&words.join(" "));
+        let said = text::instructions(&words.join(" "), Place::Elsewhere);
         if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || !said.is_empty() {
             let what = "a parameter asks for what the tool is not about";
             findings.push(Finding::new(Severity::Flagged, "/inputSchema", what, name));

@@ -3,6 +3,7 @@
 //! Applies to: both.
 
 use super::text::{ENOUGH, Sign, said};
+use super::token::Place;
 
 const ROLES: &str = "marks itself as a message of the system";
 const MARKUP: &str = "hides text in markup";
@@ -34,6 +35,10 @@ const TEMPLATES: &[&str] = &[
     "### response",
     "## system prompt",
     "begin system prompt",
+    "</tool",
+    "</description",
+    "<tool_description",
+    "</function",
     "[system]",
     "[assistant]",
     "[system:",
@@ -75,6 +80,22 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
+/// Titles that claim authority, in capitals as they come.
+const SHOUTED: &[&str] = &[
+    "SYSTEM OVERRIDE",
+    "ADMIN OVERRIDE",
+    "SYSTEM NOTICE",
+    "SYSTEM MESSAGE",
+    "SYSTEM ALERT",
+    "SECURITY NOTICE",
+    "SYSTEM INSTRUCTION",
+    "SYSTEM PROMPT:",
+    "NEW INSTRUCTIONS",
+    "ADMIN NOTICE",
+    "DEVELOPER MESSAGE",
+    "SYSTEM:",
+];
+
 /// Ways to keep markup out of sight.
 const UNSEEN: &[&str] = &[
     "display:none",
@@ -90,7 +111,7 @@ const UNSEEN: &[&str] = &[
     "color:#fff",
     "color: #fff",
     "color:transparent",
-    "<script",
+    "</script>",
     "<iframe",
     "<object",
     "<embed",
@@ -110,6 +131,9 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
         signs.push(Sign { what, weight, evidence: evidence.to_owned() });
     };
     if let Some(found) = TEMPLATES.iter().find(|word| small.contains(**word)) {
+        add(ROLES, ENOUGH, found);
+    }
+    if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
         add(ROLES, ENOUGH, found);
     }
     if let Some(line) = small.lines().skip(1).chain(small.lines().next()).find(|line| is_role(line))
@@ -132,12 +156,15 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
         add(SCHEMES, ENOUGH, address);
     }
     for decoded in decoded(text) {
-        let weight =
-            if said(&decoded).iter().any(|sign| sign.weight >= ENOUGH) { ENOUGH } else { 70 };
+        let weight = if said(&decoded, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+            ENOUGH
+        } else {
+            70
+        };
         add(CODED, weight, &decoded);
     }
-    for turned in [rot13(text), text.chars().rev().collect()] {
-        if said(&turned).iter().any(|sign| sign.weight >= ENOUGH) {
+    for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
+        if said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
             add(CODED, ENOUGH, &turned);
         }
     }
@@ -211,10 +238,6 @@ fn decoded(text: &str) -> Vec<String> {
             length if length % 2 == 0 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 hex(word)
             }
-            _ if word.matches('%').count() >= 6 => percent(word),
-            _ if word.matches("\\x").count() >= 6 || word.matches("\\u").count() >= 6 => {
-                escapes(word)
-            }
             _ => base64(word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric())),
         };
         if let Some(said) = bytes.and_then(prose) {
@@ -239,26 +262,36 @@ fn hex(word: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-fn percent(word: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut bytes = word.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let pair = [bytes.next()?, bytes.next()?];
-            out.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
-        } else {
-            out.push(byte);
+/// A text with what is written as `%69` or `\x69` or `\u0069` put back; empty where there are few of them.
+fn unescaped(text: &str) -> String {
+    const FEW: usize = 4;
+    let mut out = String::new();
+    let mut rest = text;
+    let mut count = 0;
+    while let Some(at) = rest.find(['%', '\\']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let digits = match rest.as_bytes() {
+            [b'%', ..] => 1..3,
+            [b'\\', b'x', ..] => 2..4,
+            [b'\\', b'u', ..] => 2..6,
+            _ => 0..0,
+        };
+        let code = rest.get(digits.clone()).and_then(|code| u32::from_str_radix(code, 16).ok());
+        match code.and_then(char::from_u32) {
+            Some(c) => {
+                out.push(c);
+                rest = &rest[digits.end..];
+                count += 1;
+            }
+            None => {
+                out.push_str(&rest[..1]);
+                rest = &rest[1..];
+            }
         }
     }
-    Some(out)
-}
-
-fn escapes(word: &str) -> Option<Vec<u8>> {
-    let codes =
-        word.split("\\x").flat_map(|part| part.split("\\u")).filter(|part| !part.is_empty());
-    let text: Option<String> =
-        codes.map(|code| char::from_u32(u32::from_str_radix(code, 16).ok()?)).collect();
-    text.map(String::into_bytes)
+    out.push_str(rest);
+    if count < FEW { String::new() } else { out }
 }
 
 fn base64(word: &str) -> Option<Vec<u8>> {

@@ -1,11 +1,12 @@
 //! The phrases that speak to a model, and what each of them weighs.
 //!
 //! A phrase is a row of words: `a|b` is one of them, `a*` any word that begins so, `^a` an order (a clause begins
-//! with it), `@secret`, `@tool` and `@address` words of that kind. `~3` lets up to three other words stand between.
+//! with it), `!a` one behind the first sentence, `@secret`, `@path`, `@variable`, `@tool` and `@address` words of that kind. `~3` lets up to three other words stand between.
 //! A weight of 100 is enough alone; less needs company.
 //!
 //! Applies to: both.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::token::Token;
@@ -21,29 +22,73 @@ pub(super) struct Phrase {
 pub(super) struct Slot {
     /// How many other words may stand before it.
     pub(super) gap: usize,
-    orders: bool,
+    orders: Orders,
     any: Vec<&'static str>,
+}
+
+/// Whether a word must be an order.
+#[derive(Clone, Copy)]
+enum Orders {
+    No,
+    Anywhere,
+    /// Not in the first sentence of a description, where many tools say what they do as if it were one.
+    Later,
+}
+
+impl Orders {
+    fn fits(self, token: &Token) -> bool {
+        match self {
+            Self::No => true,
+            Self::Anywhere => token.orders,
+            Self::Later => token.orders && !token.first,
+        }
+    }
 }
 
 impl Slot {
     pub(super) fn fits(&self, token: &Token) -> bool {
-        (!self.orders || token.orders)
+        self.orders.fits(token)
             && self.any.iter().any(|wanted| match *wanted {
                 "@secret" => token.is_secret_file(),
                 "@tool" => token.is_tool(),
                 "@address" => token.is_address(),
+                "@path" => token.is_path(),
+                "@variable" => token.is_secret_variable(),
                 wanted => token.is(wanted),
             })
     }
 }
 
-pub(super) static PHRASES: LazyLock<Vec<Phrase>> = LazyLock::new(|| {
-    let read = |(what, weight, text): &(&'static str, u32, &'static str)| Phrase {
-        what,
-        weight: *weight,
-        slots: slots(text),
-    };
-    SAID.iter().map(read).collect()
+/// All phrases, and which of them may begin with a word.
+pub(super) struct Phrases {
+    all: Vec<Phrase>,
+    /// By their first word, where it is one.
+    words: HashMap<&'static str, Vec<usize>>,
+    /// Those that may begin with words of a kind.
+    kinds: Vec<usize>,
+}
+
+impl Phrases {
+    /// The phrases that may begin with a word.
+    pub(super) fn from(&self, token: &Token) -> impl Iterator<Item = &Phrase> {
+        let known = token.spellings().filter_map(|word| self.words.get(word)).flatten();
+        known.chain(&self.kinds).map(|index| &self.all[*index])
+    }
+}
+
+pub(super) static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
+    let mut phrases = Phrases { all: Vec::new(), words: HashMap::new(), kinds: Vec::new() };
+    for (index, (what, weight, text)) in SAID.iter().enumerate() {
+        let slots = slots(text);
+        let first = slots.first().map(|slot| slot.any.as_slice()).unwrap_or_default();
+        if first.iter().any(|word| word.starts_with('@') || word.ends_with('*')) {
+            phrases.kinds.push(index);
+        } else {
+            first.iter().for_each(|word| phrases.words.entry(word).or_default().push(index));
+        }
+        phrases.all.push(Phrase { what, weight: *weight, slots });
+    }
+    phrases
 });
 
 fn slots(text: &'static str) -> Vec<Slot> {
@@ -54,8 +99,12 @@ fn slots(text: &'static str) -> Vec<Slot> {
             gap = count;
             continue;
         }
-        let orders = word.starts_with('^');
-        let any = word.trim_start_matches('^').split('|').collect();
+        let (orders, word) = match (word.strip_prefix('^'), word.strip_prefix('!')) {
+            (Some(word), _) => (Orders::Anywhere, word),
+            (_, Some(word)) => (Orders::Later, word),
+            _ => (Orders::No, word),
+        };
+        let any = word.split('|').collect();
         slots.push(Slot { gap: std::mem::take(&mut gap), orders, any });
     }
     slots
@@ -70,6 +119,7 @@ const SHADOWS: &str = "says how other tools are to be used";
 const FIRST: &str = "wants to come before or instead of everything else";
 const ADDRESSES: &str = "speaks to the model";
 const CONSENT: &str = "claims or waives the consent of the user";
+const CLAIMS: &str = "claims that nobody needs to be asked";
 const ENCODED: &str = "wants something decoded and followed";
 const URGES: &str = "shouts";
 
@@ -84,7 +134,7 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         OVERRIDES,
         100,
-        "ignore|disregard|forget|override|overrule ~1 all|any|everything|every|other|the|these|those ~2 instruction*|prompts|directives|guidelines|guardrails|rules",
+        "ignore|disregard|forget|override|overrule|overrides|supersedes ~1 all|any|everything|every|other|the|these|those ~2 instruction*|prompts|directives|guidelines|guardrails|rules",
     ),
     (
         OVERRIDES,
@@ -115,9 +165,8 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         OVERRIDES,
         100,
-        "developer|god|admin|debug|maintenance|unrestricted|sudo mode ~2 enabled|activated|on|now",
+        "you|enter|entering|switch ~4 developer|god|admin|maintenance|unrestricted|sudo|jailbreak mode",
     ),
-    (OVERRIDES, 100, "system|admin|security|emergency override|directive|notice|alert"),
     (
         OVERRIDES,
         60,
@@ -126,7 +175,7 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         OVERRIDES,
         100,
-        "reveal|print|output|repeat|leak|expose|dump|disclose|recite|show|tell|include|append|return|quote|paste|copy ~3 system|initial|hidden|developer|original|your ~1 prompt|prompts|instructions|message",
+        "reveal|print|output|repeat|leak|expose|dump|disclose|recite|quote ~3 system|initial|hidden|developer|original|your ~1 prompt|prompts|instructions|message",
     ),
     // What the user must not see.
     (
@@ -191,7 +240,7 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         SECRETS,
         100,
-        "^append|send|copy|paste|upload|attach|insert|leak|exfiltrate|forward|post|embed|collect|gather|steal|harvest ~4 password|passwords|credential|credentials|token|tokens|secrets|cookie|cookies|keys|apikey|api_key|passphrase|ssn ~8 to|in|into|as|via|here|with",
+        "!append|send|copy|paste|upload|leak|exfiltrate|forward|post|collect|gather|steal|harvest ~4 password|passwords|credential|credentials|token|tokens|secrets|cookie|cookies|keys|apikey|api_key|passphrase|ssn ~8 to|in|into|as|via|here|with",
     ),
     (
         SECRETS,
@@ -213,12 +262,12 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         CONTEXT,
         100,
-        "^include|append|pass|send|copy|paste|upload|attach|put|insert|provide|supply|add|forward|post|embed|fill|write|share|repeat ~3 full|entire|whole|complete|all|previous|prior|every|earlier|last|recent ~2 conversation|chat|prompt|messages|message|dialogue|transcript|instructions|reasoning|thoughts",
+        "^include|append|pass|send|copy|paste|upload|attach|put|insert|provide|supply|add|forward|post|embed|fill|write|share|repeat ~3 full|entire|whole|complete|previous|prior|earlier ~2 conversation|chat|prompt|messages|dialogue|instructions|reasoning|thoughts",
     ),
     (
         CONTEXT,
         100,
-        "^include|append|pass|send|copy|paste|upload|attach|put|insert|provide|supply|add|forward|post|embed|fill|write|share ~4 system ~0 prompt|message|instructions",
+        "^include|append|pass|send|copy|paste|upload|attach|put|insert|provide|supply|add|forward|post|embed|fill|write|share|translate|summarize|encode ~2 your|own ~1 system ~0 prompt|message|instructions",
     ),
     (
         CONTEXT,
@@ -251,12 +300,12 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         SHADOWS,
         100,
-        "when|whenever|if|once|after|before|each|every ~5 @tool ~3 available|called|used|invoked|present|enabled|installed|runs|run|calling|using|executes|executed ~3 always|must|set|add|include|change|replace|append|also|send|bcc|modify|use|pass|redirect|instead|silently|insert",
+        "when|whenever|if|once|after|before|each|every ~5 @tool ~3 available|called|used|invoked|present|enabled|installed|runs|run|calling|using|executes|executed ~3 always|must|set|add|include|change|replace|append|also|send|bcc|modify|redirect|silently|insert",
     ),
     (
         SHADOWS,
         100,
-        "when|whenever|before|after|if|each|every ~3 using|calling|invoking|use|call|invoke|called|used|runs|executes|sends|time ~4 @tool ~3 always|must|set|add|include|change|replace|append|also|send|bcc|modify|pass|redirect|silently|insert|first",
+        "when|whenever|before|after|if|each|every ~3 using|calling|invoking|use|call|invoke|called|used|runs|executes|sends|time ~4 @tool ~3 always|must|set|add|include|change|replace|append|also|send|bcc|modify|redirect|silently|insert|first",
     ),
     (
         SHADOWS,
@@ -276,7 +325,7 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         SHADOWS,
         100,
-        "@tool ~2 is|has|was|are ~1 broken|compromised|unsafe|insecure|unreliable|malicious|buggy|vulnerable|untrusted|infected|hacked|been",
+        "@tool ~2 is|was|are|been ~1 broken|compromised|unsafe|insecure|unreliable|malicious|buggy|vulnerable|untrusted|infected|hacked",
     ),
     (
         SHADOWS,
@@ -340,7 +389,7 @@ const SAID: &[(&str, u32, &str)] = &[
     (
         ADDRESSES,
         100,
-        "^assistant|ai|llm|model|agent|claude|chatgpt|gemini ~0 must|should|shall|please|also|always|call|ignore|read|send|do|include|remember|now|you|needs",
+        "^assistant|ai|llm|model|agent|claude|chatgpt|gemini ~0 please|also|always|never|ignore|remember|you|now",
     ),
     (ADDRESSES, 60, "pretend|roleplay|role-play|impersonate ~2 you|to|as|are"),
     (ADDRESSES, 60, "as ~1 an|a ~1 ai|llm|assistant|language ~1 model|you|must|assistant"),
@@ -370,7 +419,7 @@ const SAID: &[(&str, u32, &str)] = &[
         60,
         "no|without ~2 confirmation|approval|permission|consent ~2 needed|required|necessary",
     ),
-    (CONSENT, 100, "pre-approved|preapproved|pre-authorized|preauthorized|auto-approve ~3"),
+    (CONSENT, 60, "pre-approved|preapproved|pre-authorized|preauthorized"),
     (
         CONSENT,
         60,
@@ -390,6 +439,125 @@ const SAID: &[(&str, u32, &str)] = &[
     // Loud.
     (URGES, 30, "important|critical|urgent|mandatory|warning|attention ~1"),
     (URGES, 30, "must ~2 always|never|immediately|first|comply|strictly"),
+    // More of the same, found by trying.
+    (
+        OVERRIDES,
+        100,
+        "your ~1 instructions|rules|guidelines|prompt|orders|behavior|behaviour ~2 changed|updated|replaced|now|obsolete|void",
+    ),
+    (
+        OVERRIDES,
+        100,
+        "modify|change|adjust|adapt|alter ~0 your ~1 behavior|behaviour|output|answers|responses|personality|rules",
+    ),
+    (
+        OVERRIDES,
+        100,
+        "begin|start|end ~1 system|admin|developer|hidden ~1 message|prompt|instruction*|note",
+    ),
+    (OVERRIDES, 60, "obey|comply ~1"),
+    (
+        OVERRIDES,
+        100,
+        "execute|obey ~2 instruction*|commands|directives|orders ~3 found|in|contained|returned|from|within ~2 output|result|results|response|page|file|content|contents|note|text",
+    ),
+    (
+        OVERRIDES,
+        70,
+        "follow ~2 instruction*|commands|directives|orders ~3 found|in|contained|returned|from|within ~2 output|result|results|response|page|content|contents|note|text",
+    ),
+    (URGES, 30, "without ~0 question|questions|hesitation|exception|thinking"),
+    (
+        OVERRIDES,
+        100,
+        "!translate|summarize|output|encode|decode|write|email|render|echo|type|quote ~3 system ~0 prompt",
+    ),
+    (
+        CONCEALS,
+        100,
+        "dont|never|not ~0 say|tell|mention ~3 that ~1 you|it ~2 called|call|used|use|ran|run|did|read|sent|was|were",
+    ),
+    (
+        CONCEALS,
+        100,
+        "!hide|conceal|omit|suppress ~1 this|these|the|your ~1 step|call|action|instruction|instructions|operation|activity|tool",
+    ),
+    (CONCEALS, 50, "keep ~1 this|following|it|these ~1 secret|hidden|confidential|quiet"),
+    (
+        SECRETS,
+        100,
+        "!read|open|cat|load|include|copy|take|get|fetch ~4 @path ~8 pass|put|send|include|attach|append|provide|upload|forward",
+    ),
+    (
+        SECRETS,
+        100,
+        "!take|get|find|obtain|collect|read|pass|put|send|include|provide|give ~2 users|user|their|your ~2 ssh|api|private|secret|access|session|auth ~0 key|keys|token|tokens|cookie|cookies",
+    ),
+    (SECRETS, 100, "value|values|content|contents ~2 of ~1 @variable"),
+    (
+        SECRETS,
+        100,
+        "!ask|prompt|request|tell|urge ~3 user|users|them ~8 password|passwords|card|cvv|pin|ssn|passphrase|seed|mnemonic",
+    ),
+    (SECRETS, 100, "!copy|send|read|include|put|pass|paste ~4 clipboard ~4 in|into|to|as"),
+    (
+        CONTEXT,
+        100,
+        "full|entire|whole|complete ~1 conversation|chat|dialogue ~1 history|transcript|log|so|until",
+    ),
+    (
+        CONTEXT,
+        100,
+        "^encode|append|send|include|pass|put|copy|add|attach|base64-encode ~2 conversation|chat|dialogue|transcript ~8 url|parameter|argument|query|append|send|webhook|@address",
+    ),
+    (
+        CONTEXT,
+        100,
+        "everything|anything ~2 user|users|you|they ~2 said|wrote|typed|asked|told|know",
+    ),
+    (
+        SENDS,
+        100,
+        "!send|forward|upload|post|transmit|deliver|pay|transfer|exfiltrate|submit ~8 @address",
+    ),
+    (SENDS, 100, "!run|execute|eval ~3 rm|curl|wget|bash|sh|powershell|sudo|chmod|nc"),
+    (
+        SHADOWS,
+        100,
+        "prefer|choose|select|pick|use ~2 this ~2 over|instead ~2 all|any|every|other ~2 tools|other|servers",
+    ),
+    (SHADOWS, 100, "only ~1 tool|server|function ~1 you ~1 may|can|should|must|are"),
+    (SHADOWS, 100, "trust ~2 only|this ~2 server|tool"),
+    (SHADOWS, 60, "replaces|replace|supersedes ~2 tool|function ~1 @tool"),
+    (
+        ADDRESSES,
+        100,
+        "assistant|llm|ai|model|agent|claude|chatgpt|gemini ~0 must|should|shall|has|needs|will ~0 to|also|always|never|ignore|obey|follow|trust|treat|answer|respond|reply|send|read|include|comply|remember|prefer|act|pretend",
+    ),
+    (
+        ADDRESSES,
+        60,
+        "assistant|llm|ai|claude|chatgpt|gemini ~0 must|should|shall ~1 call|use|pass|invoke|run|provide",
+    ),
+    (ADDRESSES, 60, "^respond|reply|answer ~1 only ~1 with"),
+    (CONSENT, 100, "no ~0 need ~1 to ~1 ask|confirm|inform|tell|notify|verify"),
+    (CONSENT, 60, "already ~1 given|granted|approved|confirmed|authorized|authorised|obtained"),
+    (
+        CONSENT,
+        60,
+        "granted|approved|authorized|authorised ~1 by ~2 user|administrator|admin|operator|owner|system",
+    ),
+    (CLAIMS, 60, "skip|omit ~2 confirmation|approval|permission|consent"),
+    (
+        CLAIMS,
+        60,
+        "confirmation*|approval*|permission* ~1 is|are|was ~1 not|no|never ~1 required|needed|necessary",
+    ),
+    (
+        CONSENT,
+        100,
+        "^treat|consider|assume ~5 approved|authorized|authorised|trusted|confirmed|consented",
+    ),
     // The same in other languages.
     (
         OVERRIDES,

@@ -4,7 +4,7 @@
 
 use super::payload;
 use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};
-use super::token::{Token, plain_text, tokens};
+use super::token::{Place, Token, plain_text, tokens};
 
 /// What signs weigh together from which on somebody must look at the text.
 pub(super) const ENOUGH: u32 = 100;
@@ -21,12 +21,12 @@ pub(super) struct Sign {
 }
 
 /// The signs that a text instructs the model; none where they do not weigh enough.
-pub(super) fn instructions(text: &str) -> Vec<(&'static str, String)> {
+pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, String)> {
     if text.len() > READ_MAX {
         let evidence = format!("{} bytes", text.len());
         return vec![("the text is so long that it crowds out everything else", evidence)];
     }
-    let mut signs = said(text);
+    let mut signs = said(text, place);
     signs.extend(payload::signs(text));
     if signs.iter().map(|sign| sign.weight).sum::<u32>() < ENOUGH {
         return Vec::new();
@@ -35,12 +35,20 @@ pub(super) fn instructions(text: &str) -> Vec<(&'static str, String)> {
 }
 
 /// The signs in the words of a text.
-pub(super) fn said(text: &str) -> Vec<Sign> {
-    let words = tokens(text);
+pub(super) fn said(text: &str, place: Place) -> Vec<Sign> {
+    let words = tokens(text, place);
     let mut signs = Vec::new();
-    for phrase in PHRASES.iter() {
-        if let Some(evidence) = phrase.find(&words) {
-            signs.push(Sign { what: phrase.what, weight: phrase.weight, evidence });
+    for (start, word) in words.iter().enumerate() {
+        for phrase in PHRASES.from(word) {
+            if let Some(end) = phrase.ends(&words, start) {
+                let said: Vec<_> =
+                    words[start..end].iter().map(|token| token.word.as_str()).collect();
+                signs.push(Sign {
+                    what: phrase.what,
+                    weight: phrase.weight,
+                    evidence: said.join(" "),
+                });
+            }
         }
     }
     if !text.is_ascii() {
@@ -72,15 +80,6 @@ fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
 }
 
 impl Phrase {
-    /// The words that make the phrase, where a text has them.
-    pub(super) fn find(&self, words: &[Token]) -> Option<String> {
-        (0..words.len()).find_map(|start| {
-            let end = self.ends(words, start)?;
-            let said: Vec<_> = words[start..end].iter().map(|token| token.word.as_str()).collect();
-            Some(said.join(" "))
-        })
-    }
-
     /// Where the phrase ends that begins at a word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;
@@ -93,6 +92,8 @@ impl Phrase {
             // A phrase does not go on in the next sentence.
             let found = (at..reach)
                 .take_while(|index| !words[*index].begins)
+                // What is denied on the way is not said.
+                .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
                 .find(|index| slot.fits(&words[*index]))?;
             at = found + 1;
         }

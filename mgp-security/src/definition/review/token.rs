@@ -17,6 +17,8 @@ pub(super) struct Token {
     pub(super) begins: bool,
     /// Whether it may be an order: a sentence or clause begins here, or a word that orders comes before.
     pub(super) orders: bool,
+    /// Whether it stands in the first sentence of what describes a tool.
+    pub(super) first: bool,
 }
 
 impl Token {
@@ -27,6 +29,11 @@ impl Token {
             None => word == wanted,
         };
         fits(&self.word) || self.plain.as_deref().is_some_and(fits)
+    }
+
+    /// The word, in each way it can be read.
+    pub(super) fn spellings(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.word.as_str()).chain(self.plain.as_deref())
     }
 
     /// Whether it names a tool, as far as a name can tell.
@@ -44,6 +51,20 @@ impl Token {
         mail || ["http://", "https://", "ftp://", "ws://", "wss://"]
             .iter()
             .any(|scheme| self.word.contains(scheme))
+    }
+
+    /// Whether it is a file of the system or of its user.
+    pub(super) fn is_path(&self) -> bool {
+        ["~/", "/etc/", "/home/", "/root/", "/var/", "/proc/", "/users/", "$home", "c:/"]
+            .iter()
+            .any(|start| self.word.starts_with(start))
+    }
+
+    /// Whether it is the name of an environment variable that holds a secret.
+    pub(super) fn is_secret_variable(&self) -> bool {
+        ["_key", "_token", "_secret", "_password", "_credentials"]
+            .iter()
+            .any(|end| self.word.ends_with(end))
     }
 
     /// Whether it is a file that holds secrets on most machines.
@@ -119,8 +140,17 @@ const ORDERING: &[&str] = &[
     "will",
 ];
 
+/// Where a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It says what a tool does.
+    Description,
+    /// Anywhere else.
+    Elsewhere,
+}
+
 /// Cuts a text into words.
-pub(super) fn tokens(text: &str) -> Vec<Token> {
+pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let text = plain_text(text);
     let mut words: Vec<(String, bool, bool)> = Vec::new();
     let mut letters = Letters::default();
@@ -156,13 +186,21 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         letters.flush(&mut words);
     }
     let mut before: Option<String> = None;
+    let mut sentences = usize::from(place == Place::Elsewhere);
     words
         .into_iter()
         .map(|(word, begins, clause)| {
+            sentences += usize::from(begins);
             let ordered = before.as_deref().is_some_and(|word| ORDERING.contains(&word));
             before = Some(word.clone());
             let plain = without_digits(&word);
-            Token { plain, begins, orders: begins || clause || ordered, word }
+            Token {
+                plain,
+                begins,
+                orders: begins || clause || ordered,
+                first: sentences <= 1,
+                word,
+            }
         })
         .collect()
 }
@@ -221,8 +259,9 @@ fn parts(chunk: &str) -> Vec<String> {
     if separated.len() >= Letters::MIN && separated.iter().all(|part| part.chars().count() == 1) {
         return vec![separated.concat()];
     }
-    let whole = Token { word: trimmed.to_owned(), plain: None, begins: false, orders: false };
-    if whole.is_address() || whole.is_secret_file() {
+    let whole =
+        Token { word: trimmed.to_owned(), plain: None, begins: false, orders: false, first: false };
+    if whole.is_address() || whole.is_secret_file() || whole.is_path() {
         return vec![whole.word];
     }
     trimmed
@@ -340,7 +379,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let words: Vec<_> = tokens(text).into_iter().map(|token| token.word).collect();
+        let words: Vec<_> =
+            tokens(text, Place::Elsewhere).into_iter().map(|token| token.word).collect();
         assert_eq!(words, expected);
     }
 
@@ -356,7 +396,7 @@ mod tests {
 
     #[test]
     fn digits_are_read_as_letters() {
-        assert!(tokens("1gn0re")[0].is("ignore"));
-        assert!(tokens("instruct1ons")[0].is("instruction*"));
+        assert!(tokens("1gn0re", Place::Elsewhere)[0].is("ignore"));
+        assert!(tokens("instruct1ons", Place::Elsewhere)[0].is("instruction*"));
     }
 }
