@@ -18,8 +18,8 @@ mod tool;
 mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
-pub use audit::{Audit, AuditLayer, EventSource};
 pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
+pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
