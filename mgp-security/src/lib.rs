@@ -22,6 +22,7 @@ pub use access::{
     KernelToolsLayer, NotOperator, PassEnded,
 };
 pub use approval::{About, Approver, Decision, Question};
+pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use definition::{Definitions, Standing};
 pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
