@@ -19,6 +19,7 @@ mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
+pub use definition::{Definitions, Standing};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;

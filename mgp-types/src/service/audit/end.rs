@@ -70,7 +70,9 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub(super) fn now(start: Arc<Start>, outcome: Outcome) -> Self {
+    /// Says that a call ends now.
+    #[must_use]
+    pub fn now(start: Arc<Start>, outcome: Outcome) -> Self {
         let took = start.elapsed();
         Self { start, outcome, took }
     }
