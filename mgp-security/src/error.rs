@@ -22,17 +22,22 @@ pub enum Refusal {
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
     /// The credentials of the caller ended.
+    #[error(transparent)]
     PassEnded(#[from] PassEnded),
     /// Somebody who is no operator tried to administer.
+    #[error(transparent)]
     NotOperator(#[from] NotOperator),
     /// There is no room for another entry.
     #[error("there are {0} access entries already; take some back first")]
     TooManyEntries(usize),
     /// A change could not be kept or recorded.
+    #[error(transparent)]
     Unchanged(#[from] ChangeError),
     /// Nobody confirmed the call.
+    #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
     /// A check of the arguments failed, or is not there.
+    #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
@@ -58,6 +63,8 @@ impl Refusal {
         match self {
             Self::Unconfirmed(refused) => Some(refused.details()),
             Self::Blocked(blocked) => Some(blocked.details()),
+            Self::AccessDenied(denied) => Some(denied.details()),
+            Self::NotOperator(refused) => Some(refused.details()),
             _ => None,
         }
     }
@@ -74,10 +81,6 @@ impl From<Refusal> for RpcError {
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
-            // There may be room later.
-            Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
-            // The call never started, and the one who runs the server must look at its log.
-            Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
             Refusal::Unconfirmed(refused) => match refused.why() {
                 Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
                 Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,
@@ -95,34 +98,21 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        let error = Self::new(code, refusal.to_string());
-        let error = match refusal.details() {
-            Some(details) => {
-                error.recovery(Recovery::default_for(code).unwrap_or_default().details(details))
-            }
-            None => error,
-        };
+        let mut error = Self::new(code, refusal.to_string());
+        if let Some(details) = refusal.details() {
+            let mut recovery = Recovery::default_for(code).unwrap_or_default();
+            recovery.details = Some(details);
+            error = error.recovery(recovery);
+        }
         error.because(refusal)
     }
 }
-impl Refusal {
-    /// The facts that the caller is told.
-    fn details(&self) -> Option<Object> {
-        match self {
-            Self::AccessDenied(denied) => Some(denied.details()),
-            Self::NotOperator(refused) => Some(refused.details()),
-            _ => None,
-        }
+
 fn code_of(unaudited: &Unaudited) -> ErrorCode {
     match unaudited {
         // There may be room later.
         Unaudited::Full => ErrorCode::RESOURCE_EXHAUSTED,
         // The call never started, and the one who runs the server must look at its log.
         _ => ErrorCode::SERVER_NOT_READY,
-        let mut error = Self::new(code, refusal.to_string());
-        if let Some(details) = refusal.details() {
-            let mut recovery = Recovery::default_for(code).unwrap_or_default();
-            recovery.details = Some(details);
-            error = error.recovery(recovery);
     }
 }
