@@ -189,7 +189,7 @@ impl Db {
         self.write(move |tx| migrations::migrate(tx, namespace, steps))
     }
 
-    /// Writes with SQL; what a closure that fails had written is undone.
+    /// Writes with SQL (see [`sql`](crate::store::sql)); what a closure that fails had written is undone.
     ///
     /// It runs on the thread that writes, in a transaction that it shares with others: all of them wait for it.
     /// It does not move [`Store::revision`].
