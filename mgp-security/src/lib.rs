@@ -20,6 +20,7 @@ mod trace;
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Audit, AuditLayer, EventSource};
 pub use error::Refusal;
+pub use permission::{Grants, Standing};
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::Assessment;

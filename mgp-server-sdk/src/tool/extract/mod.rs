@@ -17,7 +17,8 @@ use mgp_types::{Payload, RawObject, RpcError};
 
 pub use args::Args;
 pub use cancelled::Cancelled;
-pub use grants::{Grants, Standing};
+pub(super) use grants::admit;
+pub use mgp_security::{Grants, Standing};
 pub use session::{SessionInfo, Trace};
 pub use state::{Need, State};
 
