@@ -18,7 +18,8 @@ mod tool;
 mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
-pub use audit::{Audit, AuditLayer, EventSource};
+pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
+pub use definition::{Definitions, Standing};
 pub use error::Refusal;
 pub use permission::{Grants, Standing};
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};

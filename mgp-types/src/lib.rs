@@ -28,7 +28,7 @@ pub mod store;
 mod timestamp;
 mod wire;
 
-pub use canonical::{Hash, canonical, canonical_hash};
+pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
 #[cfg(feature = "private-file")]
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};

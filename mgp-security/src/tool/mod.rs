@@ -3,5 +3,10 @@
 //! Applies to: both.
 
 mod assessment;
+mod clues;
+mod words;
 
 pub use assessment::Assessment;
+
+#[cfg(test)]
+mod tests;

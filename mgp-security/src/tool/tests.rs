@@ -1,0 +1,5 @@
+//! Tests of tool security.
+//!
+//! Applies to: both.
+
+mod assessment;
