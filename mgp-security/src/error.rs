@@ -3,10 +3,11 @@
 //! Applies to: both.
 
 use mgp_types::service::Unaudited;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
+use crate::permission::PermissionRefused;
 
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,6 +16,9 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// A call lacks a permission, or permissions cannot be changed so.
+    #[error(transparent)]
+    Permission(#[from] Box<PermissionRefused>),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
@@ -28,6 +32,7 @@ impl From<Refusal> for RpcError {
             Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
             // The call never started, and the one who runs the server must look at its log.
             Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
+            Refusal::Permission(refused) => refused.code(),
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {
                 AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {
@@ -39,6 +44,23 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        Self::new(code, refusal.to_string()).because(refusal)
+        let error = Self::new(code, refusal.to_string());
+        let error = match refusal.details() {
+            Some(details) => {
+                error.recovery(Recovery::default_for(code).unwrap_or_default().details(details))
+            }
+            None => error,
+        };
+        error.because(refusal)
+    }
+}
+
+impl Refusal {
+    /// The facts that the caller is told.
+    fn details(&self) -> Option<Object> {
+        match self {
+            Self::Permission(refused) => refused.details(),
+            _ => None,
+        }
     }
 }

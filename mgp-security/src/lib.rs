@@ -21,7 +21,11 @@ pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use definition::{Definitions, Standing};
 pub use error::Refusal;
-pub use permission::{Grants, Standing};
+pub use permission::{
+    Approval, ApprovalDecision, ApprovalSource, ConfirmWord, GrantStanding, Grants, Missing,
+    MissingStatus, PermissionChange, PermissionGate, PermissionLayer, PermissionRefused,
+    Permissions,
+};
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::Assessment;

@@ -33,6 +33,7 @@ impl Grants {
     /// assert!(Grants::of(&client.cx).is_granted(&Permission::ShellExecute));
     /// # });
     /// ```
+    #[must_use]
     pub fn router() -> Router {
         awaits::<PermissionAwait>(awaits::<PermissionRequest>(takes::<PermissionGrant>(takes::<
             PermissionResponse,
@@ -142,7 +143,7 @@ mod tests {
     use mgp_types::service::{Stack, mock};
 
     use super::*;
-    use crate::permission::grants::Standing;
+    use crate::permission::grants::GrantStanding;
 
     fn client() -> mock::Client {
         mock::client(Stack::new(Grants::router()))
@@ -161,18 +162,18 @@ mod tests {
             );
             let grants = Grants::of(&client.cx);
             for (name, standing) in [
-                ("shell", Standing::Granted),
-                ("network.outbound", Standing::Granted),
-                ("camera", Standing::Deferred),
-                ("com.example.x", Standing::Denied),
-                ("memory.read", Standing::Deferred),
+                ("shell", GrantStanding::Granted),
+                ("network.outbound", GrantStanding::Granted),
+                ("camera", GrantStanding::Deferred),
+                ("com.example.x", GrantStanding::Denied),
+                ("memory.read", GrantStanding::Deferred),
             ] {
                 assert_eq!(grants.standing(&name.into()), standing, "{name}");
             }
             let ended = r#"{"request_id":"b","grants":{"shell":"approved"},"expires_at":"2020-01-01T00:00:00Z"}"#;
             let ack = client.request(method, ended).await.unwrap();
             assert!(!ack.as_str().contains("shell"), "{}", ack.as_str());
-            assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Expired);
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Expired);
         }
     }
 
@@ -187,8 +188,8 @@ mod tests {
             let answer = client.request(method, asked).await.unwrap();
             assert_eq!(answer.as_str(), r#"{"request_id":"b","status":"waiting"}"#);
             let grants = Grants::of(&client.cx);
-            assert_eq!(grants.standing(&Permission::Camera), Standing::Granted);
-            assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Deferred);
+            assert_eq!(grants.standing(&Permission::Camera), GrantStanding::Granted);
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
         }
     }
 
@@ -206,14 +207,14 @@ mod tests {
         client.request(PermissionGrant::METHOD, &many(0, 200)).await.unwrap();
         client.request(PermissionGrant::METHOD, &many(200, 400)).await.unwrap();
         assert_eq!(grants.active().len(), NOTED_MAX);
-        assert_eq!(grants.standing(&"com.example.p255".into()), Standing::Granted);
-        assert_eq!(grants.standing(&"com.example.p256".into()), Standing::Deferred);
+        assert_eq!(grants.standing(&"com.example.p255".into()), GrantStanding::Granted);
+        assert_eq!(grants.standing(&"com.example.p256".into()), GrantStanding::Deferred);
     }
 
     #[test]
     fn a_modern_request_carries_its_grants() {
         #[track_caller]
-        fn check(meta: &str, expected: Option<Standing>) {
+        fn check(meta: &str, expected: Option<GrantStanding>) {
             let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
             let params = Params::split("tools/call", params.into()).unwrap();
             let grants = Grants::of_meta(&params);
@@ -225,14 +226,17 @@ mod tests {
         }
         check("{}", None);
         check(r#"{"x":"grants"}"#, None);
-        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"approved"}}}"#, Some(Standing::Granted));
-        check(r#"{"dev.cloto/mgp/grants":{"shell.execute":"approved"}}"#, Some(Standing::Granted));
-        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"denied"}}}"#, Some(Standing::Denied));
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"approved"}}}"#, Some(GrantStanding::Granted));
+        check(
+            r#"{"dev.cloto/mgp/grants":{"shell.execute":"approved"}}"#,
+            Some(GrantStanding::Granted),
+        );
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"denied"}}}"#, Some(GrantStanding::Denied));
         check(
             r#"{"dev.cloto/mgp":{"grants":{"grants":{"shell":{"decision":"approved"}},"expires_at":"2020-01-01T00:00:00Z"}}}"#,
-            Some(Standing::Expired),
+            Some(GrantStanding::Expired),
         );
-        check(r#"{"dev.cloto/mgp":{"grants":[1]}}"#, Some(Standing::Deferred));
-        check(r#"{"dev.cloto/mgp/grants":{"shell":7}}"#, Some(Standing::Deferred));
+        check(r#"{"dev.cloto/mgp":{"grants":[1]}}"#, Some(GrantStanding::Deferred));
+        check(r#"{"dev.cloto/mgp/grants":{"shell":7}}"#, Some(GrantStanding::Deferred));
     }
 }

@@ -24,14 +24,14 @@ const NAME_MAX: usize = 128;
 /// one that was told something refuses a tool whose permission was not granted, with 1000.
 ///
 /// ```
-/// use mgp_security::{Grants, Standing};
+/// use mgp_security::{Grants, GrantStanding};
 /// use mgp_types::mgp::{GrantDecision, Permission};
 ///
 /// let grants = Grants::default();
-/// assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Unknown);
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Unknown);
 /// grants.note(&Permission::from("filesystem"), GrantDecision::Approved, None);
 /// assert!(grants.is_granted(&Permission::FilesystemRead));
-/// assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Deferred);
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Grants(Arc<Mutex<Board>>);
@@ -39,7 +39,7 @@ pub struct Grants(Arc<Mutex<Board>>);
 /// Where a permission stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum GrantStanding {
     /// Nobody told the server anything about permissions.
     Unknown,
     /// It is granted.
@@ -52,7 +52,7 @@ pub enum Standing {
     Expired,
 }
 
-impl Standing {
+impl GrantStanding {
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -128,23 +128,23 @@ impl Grants {
 
     /// Where a permission stands; of those a short name stands for, the worst.
     #[must_use]
-    pub fn standing(&self, permission: &Permission) -> Standing {
+    pub fn standing(&self, permission: &Permission) -> GrantStanding {
         let board = self.board();
         if !board.told {
-            return Standing::Unknown;
+            return GrantStanding::Unknown;
         }
         let now = SystemTime::now();
         let stands = permission.expand().into_iter().map(|name| board.standing(&name, now));
         stands
             .into_iter()
-            .find(|standing| *standing != Standing::Granted)
-            .unwrap_or(Standing::Granted)
+            .find(|standing| *standing != GrantStanding::Granted)
+            .unwrap_or(GrantStanding::Granted)
     }
 
     /// Whether a permission is granted; `false` also when nothing is known.
     #[must_use]
     pub fn is_granted(&self, permission: &Permission) -> bool {
-        self.standing(permission) == Standing::Granted
+        self.standing(permission) == GrantStanding::Granted
     }
 
     /// The permissions that are granted now, by their standard names.
@@ -155,7 +155,7 @@ impl Grants {
         let granted = board
             .decisions
             .keys()
-            .filter(|permission| board.standing(permission, now) == Standing::Granted);
+            .filter(|permission| board.standing(permission, now) == GrantStanding::Granted);
         granted.cloned().collect()
     }
 
@@ -173,12 +173,12 @@ impl Board {
         self.decisions.insert(name, (decision, until));
     }
 
-    fn standing(&self, permission: &Permission, now: SystemTime) -> Standing {
+    fn standing(&self, permission: &Permission, now: SystemTime) -> GrantStanding {
         match self.decisions.get(permission) {
-            Some((GrantDecision::Approved, Some(until))) if *until <= now => Standing::Expired,
-            Some((GrantDecision::Approved, _)) => Standing::Granted,
-            Some((GrantDecision::Denied, _)) => Standing::Denied,
-            _ => Standing::Deferred,
+            Some((GrantDecision::Approved, Some(until))) if *until <= now => GrantStanding::Expired,
+            Some((GrantDecision::Approved, _)) => GrantStanding::Granted,
+            Some((GrantDecision::Denied, _)) => GrantStanding::Denied,
+            _ => GrantStanding::Deferred,
         }
     }
 }

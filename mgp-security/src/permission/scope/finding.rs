@@ -431,5 +431,5 @@ fn unit(words: &[String]) -> Option<f64> {
     reason = "it was looked at before"
 )]
 fn whole(number: f64) -> Option<u64> {
-    (number >= 0.0 && number < 9e15).then(|| number.ceil() as u64)
+    (0.0..9e15).contains(&number).then(|| number.ceil() as u64)
 }

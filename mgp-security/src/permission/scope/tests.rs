@@ -35,7 +35,7 @@ fn path(limits: &str, path: &str, words: Option<&str>) {
 
 #[test]
 fn paths_are_compared_part_by_part() {
-    const OPEN: &str = r#"{"paths":["/srv/data/**","/tmp/a.txt"]}"#;
+    let only = r#"{"paths":["/srv/data/**","/tmp/a.txt"]}"#;
     for inside in [
         "/srv/data",
         "/srv/data/",
@@ -54,7 +54,7 @@ fn paths_are_compared_part_by_part() {
         "/srv/data/*.txt",
         "/srv/data/a\\b",
     ] {
-        path(OPEN, inside, None);
+        path(only, inside, None);
     }
     for (outside, words) in [
         ("/srv/database", "not open"),
@@ -102,9 +102,9 @@ fn paths_are_compared_part_by_part() {
         ("s3://srv/data", "address"),
         ("/tmp/a.txt.bak", "not open"),
     ] {
-        path(OPEN, outside, Some(words));
+        path(only, outside, Some(words));
     }
-    path(OPEN, &format!("/srv/data/{}", "a/".repeat(3000)), Some("too long"));
+    path(only, &format!("/srv/data/{}", "a/".repeat(3000)), Some("too long"));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn entries_are_prefixes_or_patterns() {
 
 #[test]
 fn what_is_closed_stays_closed() {
-    const LIMITS: &str =
+    let limits =
         r#"{"paths":["/srv/**"],"deny_paths":["/srv/secret","/srv/*/key.pem",".git","**/.env"]}"#;
-    path(LIMITS, "/srv/open/x", None);
+    path(limits, "/srv/open/x", None);
     for closed in [
         "/srv/secret",
         "/srv/secret/x",
@@ -151,24 +151,24 @@ fn what_is_closed_stays_closed() {
         "/srv",
         "/",
     ] {
-        path(LIMITS, closed, Some("closed"));
+        path(limits, closed, Some("closed"));
     }
-    path(LIMITS, "/srv/secrets", None);
-    path(LIMITS, "/srv/s*", Some("several"));
+    path(limits, "/srv/secrets", None);
+    path(limits, "/srv/s*", Some("several"));
     // Only some paths are closed, all others are open.
-    const CLOSED: &str = r#"{"deny_paths":["/etc"]}"#;
-    path(CLOSED, "/srv/x", None);
-    path(CLOSED, "x", Some("may be closed"));
-    path(CLOSED, "~/x", Some("may be closed"));
-    path(CLOSED, "C:\\x", Some("may be closed"));
+    let all_but = r#"{"deny_paths":["/etc"]}"#;
+    path(all_but, "/srv/x", None);
+    path(all_but, "x", Some("may be closed"));
+    path(all_but, "~/x", Some("may be closed"));
+    path(all_but, "C:\\x", Some("may be closed"));
     path(r#"{"deny_paths":["../x"]}"#, "/srv", Some("cannot be read"));
     path(r#"{"deny_paths":["/srv/caf\u00e9"]}"#, "/srv/cafe\u{301}/x", Some("closed"));
-    fails(CLOSED, "{}", "no argument names one");
+    fails(all_but, "{}", "no argument names one");
 }
 
 #[test]
 fn arguments_are_found_by_name_and_by_shape() {
-    const OPEN: &str = r#"{"paths":["/srv"]}"#;
+    let only = r#"{"paths":["/srv"]}"#;
     for inside in [
         r#"{"path":"/srv/a","limit":5,"recursive":true,"cursor":null}"#,
         r#"{"filePath":"/srv/a","content":"/etc/passwd is a file"}"#,
@@ -178,7 +178,7 @@ fn arguments_are_found_by_name_and_by_shape() {
         r#"{"uri":"file:///srv/a"}"#,
         r#"{"source":"https://example.com/a","path":"/srv/a","max_files":3}"#,
     ] {
-        passes(OPEN, inside);
+        passes(only, inside);
     }
     for (outside, words) in [
         ("{}", "no argument names one"),
@@ -199,20 +199,19 @@ fn arguments_are_found_by_name_and_by_shape() {
         (r#"{"code":"open('/etc/passwd')","path":"/srv/a"}"#, "cannot be seen"),
         ("[", "cannot be checked"),
     ] {
-        fails(OPEN, outside, words);
+        fails(only, outside, words);
     }
     let deep = format!(r#"{{"path":"/srv/a","x":{}1{}}}"#, "[".repeat(40), "]".repeat(40));
-    fails(OPEN, &deep, "too deep");
+    fails(only, &deep, "too deep");
     let many = format!(r#"{{"path":"/srv/a","x":[{}1]}}"#, "1,".repeat(3000));
-    fails(OPEN, &many, "too many");
+    fails(only, &many, "too many");
     let long = format!(r#"{{"path":"/srv/a","content":"{}"}}"#, "x".repeat(300_000));
-    fails(OPEN, &long, "too long");
+    fails(only, &long, "too long");
 }
 
 #[test]
 fn hosts_have_one_spelling() {
-    const OPEN: &str =
-        r#"{"hosts":["Example.com","*.api.example","127.0.0.1","::1","one.example:8443"]}"#;
+    let only = r#"{"hosts":["Example.com","*.api.example","127.0.0.1","::1","one.example:8443"]}"#;
     let url = |url: &str| serde_json::json!({ "url": url }).to_string();
     for inside in [
         "https://example.com/x?y=http%3A%2F%2Fz",
@@ -229,7 +228,7 @@ fn hosts_have_one_spelling() {
         "https://one.example:8443/",
         "wss://example.com#a",
     ] {
-        passes(OPEN, &url(inside));
+        passes(only, &url(inside));
     }
     for (outside, words) in [
         ("https://evil.com", "not open"),
@@ -260,41 +259,41 @@ fn hosts_have_one_spelling() {
         ("/x", "no host name"),
         ("see https://example.com", "blanks"),
     ] {
-        fails(OPEN, &url(outside), words);
+        fails(only, &url(outside), words);
     }
-    fails(OPEN, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not open");
-    fails(OPEN, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not open");
-    fails(OPEN, r#"{"q":"x"}"#, "no argument names one");
-    fails(OPEN, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "cannot be seen");
-    const CLOSED: &str = r#"{"hosts":["*"],"deny_hosts":["169.254.169.254","*.internal"]}"#;
-    passes(CLOSED, &url("https://example.com"));
-    fails(CLOSED, &url("http://169.254.169.254/"), "closed");
-    fails(CLOSED, &url("http://[::ffff:a9fe:a9fe]/"), "closed");
-    fails(CLOSED, &url("http://a.internal."), "closed");
+    fails(only, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not open");
+    fails(only, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not open");
+    fails(only, r#"{"q":"x"}"#, "no argument names one");
+    fails(only, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "cannot be seen");
+    let all_but = r#"{"hosts":["*"],"deny_hosts":["169.254.169.254","*.internal"]}"#;
+    passes(all_but, &url("https://example.com"));
+    fails(all_but, &url("http://169.254.169.254/"), "closed");
+    fails(all_but, &url("http://[::ffff:a9fe:a9fe]/"), "closed");
+    fails(all_but, &url("http://a.internal."), "closed");
     fails(r#"{"deny_hosts":["10.0.0.0/8"]}"#, &url("http://example.com"), "cannot be read");
 }
 
 #[test]
 fn ports_come_from_the_address_or_stand_apart() {
-    const OPEN: &str = r#"{"ports":[443,22]}"#;
-    passes(OPEN, r#"{"url":"https://a.example"}"#);
-    passes(OPEN, r#"{"url":"http://a.example:443"}"#);
-    passes(OPEN, r#"{"host":"a.example","port":22}"#);
-    passes(OPEN, r#"{"host":"a.example","port":"22"}"#);
-    fails(OPEN, r#"{"url":"http://a.example"}"#, "port 80");
-    fails(OPEN, r#"{"host":"a.example"}"#, "without a port");
-    fails(OPEN, r#"{"url":"https://a.example:8443"}"#, "port 8443");
-    fails(OPEN, r#"{"host":"a.example:25","port":22}"#, "port 25");
-    fails(OPEN, r#"{"host":"a.example","port":25}"#, "port 25");
-    fails(OPEN, r#"{"host":"a.example","port":-1}"#, "port cannot be read");
-    fails(OPEN, r#"{"host":"a.example","port":"x"}"#, "port cannot be read");
-    fails(OPEN, r#"{"port":22}"#, "no argument names one");
+    let only = r#"{"ports":[443,22]}"#;
+    passes(only, r#"{"url":"https://a.example"}"#);
+    passes(only, r#"{"url":"http://a.example:443"}"#);
+    passes(only, r#"{"host":"a.example","port":22}"#);
+    passes(only, r#"{"host":"a.example","port":"22"}"#);
+    fails(only, r#"{"url":"http://a.example"}"#, "port 80");
+    fails(only, r#"{"host":"a.example"}"#, "without a port");
+    fails(only, r#"{"url":"https://a.example:8443"}"#, "port 8443");
+    fails(only, r#"{"host":"a.example:25","port":22}"#, "port 25");
+    fails(only, r#"{"host":"a.example","port":25}"#, "port 25");
+    fails(only, r#"{"host":"a.example","port":-1}"#, "port cannot be read");
+    fails(only, r#"{"host":"a.example","port":"x"}"#, "port cannot be read");
+    fails(only, r#"{"port":22}"#, "no argument names one");
     fails(r#"{"ports":[]}"#, r#"{"url":"https://a.example"}"#, "port 443");
 }
 
 #[test]
 fn commands_are_single_programs() {
-    const OPEN: &str = r#"{"commands":["git","ls","npm run","/opt/x"]}"#;
+    let only = r#"{"commands":["git","ls","npm run","/opt/x"]}"#;
     for inside in [
         r#"{"command":"git status"}"#,
         r#"{"command":"'git' log --oneline"}"#,
@@ -305,7 +304,7 @@ fn commands_are_single_programs() {
         r#"{"commands":["git status","ls"],"description":"Lists; then (shows)."}"#,
         r#"{"command":"git","args":["status"]}"#,
     ] {
-        passes(OPEN, inside);
+        passes(only, inside);
     }
     for (outside, words) in [
         (r#"{"command":"rm -rf /"}"#, "not open"),
@@ -335,17 +334,17 @@ fn commands_are_single_programs() {
         (r#"{"command":"git","args":["sudo"]}"#, "somebody else"),
         (r#"{"x":"git"}"#, "no argument names one"),
     ] {
-        fails(OPEN, outside, words);
+        fails(only, outside, words);
     }
-    const SUDO: &str = r#"{"commands":["ls"],"allow_sudo":true}"#;
-    passes(SUDO, r#"{"command":"sudo ls /"}"#);
-    passes(SUDO, r#"{"command":"ls"}"#);
-    fails(SUDO, r#"{"command":"sudo rm"}"#, "not open");
-    fails(SUDO, r#"{"command":"sudo -u x ls"}"#, "no command");
-    fails(SUDO, r#"{"command":"/tmp/sudo ls"}"#, "plain");
-    fails(SUDO, r#"{"command":"su ls"}"#, "plain");
-    const CLOSED: &str = r#"{"deny_commands":["rm","git push"]}"#;
-    passes(CLOSED, r#"{"command":"git status"}"#);
+    let with_sudo = r#"{"commands":["ls"],"allow_sudo":true}"#;
+    passes(with_sudo, r#"{"command":"sudo ls /"}"#);
+    passes(with_sudo, r#"{"command":"ls"}"#);
+    fails(with_sudo, r#"{"command":"sudo rm"}"#, "not open");
+    fails(with_sudo, r#"{"command":"sudo -u x ls"}"#, "no command");
+    fails(with_sudo, r#"{"command":"/tmp/sudo ls"}"#, "plain");
+    fails(with_sudo, r#"{"command":"su ls"}"#, "plain");
+    let all_but = r#"{"deny_commands":["rm","git push"]}"#;
+    passes(all_but, r#"{"command":"git status"}"#);
     for closed in [
         "rm x",
         "/bin/rm x",
@@ -356,33 +355,33 @@ fn commands_are_single_programs() {
         "git -C /x push",
         "xargs 'rm -f'",
     ] {
-        fails(CLOSED, &serde_json::json!({ "command": closed }).to_string(), "closed");
+        fails(all_but, &serde_json::json!({ "command": closed }).to_string(), "closed");
     }
-    fails(CLOSED, r#"{"command":"git","args":["push"]}"#, "closed");
+    fails(all_but, r#"{"command":"git","args":["push"]}"#, "closed");
     fails(r#"{"allow_sudo":false}"#, r#"{"command":"sudo ls"}"#, "somebody else");
     passes(r#"{"allow_sudo":false}"#, r#"{"command":"ls"}"#);
 }
 
 #[test]
 fn languages_and_times_are_limits_too() {
-    const LANGUAGES: &str = r#"{"languages":["python","Ruby"]}"#;
-    passes(LANGUAGES, r#"{"language":"Python","code":"1"}"#);
-    fails(LANGUAGES, r#"{"language":"bash"}"#, "not open");
-    fails(LANGUAGES, r#"{"language":"python","lang":"bash"}"#, "not open");
-    fails(LANGUAGES, r#"{"language":7}"#, "should be a text");
-    fails(LANGUAGES, r#"{"code":"1"}"#, "no argument names one");
-    const TIME: &str = r#"{"max_execution_time_ms":5000}"#;
-    passes(TIME, r#"{"timeout_ms":5000}"#);
-    passes(TIME, r#"{"timeoutSeconds":5}"#);
-    passes(TIME, r#"{"max_execution_time_ms":1}"#);
+    let two = r#"{"languages":["python","Ruby"]}"#;
+    passes(two, r#"{"language":"Python","code":"1"}"#);
+    fails(two, r#"{"language":"bash"}"#, "not open");
+    fails(two, r#"{"language":"python","lang":"bash"}"#, "not open");
+    fails(two, r#"{"language":7}"#, "should be a text");
+    fails(two, r#"{"code":"1"}"#, "no argument names one");
+    let briefly = r#"{"max_execution_time_ms":5000}"#;
+    passes(briefly, r#"{"timeout_ms":5000}"#);
+    passes(briefly, r#"{"timeoutSeconds":5}"#);
+    passes(briefly, r#"{"max_execution_time_ms":1}"#);
     // Without a unit it may be seconds.
-    passes(TIME, r#"{"timeout":5}"#);
-    fails(TIME, r#"{"timeout":5000}"#, "5000000 ms");
-    fails(TIME, r#"{"timeout_ms":5000.5}"#, "5001 ms");
-    fails(TIME, r#"{"timeout_ms":-1}"#, "no time");
-    fails(TIME, r#"{"timeout_ms":1e300}"#, "no time");
-    fails(TIME, r#"{"timeout":"5s"}"#, "no time");
-    fails(TIME, "{}", "no argument says");
+    passes(briefly, r#"{"timeout":5}"#);
+    fails(briefly, r#"{"timeout":5000}"#, "5000000 ms");
+    fails(briefly, r#"{"timeout_ms":5000.5}"#, "5001 ms");
+    fails(briefly, r#"{"timeout_ms":-1}"#, "no time");
+    fails(briefly, r#"{"timeout_ms":1e300}"#, "no time");
+    fails(briefly, r#"{"timeout":"5s"}"#, "no time");
+    fails(briefly, "{}", "no argument says");
 }
 
 #[test]

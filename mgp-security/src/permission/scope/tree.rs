@@ -19,8 +19,8 @@ const DEPTH_MAX: usize = 32;
 /// One value.
 #[derive(Debug)]
 pub(super) enum Node {
-    Object(Vec<(String, Node)>),
-    Array(Vec<Node>),
+    Object(Vec<(String, Self)>),
+    Array(Vec<Self>),
     Text(String),
     /// As a double, which is all that limits need.
     Number(f64),

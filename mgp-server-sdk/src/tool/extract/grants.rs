@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use mgp_security::{Grants, Standing};
+use mgp_security::{GrantStanding, Grants};
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
 
@@ -17,7 +17,7 @@ pub(crate) fn admit(
 ) -> Result<(), PermissionMissing> {
     for permission in needed {
         match grants.standing(permission) {
-            Standing::Unknown | Standing::Granted => {}
+            GrantStanding::Unknown | Standing::Granted => {}
             standing => return Err(PermissionMissing::new(tool, permission.clone(), standing)),
         }
     }

@@ -102,16 +102,9 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
         let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
         // A sign would be read as part of the number.
         let code = code.filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 3 } else { 1 };
     }
     if out.len() == bytes.len() {
         return Ok(None);
