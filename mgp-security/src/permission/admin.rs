@@ -8,13 +8,14 @@ use mgp_types::mgp::{Actor, Permission, PermissionScope};
 use mgp_types::service::{Authority, Principal, ServerId};
 use mgp_types::{RpcError, Timestamp};
 
-use super::entry::{Approval, ApprovalDecision, ApprovalSource, ConfirmWord};
+use super::entry::{Approval, ApprovalDecision, ApprovalSource};
 use super::permissions::{Inner, Permissions, standard};
 use super::refused::PermissionRefused;
 use super::rule::{Stand, nameable};
 use super::writing::Told;
 use crate::Refusal;
 use crate::audit::Event;
+use crate::policy::ConfirmRule;
 
 /// How many permissions, and how many tools, one change names.
 const NAMES_MAX: usize = 64;
@@ -33,7 +34,7 @@ pub struct PermissionChange {
     permissions: Vec<Permission>,
     tools: Vec<String>,
     scope: Option<PermissionScope>,
-    confirm: Option<ConfirmWord>,
+    confirm: Option<ConfirmRule>,
     expires_at: Option<Timestamp>,
     justification: Option<String>,
 }
@@ -68,7 +69,7 @@ impl PermissionChange {
     }
 
     /// Says whether calls of the tools it names are confirmed.
-    pub fn confirm(mut self, word: ConfirmWord) -> Self {
+    pub fn confirm(mut self, word: ConfirmRule) -> Self {
         self.confirm = Some(word);
         self
     }

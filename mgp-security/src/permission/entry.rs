@@ -9,6 +9,8 @@ use mgp_types::mgp::{Permission, PermissionScope};
 use mgp_types::service::{ServerId, TenantId};
 use serde::{Deserialize, Serialize};
 
+use crate::policy::ConfirmRule;
+
 /// What was decided about one permission of a server.
 ///
 /// A member that this version does not know makes it unreadable: it might be a limit.
@@ -35,7 +37,7 @@ pub struct Approval {
     pub tools: Vec<String>,
     /// Whether calls of these tools are confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirm: Option<ConfirmWord>,
+    pub confirm: Option<ConfirmRule>,
     /// Who decided.
     pub approved_by: String,
     /// When.
@@ -87,15 +89,6 @@ pub enum ApprovalSource {
     Answer,
     /// The policy `auto_approve`; it holds as long as that is the policy.
     Policy,
-}
-
-/// What an approval says about confirming calls (§4.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ConfirmWord {
-    /// Calls of the tools it names are not confirmed, even where their server wants it.
-    Never,
 }
 
 impl Approval {

@@ -15,6 +15,7 @@ mod expiry;
 mod grantor;
 mod grants;
 mod layer;
+mod naming;
 mod permissions;
 mod refused;
 mod rule;
@@ -25,7 +26,7 @@ mod writing;
 mod tests;
 
 pub use admin::PermissionChange;
-pub use entry::{Approval, ApprovalDecision, ApprovalSource, ConfirmWord};
+pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use grants::{GrantStanding, Grants};
 pub use layer::{PermissionGate, PermissionLayer};
 pub use permissions::Permissions;

@@ -16,15 +16,12 @@ use tokio::sync::watch;
 
 use super::asking::Board;
 use super::book::Book;
-use super::entry::{Approval, ApprovalDecision, ApprovalSource, ConfirmWord, Place};
+use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
 use super::refused::PermissionRefused;
 use super::rule::{Missing, MissingStatus, Stand};
 use crate::approval::Approver;
-use crate::policy::Policies;
+use crate::policy::{ConfirmRule, Policies};
 use crate::state::State;
-
-/// How long a call waits for somebody to decide.
-const CALL_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the beginning of a connection waits for it.
 const CONNECT_WAIT: Duration = Duration::from_mins(1);
@@ -123,6 +120,7 @@ impl Permissions {
         approver: Option<Arc<dyn Approver>>,
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0));
+        let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::patience);
         let inner = Arc::new(Inner {
             state: State::new(store, audit),
             policies,
@@ -132,7 +130,7 @@ impl Permissions {
             sweeping: AtomicBool::new(false),
             moved: Arc::clone(&moved),
         });
-        let permissions = Self { inner, call_wait: CALL_WAIT, connect_wait: CONNECT_WAIT };
+        let permissions = Self { inner, call_wait, connect_wait: CONNECT_WAIT };
         let weak = Arc::downgrade(&permissions.inner);
         permissions.on_change(move || {
             moved.send_modify(|count| *count += 1);
@@ -151,7 +149,7 @@ impl Permissions {
 
     /// Sets how long a call waits for somebody to decide, and how long the beginning of a connection does.
     ///
-    /// After that the decision is deferred. They are 30 and 60 seconds.
+    /// After that the decision is deferred. They are the approver's patience, and 60 seconds.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
@@ -227,7 +225,7 @@ impl Permissions {
                 && !held.is_over(at)
                 && approval.tools.iter().any(|named| named == tool)
         });
-        let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmWord::Never));
+        let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));
         first.map(|held| Arc::clone(&held.approval))
     }
 

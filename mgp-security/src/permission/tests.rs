@@ -23,7 +23,7 @@ use tower_layer::Layer as _;
 use super::layer::Needs;
 use super::*;
 use crate::approval::{About, Approver, Decision, Question};
-use crate::policy::{Policies, ServerPolicy};
+use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
 
 /// Answers what it was told to, once it is let.

@@ -87,7 +87,7 @@ async fn what_makes_no_sense_is_not_kept() {
         files(&["camera"]).until("tomorrow"),
         files(&["camera"]).because(long.as_str()),
         files(&["camera"]).tools([""]),
-        files(&["camera"]).confirm(ConfirmWord::Never),
+        files(&["camera"]).confirm(ConfirmRule::Never),
         files(&["camera"]).scope(scope(r#"{"max_rows":1}"#)),
     ] {
         let error = world.permissions.approve(&operator(), change).await.unwrap_err();
@@ -178,10 +178,10 @@ async fn an_approval_that_names_a_tool_is_found_for_confirmations() {
     assert!(of("look", NOW).is_none(), "it names no tool");
     permissions.approve(&by, files(&["camera"]).tools(["look"])).await.unwrap();
     assert_eq!(of("look", NOW).unwrap().confirm, None);
-    let change = files(&["shell"]).tools(["look", "run"]).confirm(ConfirmWord::Never);
+    let change = files(&["shell"]).tools(["look", "run"]).confirm(ConfirmRule::Never);
     let change = change.until(from_now(Duration::from_mins(1)));
     permissions.approve(&by, change).await.unwrap();
-    assert_eq!(of("look", NOW).unwrap().confirm, Some(ConfirmWord::Never));
+    assert_eq!(of("look", NOW).unwrap().confirm, Some(ConfirmRule::Never));
     assert_eq!(of("look", Duration::from_mins(2)).unwrap().confirm, None);
     assert!(of("run", Duration::from_mins(2)).is_none());
     assert!(of("other", NOW).is_none());
