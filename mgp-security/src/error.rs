@@ -8,6 +8,7 @@ use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
+use crate::permission::PermissionRefused;
 use crate::state::ChangeError;
 use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 
@@ -33,6 +34,9 @@ pub enum Refusal {
     /// A change could not be kept or recorded.
     #[error(transparent)]
     Unchanged(#[from] ChangeError),
+    /// A call lacks a permission, or permissions cannot be changed so.
+    #[error(transparent)]
+    Permission(#[from] Box<PermissionRefused>),
     /// Nobody confirmed the call.
     #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
@@ -65,6 +69,7 @@ impl Refusal {
             Self::Blocked(blocked) => Some(blocked.details()),
             Self::AccessDenied(denied) => Some(denied.details()),
             Self::NotOperator(refused) => Some(refused.details()),
+            Self::Permission(refused) => refused.details(),
             _ => None,
         }
     }
@@ -81,6 +86,7 @@ impl From<Refusal> for RpcError {
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
+            Refusal::Permission(refused) => refused.code(),
             Refusal::Unconfirmed(refused) => match refused.why() {
                 Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
                 Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,

@@ -25,6 +25,10 @@ pub use approval::{About, Approver, Configured, Decision, Elicit, First, Questio
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
 pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
 pub use error::Refusal;
+pub use permission::{
+    Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
+    PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,
+};
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::{

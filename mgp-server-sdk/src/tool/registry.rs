@@ -12,7 +12,7 @@ use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Re
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::extract::{Grants, ToolRequest};
+use super::extract::{Grants, ToolRequest, admit};
 use super::layers::Carried;
 use super::run::Running;
 use super::{SchemaStyle, Tool, check, schema};
@@ -260,7 +260,7 @@ impl Tools {
             let grants = Grants::of(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
-                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                    admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
                 };
                 return snapshot.encode(form, shown).map(Reply::raw);
             }
@@ -282,7 +282,7 @@ impl Tools {
             entry.check_headers(&call)?;
         }
         if !entry.permissions.is_empty() {
-            Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
+            admit(&Grants::of(call.cx()), tool.name, &entry.permissions)?;
         }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
