@@ -303,6 +303,15 @@ impl Tools {
         }))
     }
 
+    /// Tells everyone who listens that the list of tools has changed for them, though no tool has: their access has.
+    ///
+    /// Changes that come at once are told once.
+    pub fn tell_changed(&self) {
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+    }
+
     /// Says who is told about changes.
     pub(crate) fn tell(&self, audience: Audience) {
         // A server is put together once; a second audience would be the same.
@@ -321,9 +330,7 @@ impl Tools {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
-        }
+        self.tell_changed();
         result
     }
 
