@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::Unaudited;
+use mgp_types::service::{Rule, Unaudited};
 use mgp_types::{ErrorCode, RpcError};
 
 #[cfg(feature = "auth")]
@@ -15,10 +15,27 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// The log is for operators and named sinks.
+    #[error(transparent)]
+    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// Somebody who is neither an operator nor a named sink asked for recorded events.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the audit log is for operators, and for the sinks an operator named")]
+pub struct ReplayRefused {
+    #[source]
+    rule: Rule,
+}
+
+impl ReplayRefused {
+    pub(crate) fn new() -> Self {
+        Self { rule: Rule::new("operators and named sinks only") }
+    }
 }
 
 impl From<Refusal> for RpcError {
@@ -28,6 +45,7 @@ impl From<Refusal> for RpcError {
             Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
             // The call never started, and the one who runs the server must look at its log.
             Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
+            Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {
                 AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {

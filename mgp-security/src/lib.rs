@@ -19,8 +19,9 @@ mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
+pub use audit::{Confirm, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use definition::{Definitions, Standing};
-pub use error::Refusal;
+pub use error::{Refusal, ReplayRefused};
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::Assessment;
