@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::Unaudited;
+use mgp_types::service::{Rule, Unaudited};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
 use crate::access::{AccessDenied, NotOperator, PassEnded};
@@ -43,10 +43,27 @@ pub enum Refusal {
     /// A check of the arguments failed, or is not there.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
+    /// The log is for operators and named sinks.
+    #[error(transparent)]
+    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// Somebody who is neither an operator nor a named sink asked for recorded events.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the audit log is for operators, and for the sinks an operator named")]
+pub struct ReplayRefused {
+    #[source]
+    rule: Rule,
+}
+
+impl ReplayRefused {
+    pub(crate) fn new() -> Self {
+        Self { rule: Rule::new("operators and named sinks only") }
+    }
 }
 
 impl From<ConfirmRefused> for Refusal {
@@ -82,7 +99,7 @@ impl From<Refusal> for RpcError {
             | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
-            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),

@@ -22,9 +22,12 @@ pub use access::{
     KernelToolsLayer, NotOperator, PassEnded,
 };
 pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
-pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
+pub use audit::{
+    Arguments, Audit, AuditConfig, AuditLayer, Delivery, Event, EventSource, Flagged, Forwarder,
+    Forwarding, Ingest, NotNamed, Replay,
+};
 pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
-pub use error::Refusal;
+pub use error::{Refusal, ReplayRefused};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,
