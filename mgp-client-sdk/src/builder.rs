@@ -19,7 +19,9 @@ use mgp_types::method::{
     RootsList, SamplingCreateMessage,
 };
 use mgp_types::mgp::{CallbackRequestParams, Extension, ExtensionSet, HealthStatus, PingResult};
-use mgp_types::service::{BoxFuture, MgpService, Principal, Progress, Router, Stack};
+use mgp_types::service::{
+    AuditSink, BoxFuture, Grantor, MgpService, Principal, Progress, Router, ServerId, Stack,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
@@ -179,6 +181,33 @@ impl ClientBuilder {
     /// Sets for whom the calls are made.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.config.principal = principal;
+        self
+    }
+
+    /// Names the server: the configured id is its identity everywhere, whatever it says of itself.
+    ///
+    /// Each call has it as [`Context::server`](mgp_types::service::Context::server), unless one is there already.
+    pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
+        self.config.server_id = Some(id.into());
+        self
+    }
+
+    /// Has the permissions a server needs decided, and tells it what stands: before the connection is ready,
+    /// whenever something changes, and when the server asks (MGP §3.4–§3.6).
+    ///
+    /// Decisions are kept under the [id](Self::server_id) of the server, so there must be one.
+    /// What becomes of the connection without them is in
+    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig); it proceeds, and calls are refused by the layer that guards them.
+    pub fn grantor(mut self, grantor: Arc<dyn Grantor>) -> Self {
+        self.config.connect.grantor = Some(grantor);
+        self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
+        self
+    }
+
+    /// Records that the server is there, and that it is gone (MGP §6.4); calls are recorded by an audit
+    /// [layer](Self::layer).
+    pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
+        self.config.hooks.audit = Some(sink);
         self
     }
 
