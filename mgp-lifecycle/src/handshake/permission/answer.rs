@@ -13,14 +13,14 @@ use super::PermissionFlow;
 use super::told::{Told, Wanted};
 use crate::error::Refusal;
 
-/// How many requests of one server may be open; a further one is refused with 3000.
+/// How many requests of one server may be open; a further one is refused with 3001.
 const MAX_ASKING: usize = 4;
 
 impl PermissionFlow {
     /// Answers what a server asks for: it learns the decision about each permission, `deferred` where there is none yet.
     ///
     /// # Errors
-    /// 3000 when the server asks too much at once.
+    /// 3001 when the server asks too much at once.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -31,7 +31,6 @@ impl PermissionFlow {
     ) -> Result<PermissionRequestResult, RpcError> {
         let _turn = self.take_turn()?;
         let wanted = Wanted::of(params.permissions);
-        self.state().wanted.add(wanted.names().iter().cloned());
         cx.server = Some(self.0.server.clone());
         let deciding = self.0.grantor.decide(&cx, &self.0.server, wanted.askable());
         let decision = timeout(self.0.limit, deciding).await.unwrap_or_else(|_| {
@@ -48,8 +47,9 @@ impl PermissionFlow {
         wanted: &Wanted,
     ) -> PermissionRequestResult {
         let told = Told::of(decision, wanted, SystemTime::now()).about(wanted);
-        // It need not be told a second time; what it was told before stands as it was.
         let mut state = self.state();
+        state.wanted.add(wanted.names().iter().cloned());
+        // It need not be told a second time; what it was told before stands as it was.
         state.last.grants.extend(told.grants.clone());
         if told.expires_at.is_some() {
             state.last.expires_at.clone_from(&told.expires_at);

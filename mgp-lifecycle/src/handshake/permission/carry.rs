@@ -103,3 +103,107 @@ impl PermissionFlow {
         found.map(|(_, encoded)| encoded.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
+    use mgp_types::service::{
+        BoxFuture, Grantor, Method, Params, Peer, Principal, Scope, ScopeKind, ServerId,
+    };
+    use tokio::sync::watch;
+
+    use super::super::told::Wanted;
+    use super::*;
+
+    /// Grants the camera to one tenant, and counts how often it is asked what stands.
+    struct Camera {
+        looked: AtomicUsize,
+        changes: watch::Sender<u64>,
+    }
+
+    impl Grantor for Camera {
+        fn decide(
+            &self,
+            cx: &Context,
+            server: &ServerId,
+            _: Vec<Permission>,
+        ) -> BoxFuture<'static, PermissionDecision> {
+            Box::pin(std::future::ready(self.standing(cx, server)))
+        }
+
+        fn standing(&self, cx: &Context, _: &ServerId) -> PermissionDecision {
+            self.looked.fetch_add(1, Ordering::Relaxed);
+            let mut grants = BTreeMap::new();
+            if cx.principal.tenant().as_str() == "a" {
+                grants.insert(Permission::Camera, GrantDecision::Approved.into());
+            }
+            PermissionDecision::new("", grants)
+        }
+
+        fn changes(&self) -> watch::Receiver<u64> {
+            self.changes.subscribe()
+        }
+    }
+
+    fn call(tenant: &str) -> Call {
+        let principal = Principal::new(tenant, "ada");
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), principal);
+        Call::request(Method::of("tools/call"), Params::none(), cx)
+    }
+
+    fn flow(camera: &Arc<Camera>) -> PermissionFlow {
+        let grantor = Arc::clone(camera) as Arc<dyn Grantor>;
+        let flow = PermissionFlow::new("files".into(), grantor, Duration::from_secs(1));
+        flow.state().wanted = Wanted::of([Permission::Camera]);
+        flow
+    }
+
+    #[track_caller]
+    fn check(flow: &PermissionFlow, tenant: &str, expected: &str) {
+        let mut call = call(tenant);
+        flow.stamp(&mut call).unwrap();
+        let [(name, value)] = &*call.hop().meta else {
+            panic!("one member: {:?}", call.hop().meta)
+        };
+        assert_eq!((&**name, value.as_str()), ("dev.cloto/mgp", expected));
+    }
+
+    #[test]
+    fn it_is_encoded_once_for_each_tenant_until_something_changes() {
+        let camera =
+            Arc::new(Camera { looked: AtomicUsize::new(0), changes: watch::Sender::new(0) });
+        let flow = flow(&camera);
+        for _ in 0..3 {
+            check(&flow, "a", r#"{"grants":{"camera":"approved"}}"#);
+            check(&flow, "b", r#"{"grants":{"camera":"deferred"}}"#);
+        }
+        assert_eq!(camera.looked.load(Ordering::Relaxed), 2);
+        camera.changes.send_modify(|number| *number += 1);
+        check(&flow, "b", r#"{"grants":{"camera":"deferred"}}"#);
+        assert_eq!(camera.looked.load(Ordering::Relaxed), 3);
+        for tenant in 0..2 * MAX_TENANTS {
+            check(&flow, &tenant.to_string(), r#"{"grants":{"camera":"deferred"}}"#);
+        }
+        assert!(flow.state().carried.by_tenant.len() <= MAX_TENANTS);
+    }
+
+    #[test]
+    fn other_members_of_the_same_name_stay() {
+        let camera =
+            Arc::new(Camera { looked: AtomicUsize::new(0), changes: watch::Sender::new(0) });
+        let mut call = call("a");
+        let other = Payload::from_trusted(r#"{"delegation":{"depth":1},"grants":{}}"#);
+        call.hop_mut().meta.push((Cow::Borrowed(key::MGP), other));
+        flow(&camera).stamp(&mut call).unwrap();
+        let meta = &call.hop().meta;
+        assert_eq!(meta.len(), 1);
+        let found: Object = meta[0].1.get().unwrap();
+        assert_eq!(found.get("delegation").unwrap().as_str(), r#"{"depth":1}"#);
+        assert_eq!(found.get("grants").unwrap().as_str(), r#"{"camera":"approved"}"#);
+    }
+}

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::PermissionFlow;
-use super::shake::Heard;
 
 /// How long further changes are waited for, so that an operator who grants five things causes one message.
 const GATHER: Duration = Duration::from_millis(50);
@@ -52,19 +51,17 @@ impl PermissionFlow {
             if let Some(changes) = &mut changes {
                 changes.mark_unchanged();
             }
-            if let Some(spelling) = spelling {
+            // Who never spoke of permissions hears nothing of them.
+            if let Some(spelling) = spelling
+                && !self.state().wanted.is_empty()
+            {
                 let before = self.state().last.clone();
                 let now = self.told(&cx).after(&before);
                 if now.says_as_much_as(&before) {
                     continue;
                 }
                 let name = self.next_name();
-                match self.tell(&stack, &cx, spelling, name, now).await {
-                    Heard::Yes => {}
-                    // It is told with the next change, and not again and again because of this one.
-                    Heard::No => self.state().last.expires_at = None,
-                    Heard::Unsupported => self.state().spelling = None,
-                }
+                self.tell(&stack, &cx, spelling, name, now).await;
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::handshake::client::{ConnectConfig, ConnectError, Ungranted};
 
 /// What became of something a server was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+enum Heard {
     /// It took it, in whatever words.
     Yes,
     /// It does not know the method.
@@ -89,7 +89,7 @@ impl PermissionFlow {
         decided
     }
 
-    /// Tells the server what stands, and remembers it where it was heard.
+    /// Tells the server what stands, and remembers it where it was heard; one that does not know how is not told again.
     pub(super) async fn tell<S: MgpService>(
         &self,
         stack: &S,
@@ -97,7 +97,7 @@ impl PermissionFlow {
         spelling: Spelling,
         name: String,
         told: Told,
-    ) -> Heard {
+    ) {
         let worded = match spelling {
             Spelling::Seed => told.clone().in_words(),
             Spelling::Later => told.clone(),
@@ -108,10 +108,13 @@ impl PermissionFlow {
             Spelling::Seed => send::<PermissionResponse, _>(stack, cx, &params).await,
             Spelling::Later => send::<PermissionGrant, _>(stack, cx, &params).await,
         };
-        if heard == Heard::Yes {
-            self.state().last = told;
+        let mut state = self.state();
+        match heard {
+            Heard::Yes => state.last = told,
+            // It is told with the next change, and not again and again because of an expiry.
+            Heard::No => state.last.expires_at = None,
+            Heard::Unsupported => state.spelling = None,
         }
-        heard
     }
 
     /// A name for the next exchange.
