@@ -130,7 +130,7 @@ fn events(log: &MemoryAudit) -> Vec<(String, AuditResult, String)> {
     let told = log.events().into_iter().map(|event| {
         assert_eq!(event.target.unwrap().server_id.as_deref(), Some("files"));
         let details = event.details.unwrap();
-        let reason: Option<String> = details.decode("reason").unwrap();
+        let reason: Option<String> = details.decode("cause").unwrap();
         (event.event_type.to_string(), event.result, reason.unwrap_or_default())
     });
     told.collect()
@@ -172,8 +172,7 @@ async fn a_connection_is_recorded_with_what_is_known_of_it() {
         let event = log.events().remove(0);
         let details: Value = serde_json::to_value(&event.details).unwrap();
         let expected = json!({
-            "era": if modern { "modern" } else { "legacy" },
-            "revision": revision, "transport": "streams", "claimed_server_id": "bank",
+            "revision": revision, "extensions": ["streaming"], "claimed_server_id": "bank",
         });
         assert_eq!(details, expected);
         drop(client);
@@ -242,6 +241,14 @@ impl AuditSink for Full {
     fn record(&self, _: mgp_types::mgp::AuditEvent) -> Audited<()> {
         Audited::Ready(Err(Unaudited::Full))
     }
+}
+
+#[tokio::test]
+async fn a_log_needs_a_name_to_write_down() {
+    let (end, _script) = Script::new();
+    let builder = Client::builder("test", "1").audit(Arc::new(MemoryAudit::new()));
+    let error = builder.connect(end.reader, end.writer).await.unwrap_err();
+    assert!(error.to_string().contains(".server_id("), "{error}");
 }
 
 #[tokio::test]

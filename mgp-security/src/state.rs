@@ -5,7 +5,7 @@
 //!
 //! Applies to: both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -59,8 +59,18 @@ struct Inner<S: Snapshot> {
 
 struct Kept<E> {
     entries: BTreeMap<String, Arc<E>>,
+    /// The revisions that wrote them.
+    written: HashMap<String, u64>,
     /// The revision that is in them; none before the first load.
     revision: Option<u64>,
+}
+
+/// An entry as the store has it.
+pub(crate) struct Found<E> {
+    pub(crate) key: String,
+    pub(crate) entry: Arc<E>,
+    /// The revision that wrote it: a change that expects it depends on nobody having changed the entry since.
+    pub(crate) revision: u64,
 }
 
 /// Why a change was not made.
@@ -90,7 +100,11 @@ impl<S: Snapshot> State<S> {
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
             lost: AtomicBool::new(false),
-            kept: tokio::sync::Mutex::new(Kept { entries, revision: None }),
+            kept: tokio::sync::Mutex::new(Kept {
+                entries,
+                written: HashMap::new(),
+                revision: None,
+            }),
             hooks: Mutex::default(),
             followed: AtomicBool::new(false),
         }))
@@ -115,6 +129,26 @@ impl<S: Snapshot> State<S> {
             return Err(StoreError::Closed);
         }
         Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// The entries the store has now, of those that are wanted.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub(crate) async fn latest(
+        &self,
+        is_wanted: impl Fn(&S::Entry) -> bool,
+    ) -> Result<Vec<Found<S::Entry>>, StoreError> {
+        self.0.catch_up().await?;
+        let kept = self.0.kept.lock().await;
+        let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        Ok(wanted
+            .map(|(key, entry)| Found {
+                key: key.clone(),
+                entry: Arc::clone(entry),
+                revision: kept.written.get(key).copied().unwrap_or_default(),
+            })
+            .collect())
     }
 
     /// Writes entries together with the events that tell of it; in force once it has answered.
@@ -197,44 +231,48 @@ impl<S: Snapshot> Inner<S> {
 
     /// Whether anything had changed.
     async fn read(&self, kept: &mut Kept<S::Entry>) -> Result<bool, StoreError> {
+        let mut anew = kept.revision.is_none();
         let loaded = match kept.revision {
             Some(since) => match self.store.changes(S::SPACE, since).await {
                 Err(StoreError::Forgotten) => {
-                    kept.entries.clear();
+                    anew = true;
                     self.store.load(S::SPACE).await?
                 }
                 changes => changes?,
             },
             None => self.store.load(S::SPACE).await?,
         };
-        kept.revision = Some(loaded.revision);
-        if loaded.records.is_empty() {
+        if loaded.records.is_empty() && !anew {
+            kept.revision = Some(loaded.revision);
             return Ok(false);
         }
-        for record in loaded.records {
-            match record.value {
-                Some(value) => {
-                    let entry = value.get().map_err(|error| {
-                        StoreError::Unreadable(format!(
-                            "`{}` in `{}`: {error}",
-                            record.key,
-                            S::SPACE
-                        ))
-                    })?;
-                    kept.entries.insert(record.key, Arc::new(entry));
-                }
-                None => {
-                    kept.entries.remove(&record.key);
-                }
-            }
+        if anew {
+            kept.entries.clear();
+            kept.written.clear();
         }
+        for record in loaded.records {
+            let Some(value) = record.value else {
+                kept.written.remove(&record.key);
+                kept.entries.remove(&record.key);
+                continue;
+            };
+            let entry = value.get().map_err(|error| {
+                StoreError::Unreadable(format!("`{}` in `{}`: {error}", record.key, S::SPACE))
+            })?;
+            kept.written.insert(record.key.clone(), record.revision);
+            kept.entries.insert(record.key, Arc::new(entry));
+        }
+        // Only now: what could not be read must be read again, not passed over.
+        kept.revision = Some(loaded.revision);
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(S::of(&kept.entries));
         Ok(true)
     }
 
     fn tell(&self) {
         let hooks = self.hooks().clone();
-        hooks.iter().for_each(|hook| hook());
+        for hook in hooks {
+            hook();
+        }
     }
 
     fn hooks(&self) -> MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
@@ -352,7 +390,12 @@ mod tests {
         state.open().await.unwrap();
         let odd = Change::new().put(Sum::SPACE, "a", Payload::from_trusted(r#""x""#));
         store.commit(odd).await.unwrap();
-        assert!(state.write(Vec::new(), Vec::new()).await.is_err());
-        assert!(state.now().is_err());
+        for _ in 0..2 {
+            assert!(state.write(Vec::new(), Vec::new()).await.is_err());
+            assert!(state.now().is_err());
+        }
+        store.commit(Change::new().remove(Sum::SPACE, "a")).await.unwrap();
+        state.write(Vec::new(), Vec::new()).await.unwrap();
+        assert_eq!(state.now().unwrap().0, 0);
     }
 }

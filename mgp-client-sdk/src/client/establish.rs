@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::handler::{Changed, Hooks};
 use crate::listening::{Listening, Parts, acknowledged};
 use crate::permission::answered;
-use crate::presence::{Carrier, Presence};
+use crate::presence::Presence;
 use crate::wire::{
     Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
     outbound,
@@ -164,6 +164,9 @@ async fn shake_hands(
 ) -> Result<Client, Error> {
     let Wired { peer, mut cx, monitor, life, driver, child, lists, mirror, past } = wired;
     cx.server.clone_from(&config.server_id);
+    if config.hooks.audit.is_some() && config.server_id.is_none() {
+        return Err(ConnectError::Nameless.into());
+    }
     let session = cx.scope.state::<Session>();
     let stamp =
         StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
@@ -187,7 +190,7 @@ async fn shake_hands(
             return Err(told(error, config.connect.era));
         }
     };
-    let presence = match announce(&config, &facts, child.as_ref(), &past, &life).await {
+    let presence = match announce(&config, &facts, &life).await {
         Ok(presence) => presence,
         Err(unaudited) => {
             peer.close("its connection cannot be recorded");
@@ -245,19 +248,14 @@ async fn shake_hands(
 async fn announce(
     config: &ClientConfig,
     facts: &Facts,
-    child: Option<&Kin>,
-    past: &Past,
     life: &Life,
 ) -> Result<Option<Presence>, Unaudited> {
-    let Some(sink) = &config.hooks.audit else { return Ok(None) };
-    let carrier = match (child, past) {
-        (Some(_), _) => Carrier::Child,
-        (None, Past::Unknown) => Carrier::Streams,
-        #[cfg(feature = "http")]
-        (None, Past::Origin { .. }) => Carrier::Http,
-    };
-    let (name, server) = (&config.offer.info.name, config.server_id.as_ref());
-    Presence::announce(sink, name, server, facts, carrier, life.clone()).await.map(Some)
+    match (&config.hooks.audit, &config.server_id) {
+        (Some(sink), Some(server)) => {
+            Presence::announce(sink, server, facts, life.clone()).await.map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Shakes hands in the era the server had before, if it is known; what it was wrong about is forgotten.

@@ -127,8 +127,10 @@ pub enum ConnectError {
     /// Nobody decided about the permissions the server needs.
     #[error("nobody decided in time about the permissions the server needs: {}", .0.join(", "))]
     Deferred(Vec<String>),
-    /// Permissions are kept under the id of the server, and it has none.
-    #[error("permissions are kept under the id of the server; give it one with `.server_id(…)`")]
+    /// What is decided and recorded of a server is kept under its id, and it has none.
+    #[error(
+        "what is decided and recorded of a server is kept under its id; give it one with `.server_id(…)`"
+    )]
     Nameless,
 }
 

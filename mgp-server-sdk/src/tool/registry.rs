@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::extract::{Grants, ToolRequest};
 use super::layers::Carried;
 use super::run::Running;
-use super::security::derive_hints;
 use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
@@ -80,7 +79,7 @@ impl Entry {
             tool.write_schemas(style);
         }
         let mut definition = tool.definition.clone();
-        derive_hints(&mut definition);
+        mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition).into();
         // What cannot be read was refused before.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
@@ -311,6 +310,15 @@ impl Tools {
         }))
     }
 
+    /// Tells everyone who listens that the list of tools has changed for them, though no tool has: their access has.
+    ///
+    /// Changes that come at once are told once.
+    pub fn tell_changed(&self) {
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+    }
+
     /// Says who is told about changes.
     pub(crate) fn tell(&self, audience: Audience) {
         // A server is put together once; a second audience would be the same.
@@ -329,9 +337,7 @@ impl Tools {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
-        }
+        self.tell_changed();
         result
     }
 

@@ -5,19 +5,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Ticket};
+use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
-
-/// How many suspended calls are kept; the oldest gives way.
-const SUSPENDED_MAX: usize = 1024;
-
-/// How long a suspended call waits for its next round; longer than a sealed state is good for.
-const SUSPENDED_FOR: Duration = Duration::from_hours(1);
 
 /// Keeps the last events in memory; the oldest give way and are counted. It never waits and never refuses.
 ///
@@ -37,18 +28,13 @@ struct Kept {
     dropped: u64,
     /// Sorted by key: calls begin in that order, or nearly.
     intents: VecDeque<Arc<Start>>,
-    suspended: VecDeque<Suspended>,
+    suspended: Suspended,
 }
 
 /// What the ring holds: calls are written as events only when somebody looks.
 enum Record {
     Call(Ended),
     Other(Box<AuditEvent>),
-}
-
-struct Suspended {
-    start: Arc<Start>,
-    since: Instant,
 }
 
 impl MemoryAudit {
@@ -111,7 +97,7 @@ impl AuditSink for MemoryAudit {
             return Audited::Ready(Ok(Ticket::new(start, self.ledger())));
         }
         let mut kept = self.0.kept();
-        if logical && let Some(earlier) = kept.resume(&start) {
+        if logical && let Some((earlier, ())) = kept.suspended.resume(&start) {
             start.continues(&earlier);
         }
         let start = Arc::new(start);
@@ -151,7 +137,7 @@ impl Ledger for Log {
         if start.logical.is_none() {
             return;
         }
-        kept.suspended.push_back(Suspended { start, since: Instant::now() });
+        kept.suspended.keep(start, ());
         self.sweep(&mut kept);
     }
 }
@@ -171,13 +157,8 @@ impl Log {
 
     /// Ends suspended calls that are too old or too many.
     fn sweep(&self, kept: &mut Kept) {
-        while let Some(oldest) = kept.suspended.front() {
-            if kept.suspended.len() <= SUSPENDED_MAX && oldest.since.elapsed() < SUSPENDED_FOR {
-                return;
-            }
-            if let Some(Suspended { start, .. }) = kept.suspended.pop_front() {
-                self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
-            }
+        while let Some((start, ())) = kept.suspended.next_ended() {
+            self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
         }
     }
 }
@@ -193,22 +174,13 @@ impl Kept {
             self.intents.remove(at);
         }
     }
-
-    /// Takes the round before this one out of the suspended ones; only the same caller and tool go on with it.
-    fn resume(&mut self, start: &Start) -> Option<Arc<Start>> {
-        let same = |known: &Start| {
-            known.logical == start.logical
-                && known.principal == start.principal
-                && known.server == start.server
-                && known.tool == start.tool
-        };
-        let index = self.suspended.iter().rposition(|suspended| same(&suspended.start))?;
-        self.suspended.remove(index).map(|suspended| suspended.start)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::suspended::{SUSPENDED_FOR, SUSPENDED_MAX};
     use super::*;
     use crate::Timestamp;
     use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
