@@ -18,8 +18,11 @@ mod tool;
 mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
-pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
 pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
+pub use definition::{
+    DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
+    Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
+};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;
