@@ -19,7 +19,7 @@ pub enum Refusal {
     Unaudited(#[source] Unaudited),
     /// The definition of the tool changed, waits, or cannot be used.
     #[error(transparent)]
-    Definition(#[from] Box<DefinitionRefused>),
+    Definition(Box<DefinitionRefused>),
     /// A decision about a definition is not taken.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
@@ -39,6 +39,12 @@ pub enum Refusal {
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+impl From<DefinitionRefused> for Refusal {
+    fn from(refused: DefinitionRefused) -> Self {
+        Self::Definition(Box::new(refused))
+    }
 }
 
 impl From<Refusal> for RpcError {

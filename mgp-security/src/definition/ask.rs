@@ -162,5 +162,5 @@ async fn tell(
 
 pub(super) fn refuse(server: &ServerId, call: &Call, standing: Standing) -> Refusal {
     let tool = call.tool().map(|tool| tool.name).unwrap_or_default();
-    Refusal::Definition(DefinitionRefused::new(server, tool, standing, &call.cx().principal))
+    DefinitionRefused::new(server, tool, standing, &call.cx().principal).into()
 }

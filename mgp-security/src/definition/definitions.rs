@@ -77,7 +77,7 @@ impl Definitions {
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let inner = Arc::new(Inner {
             pins: State::new(store, audit),
-            policies: policies.clone(),
+            policies,
             now: RwLock::default(),
             seen: Mutex::default(),
             turns: Mutex::default(),
@@ -90,7 +90,7 @@ impl Definitions {
             }
         };
         inner.pins.on_change(refresh.clone());
-        policies.on_change(refresh);
+        inner.policies.on_change(refresh);
         Self(inner)
     }
 

@@ -15,7 +15,7 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Book, Pin, PinKind};
 use super::review::Severity;
-use super::seen::{Listed, Seen, Whole, standing};
+use super::seen::{Listed, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
@@ -28,6 +28,22 @@ const TRIES: usize = 4;
 
 /// How many definitions are read before others get a turn.
 const READ_AT_ONCE: usize = 16;
+
+/// Whether tools of a server are taken over.
+enum Admitted {
+    /// They are our own, and not.
+    Own,
+    /// They are.
+    Well,
+    /// They are refused for the name of their server.
+    Not(NameFlaw),
+}
+
+impl From<Option<NameFlaw>> for Admitted {
+    fn from(flaw: Option<NameFlaw>) -> Self {
+        flaw.map_or(Self::Well, Self::Not)
+    }
+}
 
 /// Tools by name, as they were listed now.
 type Named = HashMap<Box<str>, Arc<Listed>>;
@@ -51,7 +67,11 @@ impl Definitions {
         tools: &[Payload],
         whole: Whole,
     ) -> Result<(), ChangeError> {
-        let Some(flaw) = self.admit(server)? else { return Ok(()) };
+        let flaw = match self.admit(server)? {
+            Admitted::Own => return Ok(()),
+            Admitted::Well => None,
+            Admitted::Not(flaw) => Some(flaw),
+        };
         let (named, fresh) = self.read(server, tools).await;
         if flaw.is_none() {
             self.pin(server, &named, &fresh).await?;
@@ -72,12 +92,12 @@ impl Definitions {
     }
 
     /// Whether tools of a server are taken over at all, and what is wrong with its id.
-    fn admit(&self, server: &ServerId) -> Result<Option<Option<NameFlaw>>, ChangeError> {
+    fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
         let seen = self.0.seen();
         match seen.get(&Some(server.clone())) {
-            Some(known) if known.is_own() => return Ok(None),
-            Some(known) => return Ok(Some(known.flaw.clone())),
+            Some(known) if known.is_own() => return Ok(Admitted::Own),
+            Some(known) => return Ok(known.flaw.clone().into()),
             None if seen.len() >= SERVERS_MAX => {
                 return Err(StoreError::Busy("too many servers list their tools").into());
             }
@@ -85,11 +105,11 @@ impl Definitions {
         }
         // A server with pins was let in before.
         if book.tools(server).next().is_some() {
-            return Ok(Some(None));
+            return Ok(Admitted::Well);
         }
         let others = seen.iter().filter(|(_, seen)| seen.flaw.is_none() && !seen.is_own());
         let ids = others.filter_map(|(id, _)| id.as_ref()).map(ServerId::as_str);
-        Ok(Some(NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err()))
+        Ok(NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err().into())
     }
 
     /// Reads definitions that were not read before; answers with all, and with the names of the new ones.
@@ -103,14 +123,13 @@ impl Definitions {
         let (mut named, mut fresh) = (Named::new(), Vec::new());
         for raw in tools {
             let hash = Hash::of(raw.as_str().as_bytes());
-            let listed = match known.get(&hash) {
-                Some(listed) => Arc::clone(listed),
-                None => {
-                    if fresh.len() % READ_AT_ONCE == READ_AT_ONCE - 1 {
-                        tokio::task::yield_now().await;
-                    }
-                    Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))
+            let listed = if let Some(listed) = known.get(&hash) {
+                Arc::clone(listed)
+            } else {
+                if fresh.len() % READ_AT_ONCE == READ_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
                 }
+                Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))
             };
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
@@ -227,7 +246,7 @@ impl Definitions {
     pub(super) fn tried(&self, server: &ServerId) {
         let mut seen = self.0.seen();
         if seen.len() < SERVERS_MAX || seen.contains_key(&Some(server.clone())) {
-            seen.entry(Some(server.clone())).or_insert_with(Seen::default).tried();
+            seen.entry(Some(server.clone())).or_default().tried();
         }
         drop(seen);
         self.0.publish();

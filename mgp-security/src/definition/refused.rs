@@ -34,19 +34,14 @@ enum Reads {
 }
 
 impl DefinitionRefused {
-    pub(super) fn new(
-        server: &ServerId,
-        tool: &str,
-        standing: Standing,
-        by: &Principal,
-    ) -> Box<Self> {
+    pub(super) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
         let reads = match by.authority() {
             Authority::Operator => Reads::Everything,
             _ => Reads::Places,
         };
         let rule =
             Rule::new(format!("definition {} for `{tool}` of `{server}`", standing.as_str()));
-        Box::new(Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule })
+        Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
     }
 
     /// The facts, for the caller.

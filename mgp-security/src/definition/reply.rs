@@ -113,7 +113,7 @@ fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) ->
     };
     let mut meta = object(tool.get("_meta")).unwrap_or_default();
     let mut mirror = object(meta.get(key::MGP)).unwrap_or_default();
-    let mut write = |object: &mut Extras, name: &str, member: &Extras| {
+    let write = |object: &mut Extras, name: &str, member: &Extras| {
         if let Ok(member) = Payload::of(member) {
             object.insert(name, member);
         }
