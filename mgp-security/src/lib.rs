@@ -26,7 +26,10 @@ pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, Delivery, Event, EventSource, Flagged, Forwarder,
     Forwarding, Ingest, NotNamed, Replay,
 };
-pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
+pub use definition::{
+    DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
+    Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
+};
 pub use error::{Refusal, ReplayRefused};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
