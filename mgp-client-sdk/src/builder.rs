@@ -56,7 +56,7 @@ const SERVED: ExtensionSet =
 /// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
     mgp: Option<ExtensionSet>,
     gates: Vec<Wrap>,
     asked: Asked,

@@ -138,6 +138,8 @@ pub(crate) struct Hooks {
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
+    /// Moves when gates on the way show other things than before.
+    pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
 impl Hooks {

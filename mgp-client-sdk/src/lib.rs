@@ -56,6 +56,7 @@ mod call;
 mod client;
 mod config;
 mod error;
+mod govern;
 mod handler;
 mod listening;
 mod permission;

@@ -11,6 +11,7 @@ mod audit;
 pub mod auth;
 mod definition;
 mod error;
+mod governance;
 mod permission;
 mod policy;
 mod state;
@@ -31,6 +32,7 @@ pub use definition::{
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{Refusal, ReplayRefused};
+pub use governance::{GovernLayer, Governance, GovernanceBuilder};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

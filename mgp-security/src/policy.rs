@@ -11,7 +11,7 @@ use mgp_types::service::ServerId;
 use serde::{Deserialize, Serialize};
 
 /// What the operator says about one server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ServerPolicy {
     /// How far it is trusted; what the server says of itself never counts. `standard`.
@@ -45,7 +45,8 @@ impl Default for ServerPolicy {
 }
 
 /// From which effective risk on a call is confirmed (§4.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmFrom {
     /// Moderate calls are confirmed too.

@@ -106,6 +106,7 @@ mod complete;
 mod error;
 mod features;
 mod furnish;
+mod govern;
 #[cfg(doctest)]
 mod guides;
 #[cfg(feature = "http")]

@@ -51,6 +51,8 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     cancel: CancelLayer,
+    /// Whether the author chose the extensions.
+    chosen: bool,
 }
 
 /// What a server is doing, while it runs; cheap to clone.
@@ -98,6 +100,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
+            chosen: false,
         }
     }
 
@@ -193,8 +196,21 @@ impl Server {
 
     /// Changes what is offered in the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
+        let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
+        let before = extensions(&self.offer);
         change(&mut self.offer);
+        self.chosen |= before != extensions(&self.offer);
         self
+    }
+
+    /// What is offered of MGP, as long as its author did not choose the extensions.
+    pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
+        self.offer.mgp.as_mut().filter(|_| !self.chosen)
+    }
+
+    /// Notes what will keep the server from being served.
+    pub(crate) fn flaw(&mut self, flaw: Flaw) {
+        self.flaws.push(flaw);
     }
 
     /// Speaks plain MCP only.
@@ -249,7 +265,7 @@ impl Server {
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
             // Whoever chose what is offered means it.
-            if !mgp.permissions_required.is_empty() && mgp.extensions == SERVED {
+            if !mgp.permissions_required.is_empty() && !self.chosen {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
         }

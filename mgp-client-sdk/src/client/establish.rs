@@ -64,7 +64,7 @@ where
 {
     let config = answered(config);
     let child = child.map(|child| Kin(Arc::new(child)));
-    let lists = Arc::new(Lists::default());
+    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
     let (reader, eof) = Watched::new(reader);
     let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
@@ -90,7 +90,7 @@ pub(crate) async fn reach(
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
     let past =
         Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
-    let lists = Arc::new(Lists::default());
+    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
     let connection = mgp_transport::http::HttpConnection::new(
         endpoint,
         heard(&config, &lists),

@@ -160,6 +160,7 @@ impl Client {
     where
         R: Request<Params = ListParams, Result: Page>,
     {
+        self.0.lists.catch_up();
         let (kept, generation) = place.look();
         if let Some(kept) = kept {
             return Ok(kept);

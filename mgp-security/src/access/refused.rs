@@ -5,7 +5,7 @@
 use mgp_types::Object;
 use mgp_types::method::{AccessGrant, AccessRevoke, Request};
 use mgp_types::mgp::{AccessPermission, AccessSource};
-use mgp_types::service::{Rule, ServerId};
+use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
 use super::decided::Decided;
 
@@ -105,6 +105,14 @@ pub(super) struct Others;
 impl NotOperator {
     pub(super) fn new(method: &'static str, needs: Option<Others>, rule: Rule) -> Self {
         Self { method, needs, rule }
+    }
+
+    /// Refuses whoever is no operator.
+    pub(crate) fn unless(by: &Principal, method: &'static str) -> Result<(), Self> {
+        match by.authority() {
+            Authority::Operator => Ok(()),
+            _ => Err(Self::new(method, None, Rule::new("operators only"))),
+        }
     }
 
     /// The facts, for the caller.

@@ -28,6 +28,12 @@ pub trait Validate: Send + Sync {
     fn check(&self, call: &Call, assessment: &Assessment) -> Result<(), Violation>;
 }
 
+impl Validate for Arc<dyn Validate> {
+    fn check(&self, call: &Call, assessment: &Assessment) -> Result<(), Violation> {
+        (**self).check(call, assessment)
+    }
+}
+
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

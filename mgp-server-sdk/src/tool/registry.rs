@@ -3,7 +3,8 @@
 //! Applies to: inbound.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
@@ -23,11 +24,32 @@ use crate::error::{Flaw, Flaws};
 #[derive(Clone, Debug, Default)]
 pub struct Tools(Arc<Inner>);
 
+/// The tools, as long as somebody holds them.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakTools(Weak<Inner>);
+
+impl WeakTools {
+    pub(crate) fn upgrade(&self) -> Option<Tools> {
+        self.0.upgrade().map(Tools)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     now: Mutex<Arc<Snapshot>>,
     /// Who is told about changes, once the server is put together.
     audience: OnceLock<Audience>,
+    /// Who judges calls by the definitions, where the server is governed.
+    judge: OnceLock<Judge>,
+}
+
+/// Learns the definitions of tools whenever they change.
+struct Judge(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Judge")
+    }
 }
 
 /// The tools at one moment; a change makes a new one, so that calls and lists never wait.
@@ -319,6 +341,27 @@ impl Tools {
         }
     }
 
+    /// Says who judges calls by the definitions of the tools; `false` when somebody does already.
+    pub(crate) fn judged_by(&self, learn: impl Fn(&[mcp::Tool]) + Send + Sync + 'static) -> bool {
+        let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
+        self.judge();
+        is_first
+    }
+
+    fn judge(&self) {
+        if let Some(Judge(learn)) = self.0.judge.get() {
+            let snapshot = self.snapshot();
+            let all: Vec<_> =
+                snapshot.order.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
+            learn(&all);
+        }
+    }
+
+    /// A handle that does not keep the tools alive.
+    pub(crate) fn downgrade(&self) -> WeakTools {
+        WeakTools(Arc::downgrade(&self.0))
+    }
+
     /// Says who is told about changes.
     pub(crate) fn tell(&self, audience: Audience) {
         // A server is put together once; a second audience would be the same.
@@ -337,6 +380,7 @@ impl Tools {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
+        self.judge();
         self.tell_changed();
         result
     }
