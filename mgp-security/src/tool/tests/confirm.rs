@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mcp::Revision;
-use mgp_types::mgp::{GrantDecision, RiskLevel};
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
 use mgp_types::service::{
     Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InputRequired, MemoryAudit, Principal,
     Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
@@ -17,8 +17,8 @@ use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
 use tower_layer::Layer;
 
 use crate::{
-    About, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
-    Confirmations, Decision, Elicit, Naming, Policies, Question, ServerPolicy,
+    About, Access, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
+    Confirmations, Decision, Definitions, Elicit, Naming, Policies, Question, ServerPolicy,
 };
 
 const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
@@ -226,7 +226,9 @@ async fn arguments_that_name_a_member_twice_are_shown_to_nobody() {
 #[tokio::test(start_paused = true)]
 async fn waiting_and_open_questions_are_bounded() {
     let config = ConfirmConfig { open_each: 1, open_all: 2, ..ConfirmConfig::default() };
-    let (stack, ran) = guarded(confirmations(Judge::silent()).config(&config));
+    let audit = MemoryAudit::new();
+    let silent = confirmations(Judge::silent()).config(&config).audit(Arc::new(audit.clone()));
+    let (stack, ran) = guarded(silent);
     let mut client = mock::client(stack);
     let mut first = client.call("tools/call", CALL);
     assert!(polled_once(&mut first).await.is_none());
@@ -238,6 +240,9 @@ async fn waiting_and_open_questions_are_bounded() {
     assert_eq!(began.elapsed(), Duration::from_secs(30));
     let details = error.as_recovery().unwrap().details.clone().unwrap();
     assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "unanswered");
+    let told = audit.events().remove(0);
+    assert_eq!(told.event_type.as_str(), "dev.cloto.confirmation_denied");
+    assert_eq!(told.actor.kind, "kernel");
     // A call that is given up takes its question along.
     let mut second = client.call("tools/call", CALL);
     assert!(polled_once(&mut second).await.is_none());
@@ -257,6 +262,29 @@ async fn polled_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         })
     })
     .await
+}
+
+#[tokio::test]
+async fn a_grant_of_the_tool_spares_the_question_where_definitions_are_known() {
+    let policies = Policies::default();
+    let files = ServerId::from("files");
+    let definitions = Definitions::in_memory(policies.clone());
+    let tool = r#"{"name":"rm","inputSchema":{},"security":{"risk_level":"dangerous"}}"#;
+    definitions.learn(Some(&files), &[serde_json::from_str(tool).unwrap()]);
+    let access = Access::in_memory(policies.clone());
+    let confirmations = Confirmations::new(policies, Elicit::default()).named(access.clone());
+    let tools = Stack::from_fn(|_| ready(Ok(Reply::empty())));
+    let layer = ConfirmLayer::new(confirmations, definitions).server("files");
+    let mut client = mock::client(Stack::new(layer.layer(tools)));
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    let mut grant =
+        AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
+    grant.tool_name = Some("rm".to_owned());
+    access.grant(&Principal::local().operator(), grant).await.unwrap();
+    client.request("tools/call", CALL).await.unwrap();
+    let other = CALL.replace("rm", "rmdir");
+    client.request("tools/call", &other).await.unwrap_err();
 }
 
 // === Rounds of a modern caller ===
