@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
+use serde::{Deserialize, Serialize};
 
 /// What the operator says about one server.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +53,15 @@ pub enum ConfirmFrom {
     /// Only dangerous ones are.
     #[default]
     Dangerous,
+}
+
+/// What a grant says about confirming the calls it names (§4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ConfirmRule {
+    /// They never are, whatever the tool demands.
+    Never,
 }
 
 /// The policies of all servers; a change holds from the next message on.

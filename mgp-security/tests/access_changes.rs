@@ -214,7 +214,7 @@ async fn a_grant_that_names_a_tool_may_say_that_it_is_never_confirmed() {
     let mut grant = tool("ada", "read");
     grant.extra.encode("confirm", "never").unwrap();
     access.grant(&ann(), grant).await.unwrap();
-    assert_eq!(named().unwrap().confirm, Some(mgp_security::Confirm::Never));
+    assert_eq!(named().unwrap().confirm, Some(mgp_security::ConfirmRule::Never));
     let mut deny = tool("*", "read");
     deny.permission = AccessPermission::Deny;
     access.grant(&ann(), deny).await.unwrap();

@@ -35,6 +35,104 @@ pub fn canonical(json: &str) -> Result<String, RpcError> {
     Ok(out)
 }
 
+/// How deep [`is_canonical`] looks.
+const LOOK_MAX: usize = 16;
+
+/// Whether valid JSON is certainly in canonical form: one look, without a parse.
+///
+/// What is rare is not looked at closely and answered with `false`: names outside ASCII, escapes by number, nesting of
+/// more than 16 levels.
+///
+/// ```
+/// assert!(mgp_types::is_canonical(r#"{"a":[1,true],"b":"x\n"}"#));
+/// assert!(!mgp_types::is_canonical(r#"{"b":1,"a":2}"#));
+/// ```
+#[must_use]
+pub fn is_canonical(json: &str) -> bool {
+    looks_canonical(json.as_bytes()).is_some()
+}
+
+/// Where a look is: in an array, or in an object behind a name.
+#[derive(Clone, Copy)]
+enum Level<'a> {
+    Array,
+    Object(&'a [u8]),
+}
+
+fn looks_canonical(bytes: &[u8]) -> Option<()> {
+    // The outermost level is the text itself, which is like an array of one.
+    let mut levels = [Level::Array; LOOK_MAX];
+    let (mut depth, mut at, mut in_name) = (0, 0, false);
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                let end = string_end(bytes, at, in_name)?;
+                if let (true, Level::Object(before)) = (in_name, levels[depth]) {
+                    let name = &bytes[at..end];
+                    // An object begins with the empty name; one that has it is rare, and not looked at.
+                    if before >= name {
+                        return None;
+                    }
+                    levels[depth] = Level::Object(name);
+                }
+                in_name = false;
+                at = end + 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                in_name = byte == b'{';
+                *levels.get_mut(depth)? = if in_name { Level::Object(&[]) } else { Level::Array };
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                in_name = false;
+            }
+            b',' => in_name = matches!(levels[depth], Level::Object(_)),
+            b' ' | b'\n' | b'\r' | b'\t' => return None,
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+/// Where a string ends that is written as the canonical form writes it.
+fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
+    let mut at = start;
+    loop {
+        at += quote_or_escape(bytes.get(at..)?)?;
+        match (bytes[at], is_name) {
+            (b'"', false) => return Some(at),
+            // Names in ASCII are ordered by their bytes as RFC 8785 orders them; others may not be.
+            (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
+            (_, true) => return None,
+            (_, false) => match bytes.get(at + 1)? {
+                b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
+                _ => return None,
+            },
+        }
+    }
+}
+
+/// Where the first `"` or `\` is; eight bytes at a time, because arguments may be long.
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    // Sets the highest bit of the first byte that is zero; behind it there may be more than there should.
+    let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = zero(word ^ each(b'"')) | zero(word ^ each(b'\\'));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let found = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(words.len() * 8 + found)
+}
+
 /// The SHA-256 of the canonical form.
 ///
 /// # Errors
@@ -196,7 +294,47 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
+    #[test]
+    fn a_look_knows_canonical_text() {
+        for text in [
+            "7",
+            "{}",
+            "[]",
+            r#"{"a":1,"b":{"a":"x","z":[{},{"a":2}]},"c":"\n\"é"}"#,
+            r#"[{"b":1},{"a":1}]"#,
+            r#"["a long text of more than eight bytes","\"\"","éééééééééééééé!#[]","\\"]"#,
+        ] {
+            assert!(is_canonical(text), "{text}");
+            assert_eq!(canonical(text).unwrap(), text);
+        }
+        for text in [
+            r#"{"b":1,"a":2}"#,
+            r#"{"a":1,"a":2}"#,
+            r#"{"a": 1}"#,
+            r#"{"a":"\u0041"}"#,
+            r#"{"a":"\/"}"#,
+            r#"{"\u0061":1}"#,
+            r#"{"a":{"z":1},"b":{"c":1,"b":1}}"#,
+            "}",
+            "\"",
+            r#"{"é":1}"#,
+            r#"{"":1}"#,
+            &"[".repeat(99),
+        ] {
+            assert!(!is_canonical(text), "{text}");
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_look_never_takes_other_text_for_canonical(
+            text in r#"[{]("[ab\\\\nu0é]{0,2}":("[x\\\\n/é]{0,3}"|[0-9.]{1,2}|[{}]|\[[{}",ab:1 ]{0,9}\]),? ?){0,4}[}]"#,
+        ) {
+            if let Ok(once) = canonical(&text) && is_canonical(&text) {
+                proptest::prop_assert_eq!(once, text);
+            }
+        }
+
         #[test]
         fn canonical_text_is_its_own_canonical_text(text in ".{0,80}") {
             if let Ok(once) = canonical(&text) {

@@ -10,6 +10,7 @@ use mgp_types::{Hash, Id, Payload, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::refused::Unfit;
+use crate::policy::ConfirmRule;
 
 /// What the agent of an entry for a group begins with.
 const GROUP: &str = "group:";
@@ -36,16 +37,7 @@ pub struct Entry {
     pub access: AccessEntry,
     /// What it says about confirming the calls it names; only a `tool_grant` that allows does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirm: Option<Confirm>,
-}
-
-/// Whether calls that a grant names are confirmed (§4.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Confirm {
-    /// They never are, whatever the tool demands.
-    Never,
+    pub confirm: Option<ConfirmRule>,
 }
 
 /// Whom an entry is for.
@@ -81,7 +73,7 @@ impl Entry {
     /// Says that the calls it names are never confirmed.
     #[must_use]
     pub fn never_confirmed(mut self) -> Self {
-        self.confirm = Some(Confirm::Never);
+        self.confirm = Some(ConfirmRule::Never);
         self
     }
 
@@ -91,7 +83,7 @@ impl Entry {
         by: &Principal,
         now: SystemTime,
     ) -> Result<Self, RpcError> {
-        let confirm = params.extra.decode::<Confirm>("confirm")?;
+        let confirm = params.extra.decode::<ConfirmRule>("confirm")?;
         check(&params, confirm, now).map_err(RpcError::invalid_params)?;
         let mut access = AccessEntry::new(
             params.entry_type,
@@ -143,7 +135,7 @@ impl Entry {
 /// Refuses what would not mean what it seems to mean.
 fn check(
     params: &AccessGrantParams,
-    confirm: Option<Confirm>,
+    confirm: Option<ConfirmRule>,
     now: SystemTime,
 ) -> Result<(), Unfit> {
     name("agent_id", &params.agent_id)?;

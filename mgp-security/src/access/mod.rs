@@ -10,7 +10,6 @@ mod admin;
 mod book;
 mod decided;
 mod entry;
-mod event;
 mod expiry;
 mod groups;
 mod kernel;
@@ -24,7 +23,7 @@ mod rules;
 
 pub use book::Access;
 pub use decided::Decided;
-pub use entry::{Confirm, Entry};
+pub use entry::Entry;
 pub use groups::Groups;
 pub use kernel::{KernelTools, KernelToolsLayer};
 pub use layer::{AccessLayer, Gated};

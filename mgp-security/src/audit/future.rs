@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
+use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    Asker, Asking, Audited, BoxFuture, Call, MgpService, Reply, Ticket, Unaudited,
+    Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Start, Ticket, Unaudited,
 };
 use pin_project_lite::pin_project;
 
@@ -30,9 +31,23 @@ pin_project! {
         // Not recorded.
         Pass { #[pin] future: F },
         // The sink has not answered; nothing has left.
-        Waiting { later: BoxFuture<'static, Result<Ticket, Unaudited>>, held: Option<(S, Call)> },
+        Waiting {
+            later: BoxFuture<'static, Result<Ticket, Unaudited>>,
+            held: Option<(S, Call, Arc<dyn AuditSink>)>,
+        },
         // The future stands before the ticket: what the call holds is given back before its record is written.
-        Running { #[pin] future: F, ticket: Option<Ticket>, asker: Option<Arc<dyn Asker>> },
+        Running {
+            #[pin]
+            future: F,
+            ticket: Option<Ticket>,
+            asker: Option<Arc<dyn Asker>>,
+            sink: Arc<dyn AuditSink>,
+        },
+        // It was refused, and is answered once the second event of the refusal was taken.
+        Telling {
+            later: BoxFuture<'static, Result<(), Unaudited>>,
+            answer: Option<Result<Reply, RpcError>>,
+        },
         Refused { error: Option<RpcError> },
         Done,
     }
@@ -43,18 +58,27 @@ impl<S: MgpService> ResponseFuture<S> {
         Self { state: State::Pass { future } }
     }
 
-    pub(super) fn begin(begun: Audited<Ticket>, inner: &mut S, call: Call) -> Self {
+    pub(super) fn begin(
+        sink: &Arc<dyn AuditSink>,
+        start: Start,
+        inner: &mut S,
+        call: Call,
+    ) -> Self {
+        let begun = sink.begin(start);
+        let sink = Arc::clone(sink);
         let state = match begun {
-            Audited::Ready(Ok(ticket)) => State::run(inner, call, ticket),
+            Audited::Ready(Ok(ticket)) => State::run(inner, call, ticket, sink),
             Audited::Ready(Err(reason)) => State::Refused { error: Some(refuse(reason)) },
-            Audited::Later(later) => State::Waiting { later, held: Some((inner.clone(), call)) },
+            Audited::Later(later) => {
+                State::Waiting { later, held: Some((inner.clone(), call, sink)) }
+            }
         };
         Self { state }
     }
 }
 
 impl<S: MgpService> State<S, S::Future> {
-    fn run(inner: &mut S, mut call: Call, ticket: Ticket) -> Self {
+    fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
         // Layers further in add what they know; whatever runs the call says so.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
@@ -62,8 +86,29 @@ impl<S: MgpService> State<S, S::Future> {
             Asking::Via(asker) => Some(Arc::clone(asker)),
             _ => None,
         };
-        Self::Running { future: inner.call(call), ticket: Some(ticket), asker }
+        Self::Running { future: inner.call(call), ticket: Some(ticket), asker, sink }
     }
+}
+
+/// Hands over the second event of a refusal; what is left to wait for, if anything.
+fn tell(
+    sink: &dyn AuditSink,
+    second: Option<AuditEvent>,
+) -> Option<BoxFuture<'static, Result<(), Unaudited>>> {
+    match sink.record(second?) {
+        Audited::Later(later) => return Some(later),
+        Audited::Ready(Ok(())) => {}
+        Audited::Ready(Err(reason)) => untold(&reason),
+    }
+    None
+}
+
+/// The call was refused and its own record written: there is nothing left to refuse.
+fn untold(reason: &Unaudited) {
+    tracing::error!(
+        error = reason as &dyn std::error::Error,
+        "the second event of a refusal is lost"
+    );
 }
 
 impl<S: MgpService> Future for ResponseFuture<S> {
@@ -77,21 +122,27 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                 StateProj::Waiting { later, held } => {
                     let begun = ready!(later.as_mut().poll(task));
                     let next = match (begun, held.take()) {
-                        (Ok(ticket), Some((mut inner, call))) => {
-                            State::run(&mut inner, call, ticket)
+                        (Ok(ticket), Some((mut inner, call, sink))) => {
+                            State::run(&mut inner, call, ticket, sink)
                         }
                         (Ok(_), None) => State::Done,
                         (Err(reason), _) => State::Refused { error: Some(refuse(reason)) },
                     };
                     state.set(next);
                 }
-                StateProj::Running { future, ticket, asker } => {
+                StateProj::Running { future, ticket, asker, sink } => {
                     // Held here, the ticket is dropped by the panic that leaves the poll, and knows it.
                     let held = ticket.take();
                     match future.poll(task) {
                         Poll::Ready(answer) => {
-                            Ending::of(&answer, held.as_ref()).write(held);
-                            return Poll::Ready(answer);
+                            let second = Ending::of(&answer, held.as_ref()).write(held);
+                            match tell(&**sink, second) {
+                                None => return Poll::Ready(answer),
+                                Some(later) => {
+                                    state.set(State::Telling { later, answer: Some(answer) });
+                                    continue;
+                                }
+                            }
                         }
                         Poll::Pending => *ticket = held,
                     }
@@ -107,6 +158,15 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                         held.suspend();
                     }
                     return Poll::Ready(Ok(reply));
+                }
+                StateProj::Telling { later, answer } => {
+                    if let Err(reason) = ready!(later.as_mut().poll(task)) {
+                        untold(&reason);
+                    }
+                    match answer.take() {
+                        Some(answer) => return Poll::Ready(answer),
+                        None => state.set(State::Done),
+                    }
                 }
                 StateProj::Refused { error } => match error.take() {
                     Some(error) => return Poll::Ready(Err(error)),

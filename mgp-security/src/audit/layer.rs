@@ -12,6 +12,7 @@ use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::arguments::{AuditConfig, Recorder};
 use super::future::ResponseFuture;
 
 /// Records tool calls in a sink; the same layer serves inbound and outbound stacks.
@@ -47,10 +48,11 @@ pub struct AuditLayer {
 }
 
 /// What the layer knows of every call.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct CallFacts {
     server: Option<ServerId>,
     risk: Option<Arc<RiskOf>>,
+    arguments: Recorder,
 }
 
 type RiskOf = dyn Fn(&Call) -> Option<RiskLevel> + Send + Sync;
@@ -60,7 +62,14 @@ impl AuditLayer {
     ///
     /// The risk of a call is the [`RiskLevel`] among its extensions; unless one is there it is unknown.
     pub fn new(sink: Arc<dyn AuditSink>) -> Self {
-        Self { sink, facts: Arc::default() }
+        let arguments = Recorder::new(&AuditConfig::new());
+        Self { sink, facts: Arc::new(CallFacts { server: None, risk: None, arguments }) }
+    }
+
+    /// Sets how much of the arguments is recorded, and the key of their digests.
+    pub fn config(mut self, config: &AuditConfig) -> Self {
+        Arc::make_mut(&mut self.facts).arguments = Recorder::new(config);
+        self
     }
 
     /// Names the server whose tools are called, where the context does not: on the server's own stack.
@@ -78,8 +87,14 @@ impl AuditLayer {
 
 impl CallFacts {
     /// What is recorded of a call before it runs; none where it is not recorded.
-    fn start(&self, call: &Call) -> Option<Start> {
+    fn start(&self, call: &mut Call) -> Option<Start> {
+        call.tool()?;
+        // Without a trace nothing would join the events of the call.
+        call.cx_mut().trace_or_new();
         let mut start = Start::of(call)?;
+        if let Some(arguments) = call.params().arguments() {
+            start.note("arguments", self.arguments.of(arguments));
+        }
         if start.server.is_none() {
             start.server.clone_from(&self.server);
         }
@@ -127,11 +142,9 @@ impl<S: MgpService> Service<Call> for Audit<S> {
         self.inner.poll_ready(task)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        match self.layer.facts.start(&call) {
-            Some(start) => {
-                ResponseFuture::begin(self.layer.sink.begin(start), &mut self.inner, call)
-            }
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        match self.layer.facts.start(&mut call) {
+            Some(start) => ResponseFuture::begin(&self.layer.sink, start, &mut self.inner, call),
             None => ResponseFuture::pass(self.inner.call(call)),
         }
     }

@@ -2,8 +2,11 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::{Body, Outcome, Reply, Rule, Ticket};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::mgp::AuditEvent;
+use mgp_types::service::{Body, Outcome, Reply, Rule, Start, Ticket};
+use mgp_types::{ErrorCode, Payload, RpcError};
+
+use super::event::Event;
 
 /// What becomes of the ticket.
 #[derive(Debug, PartialEq)]
@@ -31,13 +34,35 @@ impl Ending {
         })
     }
 
-    pub(super) fn write(self, ticket: Option<Ticket>) {
-        match (self, ticket) {
-            (_, None) => {}
-            (Self::Final(outcome), Some(ticket)) => ticket.finish(outcome),
-            (Self::Suspended, Some(ticket)) => ticket.suspend(),
+    /// Writes the record of the call; answers with the second event, where a refusal is told twice.
+    pub(super) fn write(self, ticket: Option<Ticket>) -> Option<AuditEvent> {
+        let ticket = ticket?;
+        let Self::Final(outcome) = self else {
+            ticket.suspend();
+            return None;
+        };
+        let mut second = None;
+        if let Outcome::Blocked { code, rule } = &outcome {
+            second = told_twice(*code, rule.as_ref(), ticket.start());
+            if let Some(reason) = code.name().and_then(|name| Payload::of(name).ok()) {
+                ticket.start().note("reason", reason);
+            }
         }
+        ticket.finish(outcome);
+        second
     }
+}
+
+/// The event of a refusal that has a type of its own (§6.4).
+fn told_twice(code: ErrorCode, rule: Option<&Rule>, start: &Start) -> Option<AuditEvent> {
+    let (by, server, tool) = (&start.principal, start.server.as_ref(), &*start.tool);
+    let event = match code {
+        ErrorCode::PERMISSION_DENIED => Event::call_denied(by, server, tool),
+        ErrorCode::VALIDATION_BLOCKED => Event::validation_failed(by, server, tool),
+        ErrorCode::CODE_SAFETY_VIOLATION => Event::code_rejected(by, server, tool),
+        _ => return None,
+    };
+    Some(event.rule(rule).during(start.trace.as_deref()).build())
 }
 
 /// Whether a code means that the call never ran: it was refused, or there was no turn, server or tool for it.

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 
 use super::future::ResponseFuture;
-use super::{Audit, AuditLayer};
+use super::{Arguments, Audit, AuditConfig, AuditLayer};
 
 const CALL: &str = r#"{"name":"water","arguments":{"litres":4}}"#;
 
@@ -31,10 +31,11 @@ fn answers(answer: Result<Reply, RpcError>) -> Stack {
     Stack::from_fn(move |_| std::future::ready(answer.clone()))
 }
 
-/// `TYPE/RESULT` and the details, without the time.
+/// `TYPE/RESULT` and the details, without time and arguments.
 fn told(event: &AuditEvent) -> String {
     let mut details = event.details.clone().unwrap_or_default();
-    details.remove("duration_ms").unwrap();
+    details.remove("duration_ms");
+    details.remove("arguments");
     let details = serde_json::to_string(&details).unwrap();
     format!("{}/{} {details}", event.event_type, event.result)
 }
@@ -72,10 +73,12 @@ async fn each_ending_has_its_event() {
     )
     .await;
     one(Ok(Reply::None), r#"TOOL_EXECUTED/FAILURE {"cancelled":true}"#).await;
-    for code in [1000, 1001, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 4000, 4001, 4002, 4003]
-    {
-        one(Err(error(code)), &format!(r#"TOOL_BLOCKED/BLOCKED {{"code":{code}}}"#)).await;
+    for code in [1001, 2000, 2001, 2002, 3000, 3001, 3002, 4000, 4001, 4002, 4003] {
+        let reason = ErrorCode(code).name().unwrap();
+        let told = format!(r#"TOOL_BLOCKED/BLOCKED {{"reason":"{reason}","code":{code}}}"#);
+        one(Err(error(code)), &told).await;
     }
+    one(Err(error(1099)), r#"TOOL_BLOCKED/BLOCKED {"code":1099}"#).await;
     for code in [3003, 5000, 5001, 5002, -32603, -32602, 17] {
         one(Err(error(code)), &format!(r#"TOOL_EXECUTED/FAILURE {{"code":{code}}}"#)).await;
     }
@@ -90,6 +93,7 @@ async fn the_event_names_actor_target_and_time() {
     });
     let layer =
         AuditLayer::new(Arc::new(log.clone())).risk(|_| Some(RiskLevel::Safe)).server("garden");
+    let layer = layer.config(&AuditConfig::new().key([7; 32]));
     let mut client = mock::client(Stack::new(layer.layer(slow)));
     client.cx.trace = Some("trace-77".into());
     client.request("tools/call", CALL).await.unwrap();
@@ -102,7 +106,7 @@ async fn the_event_names_actor_target_and_time() {
     };
     let expected = |kind: &str, id: &str, server: &str| {
         format!(
-            r#":"trace-77","event_type":"TOOL_EXECUTED","actor":{{"type":"{kind}","id":"{id}"}},"target":{{"server_id":"{server}","tool_name":"water"}},"result":"SUCCESS","details":{{"risk_level":"safe","duration_ms":1200}}}}"#
+            r#":"trace-77","event_type":"TOOL_EXECUTED","actor":{{"type":"{kind}","id":"{id}"}},"target":{{"server_id":"{server}","tool_name":"water"}},"result":"SUCCESS","details":{{"arguments":{{"digest":"5536934bc79e9e07c25c8b7dc6775c84","bytes":12}},"risk_level":"safe","duration_ms":1200}}}}"#
         )
     };
     let events: Vec<_> = log.events().iter().map(parts).collect();
@@ -110,6 +114,32 @@ async fn the_event_names_actor_target_and_time() {
         events,
         [expected("user", "local", "garden"), expected("agent", "agent.one", "shed")]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_its_golden_file() {
+    let log = MemoryAudit::new();
+    let slow = Stack::from_fn(|_| async {
+        sleep(Duration::from_millis(12)).await;
+        Ok(Reply::empty())
+    });
+    let no_mowing = gate(|call| match call.tool() {
+        Some(tool) if tool.name == "mow" => {
+            Err(error(1001).because(Hidden::by("server_grant deny")))
+        }
+        _ => Ok(()),
+    });
+    let layer = AuditLayer::new(Arc::new(log.clone())).risk(|_| Some(RiskLevel::Safe));
+    let layer = layer.config(&AuditConfig::new().key([7; 32]));
+    let mut client = mock::client(Stack::new(layer.server("garden").layer(no_mowing.layer(slow))));
+    client.cx.principal = Principal::local().agent("agent.one");
+    client.cx.trace = Some("trace-77".into());
+    client.request("tools/call", CALL).await.unwrap();
+    client.request("tools/call", r#"{"name":"mow"}"#).await.unwrap_err();
+    for mut event in log.events() {
+        event.timestamp = "2026-03-04T05:06:07.089Z".into();
+        super::event::tests::check(&event);
+    }
 }
 
 #[tokio::test]
@@ -127,7 +157,77 @@ async fn a_refusal_names_its_rule() {
     let no = gate(|_| Err(error(1001).because(Hidden::by("server_grant deny"))));
     let mut client = mock::client(audited(&log, Stack::new(no.layer(answers(Ok(Reply::empty()))))));
     client.request("tools/call", CALL).await.unwrap_err();
-    check(&log, &[r#"TOOL_BLOCKED/BLOCKED {"code":1001,"rule":"server_grant deny"}"#]);
+    check(
+        &log,
+        &[
+            r#"TOOL_BLOCKED/BLOCKED {"reason":"ACCESS_DENIED","code":1001,"rule":"server_grant deny"}"#,
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_with_a_type_of_its_own_is_told_twice() {
+    for (code, second) in
+        [(1000, "PERMISSION_DENIED"), (1010, "VALIDATION_FAILED"), (1011, "CODE_REJECTED")]
+    {
+        for slow in [false, true] {
+            let log = MemoryAudit::new();
+            let wait = if slow { Duration::from_millis(5) } else { Duration::ZERO };
+            let no = gate(move |_| Err(error(code).because(Hidden::by("the rule"))));
+            let sink = Slow(log.clone(), wait);
+            let layer = AuditLayer::new(Arc::new(sink)).server("garden");
+            let stack = Stack::new(layer.layer(no.layer(answers(Ok(Reply::empty())))));
+            mock::client(stack).request("tools/call", CALL).await.unwrap_err();
+            let events = log.events();
+            let reason = ErrorCode(code).name().unwrap();
+            assert_eq!(
+                events.iter().map(told).collect::<Vec<_>>(),
+                [
+                    format!(
+                        r#"TOOL_BLOCKED/BLOCKED {{"reason":"{reason}","code":{code},"rule":"the rule"}}"#
+                    ),
+                    format!(
+                        r#"{second}/BLOCKED {{"code":{code},"reason":"{reason}","rule":"the rule"}}"#
+                    ),
+                ]
+            );
+            assert!(events[0].trace_id.is_some());
+            let same = |event: &AuditEvent| {
+                (event.trace_id.clone(), event.actor.clone(), event.target.clone())
+            };
+            assert_eq!(same(&events[0]), same(&events[1]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_refusal_says_stays_out_of_the_log() {
+    let log = MemoryAudit::new();
+    let no = gate(|_| Err(RpcError::new(ErrorCode::VALIDATION_BLOCKED, "`hunter2` is no URL")));
+    let layer = AuditLayer::new(Arc::new(log.clone()));
+    let mut client = mock::client(Stack::new(layer.layer(no.layer(answers(Ok(Reply::empty()))))));
+    let call = r#"{"name":"water","arguments":{"url":"hunter2"}}"#;
+    client.request("tools/call", call).await.unwrap_err();
+    assert_eq!(log.events().len(), 2);
+    assert!(!serde_json::to_string(&log.events()).unwrap().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn each_call_has_a_trace_and_its_arguments_as_configured() {
+    let log = MemoryAudit::new();
+    let config = AuditConfig::new().arguments(Arguments::Full);
+    let layer = AuditLayer::new(Arc::new(log.clone())).config(&config);
+    let mut client = mock::client(Stack::new(layer.layer(answers(Ok(Reply::empty())))));
+    for params in [CALL, CALL, r#"{"name":"water"}"#] {
+        client.request("tools/call", params).await.unwrap();
+    }
+    let events = log.events();
+    let trace = |event: &AuditEvent| event.trace_id.clone().unwrap();
+    assert!(trace(&events[0]).len() == 32 && trace(&events[0]) != trace(&events[1]));
+    let arguments = |event: &AuditEvent| event.details.as_ref().unwrap().get("arguments").cloned();
+    assert!(arguments(&events[0]).unwrap().as_str().ends_with(r#","value":{"litres":4}}"#));
+    assert_eq!(arguments(&events[0]), arguments(&events[1]));
+    assert_eq!(arguments(&events[2]), None);
 }
 
 #[tokio::test]
@@ -248,7 +348,11 @@ impl AuditSink for Slow {
     }
 
     fn record(&self, event: AuditEvent) -> Audited<()> {
-        self.0.record(event)
+        let (recorded, wait) = (self.0.record(event), self.1);
+        Audited::Later(Box::pin(async move {
+            sleep(wait).await;
+            recorded.await
+        }))
     }
 }
 

@@ -12,10 +12,9 @@ use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Re
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::extract::{Grants, ToolRequest};
+use super::extract::{Grants, ToolRequest, admit};
 use super::layers::Carried;
 use super::run::Running;
-use super::security::derive_hints;
 use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
@@ -66,7 +65,7 @@ struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
     /// What a call needs, by standard names.
-    permissions: Vec<Permission>,
+    permissions: Arc<[Permission]>,
     /// The arguments that stand in headers too, where a call has headers.
     headers: HeaderPlan,
     /// The tool with its own layers around it.
@@ -80,8 +79,8 @@ impl Entry {
             tool.write_schemas(style);
         }
         let mut definition = tool.definition.clone();
-        derive_hints(&mut definition);
-        let permissions = check::permissions(&definition);
+        mgp_security::derive_hints(&mut definition);
+        let permissions = check::permissions(&definition).into();
         // What cannot be read was refused before.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
@@ -186,7 +185,7 @@ impl Tools {
     /// The permissions the tools need, by standard names, each once.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
-        Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
+        Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
     /// Whether a tool has an output schema.
@@ -261,13 +260,20 @@ impl Tools {
             let grants = Grants::of(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
-                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                    admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
                 };
                 return snapshot.encode(form, shown).map(Reply::raw);
             }
         }
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
+    }
+
+    /// The permissions a tool needs; none where it needs none, or is unknown.
+    pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
+        let snapshot = self.snapshot();
+        let needed = &snapshot.by_name.get(name)?.permissions;
+        (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
     /// Starts the tool a call names.
@@ -283,7 +289,7 @@ impl Tools {
             entry.check_headers(&call)?;
         }
         if !entry.permissions.is_empty() {
-            Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
+            admit(&Grants::of(call.cx()), tool.name, &entry.permissions)?;
         }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {

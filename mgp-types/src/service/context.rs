@@ -77,7 +77,12 @@ impl Context {
         self.trace
             .get_or_insert_with(|| {
                 // Unique, not secret: it only says what belongs together.
-                format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into()
+                let number = fastrand::u128(..).to_be_bytes();
+                let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+                let digits = number.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+                let mut trace = String::with_capacity(32);
+                trace.extend(digits);
+                trace.into()
             })
             .clone()
     }

@@ -4,6 +4,7 @@
 
 mod binary;
 mod fresh;
+mod gov;
 mod mcp;
 mod members;
 mod sdk;
@@ -151,6 +152,36 @@ const CHECKS: &[Check] = &[
         name: "mcp.bench",
         about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
         run: bench::mcp_bench,
+    },
+    Check {
+        name: "gov.world",
+        about: "lists and calls agree in random worlds; nobody but an operator changes anything",
+        run: |_| gov::world(),
+    },
+    Check {
+        name: "gov.lies",
+        about: "what a sandboxed server says of its tools changes no decision",
+        run: |_| gov::lies(),
+    },
+    Check {
+        name: "gov.audit",
+        about: "every change of a log is found, and nothing acknowledged is lost to a kill",
+        run: |_| gov::audit(),
+    },
+    Check {
+        name: "gov.cost",
+        about: "the instructions of a governed echo, the time of a decision and a revocation",
+        run: gov::cost,
+    },
+    Check {
+        name: "gov.alone",
+        about: "one layer of governance alone, on a client and on a server",
+        run: |_| gov::alone(),
+    },
+    Check {
+        name: "gov.tooldef",
+        about: "definitions that attack, change or imitate: the labelled corpus",
+        run: |_| gov::tooldef(),
     },
 ];
 

@@ -114,13 +114,19 @@ fn verdict(transport: Transport, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Instructions of one small echo by a server of somebody else; `None` where they cannot be counted.
-pub(crate) fn instructions_of(server: &Path, rigour: Rigour) -> Outcome<Option<f64>> {
+/// Instructions of one small echo by a program with arguments; `None` where they cannot be counted.
+pub(crate) fn instructions_of(
+    program: &Path,
+    arguments: &[&str],
+    rigour: Rigour,
+) -> Outcome<Option<f64>> {
     if !has("valgrind") {
         rigour.skip("instructions", "valgrind is not installed")?;
         return Ok(None);
     }
-    let server = Server { name: "theirs", command: vec![server.to_string_lossy().into_owned()] };
+    let mut command = vec![program.to_string_lossy().into_owned()];
+    command.extend(arguments.iter().map(ToString::to_string));
+    let server = Server { name: "theirs", command };
     let generator = Generator::build()?;
     let lengths = measure::Lengths(500, 4500);
     measure::instructions(&generator, &server, measure::echo(64, 16), lengths).map(Some)

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use mgp_types::PrivateFileError;
+use mgp_types::service::Unaudited;
 
 use super::MAX_KEYS;
 
@@ -38,6 +39,9 @@ pub enum KeyError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The change cannot be recorded: a key was not made, or one is gone and the log does not say so.
+    #[error("the change of the key was not recorded: {0}")]
+    Unaudited(#[from] Unaudited),
 }
 
 /// Why a store of keys failed.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use mgp_types::service::{AuditSink, Principal};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ use super::error::{KeyError, StoreError};
 use super::record::{KeyGrant, KeyRecord};
 use super::store::{KeyStore, MemoryKeys};
 use super::text::{Hash, KeyText, PREFIX, to_hex};
+use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
@@ -55,7 +57,16 @@ const STRONG_SECRET: usize = 22;
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct ApiKeys(Arc<Shared>);
+pub struct ApiKeys {
+    shared: Arc<Shared>,
+    /// Who holds this handle, and where what they change is recorded.
+    holder: Option<Arc<Holder>>,
+}
+
+struct Holder {
+    by: Principal,
+    audit: Arc<dyn AuditSink>,
+}
 
 struct Shared {
     store: Box<dyn KeyStore>,
@@ -119,19 +130,40 @@ impl ApiKeys {
     }
 
     fn around(store: impl KeyStore, snapshot: Snapshot) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             store: Box::new(store),
             snapshot: RwLock::new(Arc::new(snapshot)),
             reading: tokio::sync::Mutex::new(()),
             look_at: AtomicU64::new(0),
             born: Instant::now(),
-        }))
+        });
+        Self { shared, holder: None }
+    }
+
+    /// The same keys in the hands of somebody whose changes are recorded; other handles stay as they are.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use mgp_security::auth::{ApiKeys, KeyGrant};
+    /// use mgp_types::service::{MemoryAudit, Principal};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
+    /// let ann = Principal::new("acme", "ann").operator();
+    /// keys.recorded(ann, Arc::new(log.clone())).issue(KeyGrant::new("acme", "build")).await.unwrap();
+    /// assert_eq!(log.events()[0].event_type.as_str(), "dev.cloto.key_added");
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn recorded(&self, by: Principal, audit: Arc<dyn AuditSink>) -> Self {
+        let holder = Some(Arc::new(Holder { by, audit }));
+        Self { shared: Arc::clone(&self.shared), holder }
     }
 
     /// Makes a key and keeps what is needed to know it again.
     ///
     /// # Errors
-    /// [`KeyError::Full`], [`KeyError::NoRandomness`], [`KeyError::Store`].
+    /// [`KeyError::Full`], [`KeyError::NoRandomness`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
     /// A key whose future was dropped may be in the store; nobody knows its secret.
@@ -148,7 +180,7 @@ impl ApiKeys {
     /// Keeps a key that was made elsewhere, and gives its id; how hard its secret is to guess is up to its maker.
     ///
     /// # Errors
-    /// [`KeyError::Malformed`], [`KeyError::Exists`], [`KeyError::Full`], [`KeyError::Store`].
+    /// [`KeyError::Malformed`], [`KeyError::Exists`], [`KeyError::Full`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
     /// A key whose future was dropped may have been kept.
@@ -160,33 +192,59 @@ impl ApiKeys {
                 "the secret of this key is short; `issue` makes better ones"
             );
         }
-        self.0.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
-        self.0.read_again().await?;
+        let (whose, expires) = (grant.principal(), grant.as_expires().cloned());
+        self.shared.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
+        if let Some(holder) = &self.holder {
+            let event = Event::key_added(&holder.by, key.id, &whose).expires_at(expires.as_ref());
+            if let Err(reason) = holder.audit.record(event.into()).await {
+                // What nobody can find in the log does not exist.
+                self.shared.store.remove(key.id).await?;
+                return Err(reason.into());
+            }
+        }
+        self.shared.read_again().await?;
         Ok(key.id.to_owned())
     }
 
     /// Revokes a key: once this returns, no request gets in with it.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`], [`KeyError::Store`].
+    /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
     /// A key whose future was dropped may have been revoked, and is then refused within a second.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
-        self.0.store.revoke(id).await?;
-        Ok(self.0.read_again().await?)
+        let whose = self.whose(id);
+        self.shared.store.revoke(id).await?;
+        self.gone(id, whose).await
     }
 
     /// Removes a key and its record.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`], [`KeyError::Store`].
+    /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
     /// A key whose future was dropped may have been removed, and is then refused within a second.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
-        self.0.store.remove(id).await?;
-        Ok(self.0.read_again().await?)
+        let whose = self.whose(id);
+        self.shared.store.remove(id).await?;
+        self.gone(id, whose).await
+    }
+
+    /// Whose key an id is, as far as is known in memory.
+    fn whose(&self, id: &str) -> Option<Principal> {
+        self.shared.snapshot().entries.get(id).map(|entry| entry.caller.principal().clone())
+    }
+
+    /// Sees to it that a key gets nobody in any more, then records it: a key that is gone stays so in any case.
+    async fn gone(&self, id: &str, whose: Option<Principal>) -> Result<(), KeyError> {
+        self.shared.read_again().await?;
+        if let (Some(holder), Some(whose)) = (&self.holder, whose) {
+            let event = Event::key_revoked(&holder.by, id, &whose);
+            holder.audit.record(event.into()).await?;
+        }
+        Ok(())
     }
 
     /// Reads the records of all keys, revoked ones too.
@@ -197,7 +255,7 @@ impl ApiKeys {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn records(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        self.0.store.load().await
+        self.shared.store.load().await
     }
 
     /// Says whose key this is.
@@ -212,10 +270,10 @@ impl ApiKeys {
         if let Looked::Up(decided) = self.look(key) {
             return decided;
         }
-        let held = self.0.reading.lock().await;
+        let held = self.shared.reading.lock().await;
         // Somebody else may have read it while this one waited.
-        if self.0.is_outdated(&self.0.snapshot())
-            && let Err(error) = self.0.read().await
+        if self.shared.is_outdated(&self.shared.snapshot())
+            && let Err(error) = self.shared.read().await
         {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -224,12 +282,12 @@ impl ApiKeys {
         }
         drop(held);
         let key = KeyText::parse(key).ok_or(AuthRefused::NOT_VALID)?;
-        self.0.snapshot().decide(key, SystemTime::now())
+        self.shared.snapshot().decide(key, SystemTime::now())
     }
 
     /// Whether a key that was good still is, as far as is known in memory.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
-        let snapshot = self.0.snapshot();
+        let snapshot = self.shared.snapshot();
         !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
     }
 
@@ -243,7 +301,7 @@ impl ApiKeys {
         let Some(key) = KeyText::parse(key) else {
             return Looked::Up(Err(AuthRefused::NOT_VALID));
         };
-        let shared = &*self.0;
+        let shared = &*self.shared;
         let snapshot = shared.snapshot();
         if shared.since_born() >= shared.look_at.load(Ordering::Relaxed) {
             if shared.is_outdated(&snapshot) {
@@ -263,7 +321,7 @@ impl Default for ApiKeys {
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} API keys", self.0.snapshot().entries.len())
+        write!(f, "{} API keys", self.shared.snapshot().entries.len())
     }
 }
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::service::{Authority, BoxFuture, Principal};
+use mgp_types::mgp::AuditEvent;
+use mgp_types::service::{
+    AuditSink, Audited, Authority, BoxFuture, MemoryAudit, Principal, Start, Ticket, Unaudited,
+};
 use mgp_types::{PrivateFile, PrivateFileError};
 
 use super::store::add;
@@ -369,4 +372,43 @@ async fn two_processes_that_change_a_file_lose_nothing() {
     );
     let ((), ()) = (first, second);
     assert_eq!(one.records().await.unwrap().len(), 20);
+}
+
+/// A log that takes nothing more.
+struct FullLog;
+
+impl AuditSink for FullLog {
+    fn begin(&self, _: Start) -> Audited<Ticket> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+
+    fn record(&self, _: AuditEvent) -> Audited<()> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_recorded_and_a_key_that_cannot_be_is_not_made() {
+    let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
+    let ann = Principal::new("acme", "ann").operator();
+    let recorded = keys.recorded(ann.clone(), Arc::new(log.clone()));
+    let kept = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    let gone = recorded.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    recorded.revoke(kept.id()).await.unwrap();
+    recorded.remove(gone.id()).await.unwrap();
+    assert!(recorded.revoke("nothing").await.is_err());
+    let events = log.events();
+    let told: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    let (added, revoked) = ("dev.cloto.key_added", "dev.cloto.key_revoked");
+    assert_eq!(told, [added, added, revoked, revoked]);
+    let text = serde_json::to_string(&events).unwrap();
+    assert!(text.contains(kept.id()) && !text.contains(kept.reveal()));
+
+    let unrecorded = keys.recorded(ann, Arc::new(FullLog));
+    let refused = unrecorded.issue(KeyGrant::new("acme", "build")).await.unwrap_err();
+    assert!(matches!(refused, KeyError::Unaudited(_)));
+    assert_eq!(keys.records().await.unwrap().len(), 1);
+    let live = keys.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    assert!(unrecorded.revoke(live.id()).await.is_err());
+    assert!(keys.check(live.reveal()).await.is_err(), "what was revoked stays so");
 }

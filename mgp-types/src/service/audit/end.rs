@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Start;
 use crate::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
 use crate::record::Object;
-use crate::service::Rule;
+use crate::service::{Principal, Rule, ServerId};
 use crate::wire::{ErrorCode, Payload};
 
 /// How a call ended.
@@ -70,7 +70,9 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub(super) fn now(start: Arc<Start>, outcome: Outcome) -> Self {
+    /// Says that a call ends now.
+    #[must_use]
+    pub fn now(start: Arc<Start>, outcome: Outcome) -> Self {
         let took = start.elapsed();
         Self { start, outcome, took }
     }
@@ -129,10 +131,34 @@ impl Ended {
 impl Actor {
     /// The party a call is made for: the agent, where there is one, else the user.
     #[must_use]
-    pub fn of(principal: &crate::service::Principal) -> Self {
+    pub fn of(principal: &Principal) -> Self {
         match principal.as_agent() {
             Some(agent) => Self::new("agent", agent.as_str()),
-            None => Self::new("user", principal.subject().as_str()),
+            None => Self::user(principal.subject().as_str()),
         }
+    }
+
+    /// A person or a key, by name.
+    #[must_use]
+    pub fn user(name: &str) -> Self {
+        Self::new("user", name)
+    }
+
+    /// A server, by its configured id.
+    #[must_use]
+    pub fn server(id: &ServerId) -> Self {
+        Self::new("server", id.as_str())
+    }
+
+    /// What nobody did: something expired, a connection broke.
+    #[must_use]
+    pub fn kernel() -> Self {
+        Self::new("kernel", "kernel")
+    }
+}
+
+impl From<&Principal> for Actor {
+    fn from(principal: &Principal) -> Self {
+        Self::of(principal)
     }
 }

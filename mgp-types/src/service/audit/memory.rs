@@ -5,19 +5,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::watch;
 
-use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Ticket};
+use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
-
-/// How many suspended calls are kept; the oldest gives way.
-const SUSPENDED_MAX: usize = 1024;
-
-/// How long a suspended call waits for its next round; longer than a sealed state is good for.
-const SUSPENDED_FOR: Duration = Duration::from_hours(1);
 
 /// Keeps the last events in memory; the oldest give way and are counted. It never waits and never refuses.
 ///
@@ -29,6 +22,7 @@ pub struct MemoryAudit(Arc<Log>);
 struct Log {
     kept: Mutex<Kept>,
     capacity: usize,
+    newest: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -37,7 +31,7 @@ struct Kept {
     dropped: u64,
     /// Sorted by key: calls begin in that order, or nearly.
     intents: VecDeque<Arc<Start>>,
-    suspended: VecDeque<Suspended>,
+    suspended: Suspended,
 }
 
 /// What the ring holds: calls are written as events only when somebody looks.
@@ -46,9 +40,18 @@ enum Record {
     Other(Box<AuditEvent>),
 }
 
-struct Suspended {
-    start: Arc<Start>,
-    since: Instant,
+impl Record {
+    fn to_event(&self) -> AuditEvent {
+        match self {
+            Self::Call(ended) => ended.to_event(),
+            Self::Other(event) => AuditEvent::clone(event),
+        }
+    }
+}
+
+fn numbered(mut event: AuditEvent, seq: u64) -> AuditEvent {
+    event.mgp.get_or_insert_default().seq = Some(seq);
+    event
 }
 
 impl MemoryAudit {
@@ -61,7 +64,8 @@ impl MemoryAudit {
     /// A sink of this many events.
     #[must_use]
     pub fn bounded(capacity: usize) -> Self {
-        Self(Arc::new(Log { kept: Mutex::default(), capacity }))
+        let (newest, _) = watch::channel(0);
+        Self(Arc::new(Log { kept: Mutex::default(), capacity, newest }))
     }
 
     /// The events that are kept, oldest first.
@@ -69,13 +73,25 @@ impl MemoryAudit {
     pub fn events(&self) -> Vec<AuditEvent> {
         let mut kept = self.0.kept();
         self.0.sweep(&mut kept);
-        kept.ring
-            .iter()
-            .map(|record| match record {
-                Record::Call(ended) => ended.to_event(),
-                Record::Other(event) => AuditEvent::clone(event),
-            })
-            .collect()
+        kept.ring.iter().map(Record::to_event).collect()
+    }
+
+    /// The events after a number, oldest first, at most so many; each has its number in `_mgp.seq`.
+    ///
+    /// Numbers begin at 1 and stay with their events; what gave way is missing at the front.
+    #[must_use]
+    pub fn after(&self, seq: u64, most: usize) -> Vec<AuditEvent> {
+        let kept = self.0.kept();
+        let skip = usize::try_from(seq.saturating_sub(kept.dropped)).unwrap_or(usize::MAX);
+        let first = kept.dropped.max(seq) + 1;
+        let records = kept.ring.iter().skip(skip).take(most).zip(first..);
+        records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
+    }
+
+    /// The number of the newest event.
+    #[must_use]
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
     }
 
     /// The intent records of calls that run now, in the order they began.
@@ -111,7 +127,7 @@ impl AuditSink for MemoryAudit {
             return Audited::Ready(Ok(Ticket::new(start, self.ledger())));
         }
         let mut kept = self.0.kept();
-        if logical && let Some(earlier) = kept.resume(&start) {
+        if logical && let Some((earlier, ())) = kept.suspended.resume(&start) {
             start.continues(&earlier);
         }
         let start = Arc::new(start);
@@ -151,7 +167,7 @@ impl Ledger for Log {
         if start.logical.is_none() {
             return;
         }
-        kept.suspended.push_back(Suspended { start, since: Instant::now() });
+        kept.suspended.keep(start, ());
         self.sweep(&mut kept);
     }
 }
@@ -167,17 +183,13 @@ impl Log {
             kept.ring.pop_front();
             kept.dropped += 1;
         }
+        self.newest.send_replace(kept.dropped + kept.ring.len() as u64);
     }
 
     /// Ends suspended calls that are too old or too many.
     fn sweep(&self, kept: &mut Kept) {
-        while let Some(oldest) = kept.suspended.front() {
-            if kept.suspended.len() <= SUSPENDED_MAX && oldest.since.elapsed() < SUSPENDED_FOR {
-                return;
-            }
-            if let Some(Suspended { start, .. }) = kept.suspended.pop_front() {
-                self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
-            }
+        while let Some((start, ())) = kept.suspended.next_ended() {
+            self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
         }
     }
 }
@@ -193,22 +205,13 @@ impl Kept {
             self.intents.remove(at);
         }
     }
-
-    /// Takes the round before this one out of the suspended ones; only the same caller and tool go on with it.
-    fn resume(&mut self, start: &Start) -> Option<Arc<Start>> {
-        let same = |known: &Start| {
-            known.logical == start.logical
-                && known.principal == start.principal
-                && known.server == start.server
-                && known.tool == start.tool
-        };
-        let index = self.suspended.iter().rposition(|suspended| same(&suspended.start))?;
-        self.suspended.remove(index).map(|suspended| suspended.start)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::suspended::{SUSPENDED_FOR, SUSPENDED_MAX};
     use super::*;
     use crate::Timestamp;
     use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
@@ -293,6 +296,16 @@ mod tests {
         let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
         assert_eq!(actors, ["3", "4", "agent.one"]);
         assert_eq!(sink.dropped(), 3);
+        let numbers = |seq, most| {
+            let events = sink.after(seq, most).into_iter();
+            events
+                .map(|event| (event.mgp.unwrap().seq.unwrap(), event.actor.id))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(0, 2), [(4, "3".to_owned()), (5, "4".to_owned())]);
+        assert_eq!(numbers(5, 9), [(6, "agent.one".to_owned())]);
+        assert!(numbers(6, 9).is_empty() && numbers(u64::MAX - 1, 9).is_empty());
+        assert_eq!(*sink.newest().borrow(), 6);
     }
 
     #[tokio::test(start_paused = true)]

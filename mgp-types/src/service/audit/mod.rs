@@ -10,11 +10,13 @@
 mod end;
 mod memory;
 mod start;
+mod suspended;
 mod ticket;
 
 pub use end::{Ended, Outcome};
 pub use memory::MemoryAudit;
 pub use start::Start;
+pub use suspended::Suspended;
 pub use ticket::{Ledger, Ticket};
 
 use std::error::Error as StdError;

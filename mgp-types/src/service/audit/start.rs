@@ -111,6 +111,11 @@ impl Start {
         self.notes().insert(name, value);
     }
 
+    /// Looks at what was noted so far; no note can be added meanwhile.
+    pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
+        look(&self.notes())
+    }
+
     /// Says that a call was handed to what runs it: a peer, a tool's function.
     ///
     /// From then on no error makes the call a blocked one: whoever ran it could claim anything.

@@ -46,14 +46,15 @@ pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
         ("by_macro", include_str!("programs/by_macro.rs")),
     ];
     let built = Scratch::new("cost", &programs)?.build()?;
-    let Some(by_builder) = bench::instructions_of(&built.join("by_builder"), rigour)? else {
+    let Some(by_builder) = bench::instructions_of(&built.join("by_builder"), &[], rigour)? else {
         return Ok(Verdict {
             pass: lines(&program) <= LINES && tools == 2,
             figure: format!("{} lines, {tools} tools", lines(&program)),
             bound: format!("{LINES} lines, 2 tools"),
         });
     };
-    let by_macro = bench::instructions_of(&built.join("by_macro"), rigour)?.context("valgrind")?;
+    let by_macro =
+        bench::instructions_of(&built.join("by_macro"), &[], rigour)?.context("valgrind")?;
     let share = by_macro / by_builder - 1.0;
     Ok(Verdict {
         pass: lines(&program) <= LINES && tools == 2 && share.abs() <= SHARE,

@@ -23,7 +23,7 @@ pub(super) fn sdk_bench(rigour: Rigour) -> Outcome<Verdict> {
     let core = bench::core_bench(rigour)?;
     let programs = [("by_builder", include_str!("programs/by_builder.rs"))];
     let built = scratch::Scratch::new("typed", &programs)?.build()?;
-    let Some(typed) = bench::instructions_of(&built.join("by_builder"), rigour)? else {
+    let Some(typed) = bench::instructions_of(&built.join("by_builder"), &[], rigour)? else {
         return Ok(core);
     };
     Ok(core.and(Verdict {

@@ -1,0 +1,187 @@
+//! One golden file for each type of event, and the page that tells of them.
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::mcp::Revision;
+use mgp_types::mgp::{
+    AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, EntryType, Extension,
+    ExtensionSet, Permission, PermissionScope, RiskLevel,
+};
+use mgp_types::service::{Facts, Principal, Rule, ServerId};
+use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
+use serde_json::Value;
+
+use super::{Event, Flagged};
+
+/// What layers write of calls; see the tests of the layer for the same from real calls.
+const OF_CALLS: [&str; 2] = ["TOOL_EXECUTED", "TOOL_BLOCKED"];
+
+fn path(event: &AuditEvent) -> PathBuf {
+    let name = event.event_type.as_str().rsplit('.').next().unwrap().to_lowercase();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/audit");
+    folder.join(format!("{name}.json"))
+}
+
+/// Compares with the golden file of the type.
+#[track_caller]
+pub(crate) fn check(event: &AuditEvent) {
+    let text = serde_json::to_string_pretty(event).unwrap() + "\n";
+    let path = path(event);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
+}
+
+fn at_noon(event: Event) -> AuditEvent {
+    let noon = SystemTime::UNIX_EPOCH + Duration::from_millis(1_772_600_767_089);
+    event.at(noon).build()
+}
+
+/// One event of each type that is no call.
+fn all() -> Vec<AuditEvent> {
+    let garden: ServerId = "garden".into();
+    let on = Some(&garden);
+    let ada = Principal::new("acme", "ada").operator();
+    let agent = Principal::new("acme", "ada").agent("agent.one");
+    let (old, new) = (Hash::of(b"old"), Hash::of(b"new"));
+    let dusk = Timestamp::from("2026-03-04T18:00:00.000Z");
+    let outbound = &Permission::NetworkOutbound;
+    let mut entry =
+        AccessEntry::new(EntryType::ToolGrant, "agent.one", "garden", AccessPermission::Allow);
+    entry.tool_name = Some("water".to_owned());
+    entry.justification = Some("it is dry".to_owned());
+    entry.expires_at = Some(dusk.clone());
+    let mut scope = PermissionScope::default();
+    scope.hosts = vec!["weather.example".to_owned()].into();
+    let mut facts = Facts::new(Revision::V2025_11_25);
+    facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::Audit).with(Extension::Streaming));
+    facts.claimed_server_id = Some("best.garden".to_owned());
+    let refused = RpcError::new(ErrorCode::PERMISSION_DENIED, "not the text")
+        .because(Rule::new("operators only"));
+    let events = [
+        Event::permission_granted(&ada, on, outbound)
+            .tool("water")
+            .scope(&scope)
+            .justification("for the forecast")
+            .expires_at(&dusk),
+        Event::administration_refused(&agent, on, "grant", &refused).during(Some("trace-77")),
+        Event::permission_revoked(Actor::kernel(), on, outbound)
+            .before("approved")
+            .cause("expired"),
+        Event::access_granted(&ada, &entry),
+        Event::access_revoked(&ada, &entry),
+        Event::server_connected(&garden, &facts),
+        Event::server_lost(&garden, "exited with 1").restart_limit_exceeded(),
+        Event::validation_failed(&agent, on, "water")
+            .rule(Some(&Rule::new("validator network")))
+            .during(Some("trace-77")),
+        Event::code_rejected(&agent, on, "grow")
+            .rule(Some(&Rule::new("code_safety strict")))
+            .during(Some("trace-77")),
+        Event::risk_overridden(
+            Actor::user("ada"),
+            on,
+            "water",
+            &RiskLevel::Dangerous,
+            &RiskLevel::Safe,
+        ),
+        Event::policy_changed(&ada, on).before("interactive").after("config_only"),
+        Event::key_added(&ada, "k1", &agent).expires_at(&dusk),
+        Event::key_revoked(&ada, "k1", &agent).justification("the laptop is lost"),
+        Event::approval_requested(&agent, "a1", Some(&dusk)).server(on).tool("mow"),
+        Event::confirmation_given(&ada, on, "mow", &RiskLevel::Dangerous, &new)
+            .during(Some("trace-77")),
+        Event::confirmation_denied(Actor::kernel(), on, "mow", &RiskLevel::Dangerous, &new)
+            .cause("expired")
+            .during(Some("trace-77")),
+        Event::definition_pinned(&garden, "water", &old),
+        Event::definition_changed(&garden, "water", &old, &new, &["description"]),
+        Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
+        Event::definition_flagged(
+            &garden,
+            Some("weed"),
+            Flagged::Refused,
+            "invisible characters in `description`",
+        ),
+        Event::server_registered(&ada, &garden, AuditResult::Success)
+            .detail("trust", "sandboxed")
+            .justification("try it"),
+        Event::server_deregistered(&ada, &garden),
+        Event::events_dropped(&garden, 12, "more than 50 events a second"),
+    ];
+    events.into_iter().map(at_noon).collect()
+}
+
+#[test]
+fn each_type_has_its_golden_file() {
+    for event in all() {
+        check(&event);
+    }
+}
+
+#[test]
+fn every_type_of_the_specification_can_be_written() {
+    let written = all();
+    let mut types: Vec<_> = written.iter().map(|event| event.event_type.as_str()).collect();
+    types.extend(OF_CALLS);
+    for expected in [
+        "TOOL_EXECUTED",
+        "TOOL_BLOCKED",
+        "PERMISSION_GRANTED",
+        "PERMISSION_DENIED",
+        "PERMISSION_REVOKED",
+        "ACCESS_GRANTED",
+        "ACCESS_REVOKED",
+        "SERVER_CONNECTED",
+        "SERVER_DISCONNECTED",
+        "VALIDATION_FAILED",
+        "CODE_REJECTED",
+        "RISK_LEVEL_OVERRIDE",
+    ] {
+        assert!(types.contains(&expected), "{expected}");
+    }
+    let custom = types.iter().filter(|name| name.contains('.'));
+    assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
+    assert_eq!(custom.count(), 13);
+}
+
+/// The page is for those who read logs: it must name each type, and each member of its details.
+#[test]
+fn the_page_names_every_type_and_member() {
+    let page = include_str!("../../../../docs/audit.md");
+    let mut sections = BTreeMap::new();
+    for section in page.split("\n### ").skip(1) {
+        let (title, text) = section.split_once('\n').unwrap();
+        sections.insert(title.trim_matches('`'), text);
+    }
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/audit");
+    let mut seen = 0;
+    for file in fs::read_dir(folder).unwrap() {
+        let event: Value =
+            serde_json::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
+        let name = event["event_type"].as_str().unwrap();
+        let text = sections.get(name).unwrap_or_else(|| panic!("no section `{name}`"));
+        assert!(text.contains(event["result"].as_str().unwrap()), "the result of {name}");
+        assert!(text.contains(event["actor"]["type"].as_str().unwrap()), "the actor of {name}");
+        for member in event["details"].as_object().into_iter().flat_map(|all| all.keys()) {
+            assert!(page.contains(&format!("`{member}`")), "`{member}` of {name}");
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, sections.len(), "a section has no golden file");
+}
+
+#[test]
+fn long_words_are_cut_at_a_character() {
+    let long = "é".repeat(2000);
+    let event = Event::key_added(Actor::kernel(), &long, &Principal::local()).build();
+    let kept: String = event.details.unwrap().decode("key_id").unwrap().unwrap();
+    assert_eq!(kept.len(), 1024 + '…'.len_utf8());
+    assert!(kept.ends_with("é…"));
+}

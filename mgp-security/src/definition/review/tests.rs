@@ -1,0 +1,1 @@
+//! Applies to: both.

@@ -1,0 +1,179 @@
+//! What the name and the arguments of a tool say of it, whatever its server claims (MGP §4).
+//!
+//! Clues only ever add: a permission that is needed, a hint that is not believed.
+//!
+//! Applies to: both.
+
+use mgp_types::mcp;
+use mgp_types::mgp::Permission;
+use serde_json::Value;
+
+use super::words::{self, any, words};
+
+/// What a tool seems to do.
+#[derive(Debug, Default)]
+pub(super) struct Clues {
+    /// The permissions a call seems to need.
+    pub(super) permissions: Vec<Permission>,
+    /// It seems to change something: `readOnlyHint: true` is not believed.
+    pub(super) changes: bool,
+    /// It seems to destroy something, or to do anything: `destructiveHint: false` is not believed.
+    pub(super) destroys: bool,
+}
+
+/// The arguments of a tool.
+#[derive(Default)]
+struct Arguments {
+    /// Each with the words of its name.
+    names: Vec<Vec<String>>,
+    formats: Vec<String>,
+    /// Whether all are numbers.
+    numbers: bool,
+}
+
+impl Clues {
+    /// Reads the clues of a definition.
+    pub(super) fn of(tool: &mcp::Tool) -> Self {
+        let name = words(&tool.name);
+        let Ok(schema) = tool.input_schema.get::<Value>() else {
+            return Self { changes: true, destroys: true, ..Self::default() };
+        };
+        let mut arguments = Arguments { numbers: true, ..Arguments::default() };
+        arguments.read(&schema);
+
+        let looks = name.first().is_some_and(|word| words::READS.contains(&word.as_str()));
+        let verb = |word: &String| {
+            words::CHANGES.contains(&word.as_str())
+                || !looks && words::MAY_CHANGE.contains(&word.as_str())
+        };
+        let verbs: Vec<String> = name.iter().filter(|word| verb(word)).cloned().collect();
+        // Adding numbers changes nothing; adding a user does.
+        let adds = any(&name, &["add"]) && !looks && !arguments.numbers;
+        let writes = !verbs.is_empty() || adds;
+
+        let permissions = needed(&name, &arguments, writes);
+        let runs = arguments.any(words::COMMAND) || arguments.any(words::SHELL);
+        let anything = runs || arguments.code() || arguments.any(&["sql"]);
+        // What is not written in these letters is not judged by these words.
+        let odd = !tool.name.is_ascii();
+        let harmless = |permission: &Permission| {
+            matches!(
+                permission,
+                Permission::FilesystemRead
+                    | Permission::NetworkOutbound
+                    | Permission::MemoryRead
+                    | Permission::SystemInfo
+            )
+        };
+        Self {
+            changes: odd
+                || writes
+                || anything
+                || arguments.any(words::CONTENT)
+                || !permissions.iter().all(harmless),
+            destroys: odd || anything || any(&verbs, words::DESTROYS),
+            permissions,
+        }
+    }
+}
+
+/// The permissions that a name and arguments speak of.
+fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permission> {
+    let mut needed = Vec::new();
+    let mut need = |permission, speaks: bool| {
+        if speaks {
+            needed.push(permission);
+        }
+    };
+    let files = any(name, words::FILES) || arguments.any(words::FILES) || arguments.path();
+    let writes_files = files && (writes || arguments.any(words::CONTENT));
+    need(Permission::FilesystemRead, files && !writes_files);
+    need(Permission::FilesystemWrite, writes_files);
+    need(
+        Permission::NetworkOutbound,
+        any(name, words::NETWORK) || arguments.any(words::PLACES) || arguments.place(),
+    );
+    need(Permission::NetworkListen, any(name, &["listen", "serve"]) && arguments.any(&["port"]));
+    let runs = any(name, words::RUNS);
+    need(
+        Permission::ShellExecute,
+        any(name, words::SHELL)
+            || arguments.any(words::COMMAND)
+            || arguments.any(words::SHELL)
+            || runs && any(name, words::COMMAND)
+            || runs && any(name, &["process", "program", "binary"])
+            || name == ["exec"],
+    );
+    need(
+        Permission::CodeExecution,
+        any(name, words::CODE) || arguments.code() || runs && any(name, &["code", "notebook"]),
+    );
+    let memory = any(name, words::MEMORY);
+    let memorises = memory && (writes || any(name, words::MEMORISES));
+    need(Permission::MemoryRead, memory && !memorises);
+    need(Permission::MemoryWrite, memorises);
+    need(Permission::SystemInfo, any(name, words::SYSTEM));
+    need(Permission::Camera, any(name, words::CAMERA));
+    need(Permission::Notification, any(name, words::NOTIFIES));
+    needed
+}
+
+impl Arguments {
+    /// Collects the properties of a schema, those of its parts included.
+    fn read(&mut self, schema: &Value) {
+        match schema {
+            Value::Object(members) => {
+                for (member, value) in members {
+                    if member == "properties"
+                        && let Value::Object(properties) = value
+                    {
+                        properties.iter().for_each(|(name, property)| self.add(name, property));
+                    }
+                    self.read(value);
+                }
+            }
+            Value::Array(parts) => parts.iter().for_each(|part| self.read(part)),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, name: &str, property: &Value) {
+        self.names.push(words(name));
+        let text = |member| property.get(member).and_then(Value::as_str);
+        self.formats.extend(text("format").map(str::to_ascii_lowercase));
+        self.numbers &= matches!(text("type"), Some("number" | "integer"));
+    }
+
+    fn any(&self, list: &[&str]) -> bool {
+        self.names.iter().any(|name| any(name, list))
+    }
+
+    /// `code` alone, or of a language; `country_code` is none.
+    fn code(&self) -> bool {
+        let languages = ["source", "program", "snippet"];
+        self.names.iter().any(|name| {
+            any(name, words::CODE)
+                || name == &["code"]
+                || any(name, &["code"]) && any(name, &languages)
+        })
+    }
+
+    fn path(&self) -> bool {
+        self.formats.iter().any(|format| matches!(format.as_str(), "path" | "file-path"))
+    }
+
+    fn place(&self) -> bool {
+        let places = [
+            "uri",
+            "uri-reference",
+            "url",
+            "iri",
+            "iri-reference",
+            "hostname",
+            "idn-hostname",
+            "ipv4",
+            "ipv6",
+        ];
+        self.formats.iter().any(|format| places.contains(&format.as_str()))
+    }
+}

@@ -1,0 +1,250 @@
+//! What a definition and a policy lead to, row by row (MGP §4).
+//!
+//! Applies to: both.
+
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{Permission, RiskLevel, TrustLevel, Validator};
+
+use crate::{Assessment, ServerPolicy};
+
+/// Reads a tool: a name, argument names, and the members of the definition that matter here.
+fn tool(name: &str, arguments: &str, rest: &str) -> Tool {
+    let properties: Vec<_> = arguments
+        .split_whitespace()
+        .map(|argument| match argument.split_once(':') {
+            Some((name, format)) => format!(r#""{name}":{{"type":"string","format":"{format}"}}"#),
+            None => format!(r#""{argument}":{{"type":"string"}}"#),
+        })
+        .collect();
+    let properties = properties.join(",");
+    serde_json::from_str(&format!(
+        r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{{properties}}}}}{rest}}}"#
+    ))
+    .unwrap()
+}
+
+fn policy(trust: &str) -> ServerPolicy {
+    ServerPolicy { trust: TrustLevel::from(trust), ..ServerPolicy::default() }
+}
+
+/// One line: `risk permissions validators`, each list joined by commas, `-` where it is empty.
+fn shown(assessment: &Assessment) -> String {
+    let list = |words: Vec<&str>| if words.is_empty() { "-".to_owned() } else { words.join(",") };
+    let permissions = assessment.permissions.iter().map(Permission::as_str).collect();
+    let validators = assessment.validators.iter().map(Validator::as_str).collect();
+    format!("{} {} {}", assessment.effective_risk, list(permissions), list(validators))
+}
+
+#[track_caller]
+fn check(trust: &str, tool: &Tool, expected: &str) {
+    assert_eq!(shown(&Assessment::of(tool, &policy(trust))), expected);
+}
+
+#[test]
+fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say_less() {
+    let read_only = r#","annotations":{"readOnlyHint":true}"#;
+    let additive = r#","annotations":{"destructiveHint":false}"#;
+    let rows = [
+        ("echo", "message", "", "dangerous - -"),
+        ("echo", "message", read_only, "safe - -"),
+        ("echo", "message", additive, "moderate - -"),
+        ("echo", "message", r#","annotations":{"destructiveHint":true}"#, "dangerous - -"),
+        ("echo", "message", r#","annotations":{"readOnlyHint":false}"#, "dangerous - -"),
+        (
+            "echo",
+            "message",
+            r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#,
+            "dangerous - -",
+        ),
+        ("read_file", "path", read_only, "moderate filesystem.read -"),
+        // The name speaks against it, in every spelling.
+        ("delete_note", "id", read_only, "dangerous - -"),
+        ("deleteNote", "id", additive, "dangerous - -"),
+        ("deleteuser", "id", additive, "dangerous - -"),
+        ("notes.DELETE", "id", additive, "dangerous - -"),
+        ("create_note", "title", read_only, "dangerous - -"),
+        ("create_note", "title", additive, "moderate - -"),
+        ("send_message", "text", additive, "moderate - -"),
+        (r"d\u0435lete", "id", additive, "dangerous - -"),
+        ("get_update", "id", read_only, "safe - -"),
+        ("update_note", "id", read_only, "dangerous - -"),
+        // So do arguments.
+        ("lookup", "sql", read_only, "dangerous - -"),
+        ("lookup", "body", read_only, "dangerous - -"),
+        ("helper", "command", read_only, "dangerous shell.execute -"),
+        ("helper", "code", additive, "dangerous code_execution -"),
+        ("lookup", "country_code", read_only, "safe - -"),
+        // One wrong hint makes the others doubtful.
+        (
+            "create_note",
+            "title",
+            r#","annotations":{"readOnlyHint":true,"destructiveHint":false}"#,
+            "dangerous - -",
+        ),
+    ];
+    for (name, arguments, rest, expected) in rows {
+        check("standard", &tool(name, arguments, rest), expected);
+        check("trusted", &tool(name, arguments, rest), expected);
+    }
+    for trust in ["sandboxed", "untrusted", "experimental", "root"] {
+        check(trust, &tool("echo", "message", read_only), "dangerous - -");
+        check(trust, &tool("echo", "message", additive), "dangerous - -");
+    }
+}
+
+#[test]
+fn adding_numbers_changes_nothing_and_adding_a_user_does() {
+    let add = |arguments: &str| -> Tool {
+        serde_json::from_str(&format!(
+            r#"{{"name":"add","inputSchema":{{"properties":{arguments}}},"annotations":{{"readOnlyHint":true}}}}"#
+        ))
+        .unwrap()
+    };
+    check("standard", &add(r#"{"a":{"type":"number"},"b":{"type":"integer"}}"#), "safe - -");
+    check("standard", &add(r#"{"user":{"type":"string"}}"#), "dangerous - -");
+}
+
+#[test]
+fn permissions_of_a_plain_tool_are_seen_in_its_name_and_arguments() {
+    let rows = [
+        ("echo", "message", "-"),
+        ("add", "a b", "-"),
+        ("get_time", "timezone", "-"),
+        ("weather", "city", "-"),
+        ("get_profile", "user_id", "-"),
+        ("list_commands", "filter", "-"),
+        ("read_file", "path", "filesystem.read"),
+        ("readFile", "", "filesystem.read"),
+        ("search", "filePath", "filesystem.read"),
+        ("x", "target:path", "filesystem.read"),
+        ("write_file", "path content", "filesystem.write"),
+        ("file", "path content", "filesystem.write"),
+        ("move_file", "source destination", "filesystem.write"),
+        ("create-directory", "path", "filesystem.write"),
+        ("fetch", "url", "network.outbound"),
+        ("x", "target:uri", "network.outbound"),
+        ("x", "target:hostname", "network.outbound"),
+        ("web_search", "query", "network.outbound"),
+        ("connect", "host port", "network.outbound"),
+        ("listen", "port", "network.listen"),
+        ("run_command", "", "shell.execute"),
+        ("x", "cmd", "shell.execute"),
+        ("bash", "input", "shell.execute"),
+        ("start_process", "name", "shell.execute"),
+        ("run_code", "language", "code_execution"),
+        ("x", "python_code", "code_execution"),
+        ("x", "script", "code_execution"),
+        ("search_memory", "query", "memory.read"),
+        ("recall", "query", "memory.read"),
+        ("store_memory", "text", "memory.write"),
+        ("add_knowledge", "text", "memory.write"),
+        ("take_screenshot", "", "camera"),
+        ("notify", "text", "notification"),
+        ("get_env", "", "system.info"),
+        ("download_file", "url path", "filesystem.write,network.outbound"),
+    ];
+    for (name, arguments, expected) in rows {
+        for trust in ["standard", "sandboxed"] {
+            check(trust, &tool(name, arguments, ""), &format!("dangerous {expected} -"));
+        }
+    }
+    let open = tool("lookup", "query", r#","annotations":{"openWorldHint":true}"#);
+    check("standard", &open, "dangerous network.outbound -");
+    let nested: Tool = serde_json::from_str(
+        r##"{"name":"x","inputSchema":{"$defs":{"job":{"properties":{"cmd":{}}}},"properties":{"job":{"$ref":"#/$defs/job"}}}}"##,
+    )
+    .unwrap();
+    check("standard", &nested, "dangerous shell.execute -");
+}
+
+#[test]
+fn declared_metadata_add_up() {
+    let rows = [
+        (r#"{"risk_level":"safe"}"#, "safe - -"),
+        (r#"{"risk_level":"moderate"}"#, "moderate - -"),
+        (r#"{"risk_level":"dangerous"}"#, "dangerous - -"),
+        (r#"{"risk_level":"harmless"}"#, "dangerous - -"),
+        (r#"{"risk_level":"safe","permissions_required":["memory.read"]}"#, "safe memory.read -"),
+        (
+            r#"{"risk_level":"safe","permissions_required":["network"]}"#,
+            "moderate network.outbound -",
+        ),
+        (
+            r#"{"risk_level":"safe","permissions_required":["filesystem","filesystem.read"]}"#,
+            "dangerous filesystem.read,filesystem.write -",
+        ),
+        (
+            r#"{"risk_level":"safe","permissions_required":["com.example.x"]}"#,
+            "dangerous com.example.x -",
+        ),
+        (r#"{"risk_level":"safe","side_effects":["network"]}"#, "safe - network_restricted"),
+        (
+            r#"{"risk_level":"safe","side_effects":["network"],"validator":"none"}"#,
+            "safe - network_restricted",
+        ),
+        (
+            r#"{"risk_level":"safe","side_effects":["network"],"validator":"sandbox"}"#,
+            "safe - sandbox,network_restricted",
+        ),
+        (
+            r#"{"risk_level":"safe","side_effects":["network"],"validator":"network_restricted"}"#,
+            "safe - network_restricted",
+        ),
+        (r#"{"risk_level":"safe","side_effects":["filesystem"]}"#, "moderate - -"),
+        (r#"{"risk_level":"safe","side_effects":["database"]}"#, "moderate - -"),
+        (r#"{"risk_level":"safe","side_effects":["process"]}"#, "moderate - -"),
+        (r#"{"risk_level":"safe","side_effects":["notification"]}"#, "moderate - -"),
+        (r#"{"risk_level":"safe","side_effects":["teleport"]}"#, "moderate - -"),
+        (r#"{"risk_level":"moderate","reversible":true}"#, "moderate - -"),
+        (r#"{"risk_level":"moderate","reversible":false}"#, "dangerous - -"),
+        (r#"{"risk_level":"moderate","validator":"none"}"#, "moderate - -"),
+        (r#"{"risk_level":"moderate","validator":"sandbx"}"#, "moderate - sandbx"),
+        // What does not fit is absent.
+        (r"{}", "dangerous - -"),
+        (r#"{"risk_level":"safe","permissions_required":"none"}"#, "dangerous - -"),
+        (r#""safe""#, "dangerous - -"),
+    ];
+    for (security, expected) in rows {
+        check("standard", &tool("t", "", &format!(r#","security":{security}"#)), expected);
+        let mirror = format!(r#","_meta":{{"dev.cloto/mgp":{{"security":{security}}}}}"#);
+        check("trusted", &tool("t", "", &mirror), expected);
+    }
+    let both = r#","security":{"risk_level":"safe"},"annotations":{"destructiveHint":true}"#;
+    check("standard", &tool("t", "", both), "dangerous - -");
+    let hinted = r#","security":{"risk_level":"moderate"},"annotations":{"readOnlyHint":true}"#;
+    check("standard", &tool("t", "", hinted), "moderate - -");
+}
+
+#[test]
+fn below_standard_a_declaration_does_not_hide_what_is_seen() {
+    let claims = r#","security":{"risk_level":"safe","permissions_required":["memory.read"]}"#;
+    let shell = tool("run_command", "command", claims);
+    check("standard", &shell, "safe memory.read -");
+    check("experimental", &shell, "dangerous shell.execute,memory.read -");
+    check("sandboxed", &shell, "dangerous shell.execute,memory.read -");
+    let echo = tool("echo", "message", r#","security":{"risk_level":"safe"}"#);
+    check("experimental", &echo, "safe - -");
+    check("sandboxed", &echo, "dangerous - -");
+    check("untrusted", &echo, "dangerous - -");
+}
+
+#[test]
+fn the_operators_entries_replace_what_is_found() {
+    let tool = tool(
+        "t",
+        "",
+        r#","security":{"risk_level":"dangerous","validator":"sandbox","side_effects":["network"],"confirmation_required":true}"#,
+    );
+    let mut policy = policy("sandboxed");
+    policy.risk.insert("t".to_owned(), RiskLevel::Safe);
+    policy.validators.insert("t".to_owned(), Validator::None);
+    let assessment = Assessment::of(&tool, &policy);
+    assert_eq!(shown(&assessment), "safe - -");
+    assert_eq!(assessment.overrides, Some(RiskLevel::Dangerous));
+    assert!(assessment.confirmation_required);
+    policy.risk.insert("t".to_owned(), RiskLevel::from("harmless"));
+    policy.validators.insert("t".to_owned(), Validator::Readonly);
+    assert_eq!(shown(&Assessment::of(&tool, &policy)), "dangerous - readonly");
+    policy.risk.clear();
+    assert_eq!(Assessment::of(&tool, &policy).overrides, None);
+}

@@ -1,0 +1,302 @@
+//! The words of tool and argument names, and what they say (MGP §4; for tools that declare nothing).
+//!
+//! The lists are short on purpose: a word stands here when it is a verb or a thing that servers really use.
+//!
+//! Applies to: both.
+
+/// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` are the same.
+pub(super) fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let letters: Vec<char> = name.chars().collect();
+    for (index, &letter) in letters.iter().enumerate() {
+        let before = index.checked_sub(1).map(|index| letters[index]);
+        let after = letters.get(index + 1);
+        // `readURLNow` is three words: an upper-case letter begins one after a lower-case letter, or before one.
+        let begins = letter.is_ascii_uppercase()
+            && (before
+                .is_some_and(|before| before.is_ascii_lowercase() || before.is_ascii_digit())
+                || before.is_some_and(|before| before.is_ascii_uppercase())
+                    && after.is_some_and(char::is_ascii_lowercase));
+        if begins || !letter.is_ascii_alphabetic() {
+            finish(&mut words, &mut word);
+        }
+        if letter.is_ascii_alphabetic() {
+            word.push(letter.to_ascii_lowercase());
+        }
+    }
+    finish(&mut words, &mut word);
+    words
+}
+
+/// Takes a word over, in two parts where it is a verb and a thing written together.
+fn finish(words: &mut Vec<String>, word: &mut String) {
+    let word = std::mem::take(word);
+    if word.is_empty() {
+        return;
+    }
+    let parts = [READS, CHANGES, MAY_CHANGE].concat().into_iter().find_map(|verb| {
+        let thing = word.strip_prefix(verb)?;
+        GLUED.contains(&thing).then(|| [verb.to_owned(), thing.to_owned()])
+    });
+    match parts {
+        Some(parts) => words.extend(parts),
+        None => words.push(word),
+    }
+}
+
+/// Whether one of the words is on one of the lists.
+pub(super) fn any(words: &[String], list: &[&str]) -> bool {
+    words.iter().any(|word| list.contains(&word.as_str()))
+}
+
+/// Verbs of looking; after one of them the words of [`MAY_CHANGE`] are things.
+pub(super) const READS: &[&str] = &[
+    "get", "list", "read", "search", "find", "fetch", "show", "describe", "count", "query",
+    "check", "view", "lookup", "is", "has", "status",
+];
+
+/// Verbs that change something, wherever they stand.
+pub(super) const CHANGES: &[&str] = &[
+    "write",
+    "delete",
+    "remove",
+    "exec",
+    "execute",
+    "send",
+    "create",
+    "insert",
+    "drop",
+    "kill",
+    "erase",
+    "destroy",
+    "purge",
+    "wipe",
+    "truncate",
+    "overwrite",
+    "modify",
+    "edit",
+    "rename",
+    "upload",
+    "install",
+    "uninstall",
+    "publish",
+    "deploy",
+    "spawn",
+    "terminate",
+    "shutdown",
+    "reboot",
+    "mkdir",
+    "rmdir",
+    "rm",
+    "chmod",
+    "chown",
+    "upsert",
+    "append",
+    "eval",
+    "sudo",
+    "unlink",
+    "shell",
+    "bash",
+    "powershell",
+    "mv",
+    "cp",
+    "alter",
+];
+
+/// Words that are verbs of changing in some names and things in others.
+pub(super) const MAY_CHANGE: &[&str] = &[
+    "run",
+    "update",
+    "set",
+    "put",
+    "post",
+    "patch",
+    "save",
+    "store",
+    "move",
+    "copy",
+    "replace",
+    "start",
+    "stop",
+    "restart",
+    "trigger",
+    "commit",
+    "push",
+    "merge",
+    "pay",
+    "buy",
+    "transfer",
+    "order",
+    "book",
+    "approve",
+    "grant",
+    "revoke",
+    "assign",
+    "archive",
+    "restore",
+    "reset",
+    "clear",
+    "register",
+    "unregister",
+    "enable",
+    "disable",
+    "cancel",
+    "close",
+    "reply",
+    "forward",
+    "notify",
+    "schedule",
+    "submit",
+    "import",
+    "lock",
+    "unlock",
+    "click",
+    "press",
+    "fill",
+    "drag",
+    "flush",
+    "apply",
+    "launch",
+    "sign",
+    "invoke",
+    "call",
+    "touch",
+    "share",
+    "invite",
+    "ban",
+    "block",
+    "subscribe",
+    "unsubscribe",
+    "change",
+    "migrate",
+    "sync",
+    "download",
+    "remember",
+    "forget",
+    "open",
+    "make",
+    "patch",
+];
+
+/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] after which something is gone, or anything may have happened.
+pub(super) const DESTROYS: &[&str] = &[
+    "delete",
+    "remove",
+    "drop",
+    "erase",
+    "destroy",
+    "purge",
+    "wipe",
+    "truncate",
+    "overwrite",
+    "kill",
+    "terminate",
+    "rm",
+    "rmdir",
+    "unlink",
+    "uninstall",
+    "exec",
+    "execute",
+    "run",
+    "eval",
+    "shell",
+    "bash",
+    "powershell",
+    "sudo",
+    "spawn",
+    "shutdown",
+    "reboot",
+    "reset",
+    "clear",
+    "replace",
+    "forget",
+    "flush",
+    "revoke",
+];
+
+/// Things that are written together with their verb.
+const GLUED: &[&str] = &[
+    "file",
+    "files",
+    "folder",
+    "dir",
+    "directory",
+    "command",
+    "cmd",
+    "code",
+    "script",
+    "shell",
+    "user",
+    "data",
+    "all",
+    "record",
+    "table",
+    "row",
+    "message",
+    "mail",
+    "email",
+    "memory",
+    "url",
+    "process",
+];
+
+/// Files.
+pub(super) const FILES: &[&str] = &[
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filepath",
+    "filename",
+    "directory",
+    "directories",
+    "dir",
+    "folder",
+    "folders",
+    "filesystem",
+];
+
+/// What is written into a file.
+pub(super) const CONTENT: &[&str] =
+    &["content", "contents", "body", "patch", "diff", "edit", "edits"];
+
+/// Places in the network.
+pub(super) const PLACES: &[&str] =
+    &["url", "urls", "uri", "uris", "host", "hosts", "hostname", "endpoint", "webhook", "href"];
+
+/// Tools of the network.
+pub(super) const NETWORK: &[&str] = &[
+    "fetch", "http", "https", "download", "upload", "curl", "wget", "web", "url", "browse",
+    "browser", "crawl", "scrape", "webhook", "email", "smtp", "ftp", "ssh", "internet",
+];
+
+/// What a shell is called.
+pub(super) const SHELL: &[&str] =
+    &["shell", "bash", "powershell", "terminal", "subprocess", "sudo"];
+
+/// What a shell is given.
+pub(super) const COMMAND: &[&str] = &["command", "commands", "cmd", "argv"];
+
+/// Verbs of running.
+pub(super) const RUNS: &[&str] = &["run", "exec", "execute", "invoke", "launch", "spawn", "start"];
+
+/// Languages and their interpreters.
+pub(super) const CODE: &[&str] =
+    &["python", "javascript", "js", "typescript", "repl", "interpreter", "eval", "script"];
+
+/// What is looked up again later.
+pub(super) const MEMORY: &[&str] =
+    &["memory", "memories", "knowledge", "remember", "recall", "forget"];
+
+/// What puts into a memory.
+pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
+
+/// What sees.
+pub(super) const CAMERA: &[&str] = &["camera", "webcam", "screenshot", "screenshots"];
+
+/// What is shown to the user.
+pub(super) const NOTIFIES: &[&str] = &["notify", "notification", "notifications", "toast"];
+
+/// Facts of the system.
+pub(super) const SYSTEM: &[&str] = &["sysinfo", "uptime", "cpu", "env", "environment", "processes"];

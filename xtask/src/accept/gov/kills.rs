@@ -1,0 +1,85 @@
+//! `gov.audit`, kills: what was acknowledged is there after a SIGKILL at any moment.
+
+use super::writer::{Folder, Writer, ack, event, reopening, segments, verify};
+use crate::{
+    accept::{Verdict, binary},
+    run::{Failure, Outcome, now, seconds},
+};
+use std::{collections::BTreeSet, fs, io::Write as _, path::Path, thread, time::Duration};
+
+/// How often the writer of the log is killed.
+const KILLS: usize = 1000;
+
+/// How long opening may take after a kill.
+const REOPENING: Duration = Duration::from_millis(100);
+
+/// How many kills one log takes before the next begins: recovery must not depend on a young log.
+const A_LOG: usize = 100;
+
+/// Kills writers of the log, then writers of grants.
+pub(super) fn all(program: &Path) -> Outcome<Verdict> {
+    let begin = now();
+    let (mut acked, mut lost, mut unsound, mut slowest) = (0, 0, 0, Duration::ZERO);
+    for _ in 0..KILLS / A_LOG {
+        let folder = Folder::new();
+        let mut promised = BTreeSet::new();
+        for kill in 0..A_LOG {
+            promised.extend(one(program, folder.path(), kill)?);
+            slowest = slowest.max(reopening(program, folder.path())?);
+        }
+        unsound += usize::from(verify(program, folder.path())? != Ok(()));
+        acked += promised.len();
+        let kept = numbers(folder.path())?;
+        lost += promised.difference(&kept).count();
+    }
+    println!("{KILLS} kills: {}", seconds(begin.elapsed()));
+    let log = Verdict {
+        pass: lost == 0 && unsound == 0 && acked > KILLS && slowest < REOPENING,
+        figure: format!(
+            "{KILLS} kills: {lost} of {acked} acknowledged events lost, {unsound} logs unsound, \
+             opened in {:.0} ms at worst",
+            slowest.as_secs_f64() * 1000.0
+        ),
+        bound: format!("none lost, all sound, {} ms", REOPENING.as_millis()),
+    };
+    Ok(log.and(binary::run(&[("mgp-security", "kills")])?))
+}
+
+/// Writes as fast as it is acknowledged, and kills the writer after a while; what was acknowledged.
+fn one(program: &Path, log: &Path, kill: usize) -> Outcome<Vec<u64>> {
+    let (mut child, mut input, mut output) = Writer::start(program, log)?.parts();
+    let writing = thread::spawn(move || {
+        // It ends with the pipe.
+        for number in 0.. {
+            if input.write_all(event(&format!("{kill}-{number}")).as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let patience = Duration::from_micros(u64::try_from(2_000 + kill * 137 % 20_000)?);
+    let reading = thread::spawn(move || {
+        let mut acks = Vec::new();
+        while let Ok(Some(seq)) = ack(&mut output) {
+            acks.push(seq);
+        }
+        acks
+    });
+    thread::sleep(patience);
+    child.kill()?;
+    child.wait()?;
+    let gone = |_| Failure::new("a thread of the check ended");
+    writing.join().map_err(gone)?;
+    reading.join().map_err(gone)
+}
+
+/// The numbers of all records that are in the log.
+fn numbers(log: &Path) -> Outcome<BTreeSet<u64>> {
+    let mut found = BTreeSet::new();
+    for file in segments(log)? {
+        for line in fs::read_to_string(file)?.lines() {
+            let record: serde_json::Value = serde_json::from_str(line)?;
+            found.extend(record["seq"].as_u64());
+        }
+    }
+    Ok(found)
+}
