@@ -125,7 +125,7 @@ impl Query {
         };
         let ends = match member(grant, &["expires_at"]) {
             None => Ok(None),
-            Some(end) => time(end).map(|end| Some(Timestamp::from(end))).ok_or(()),
+            Some(end) => timestamp(end).map(Some).ok_or(()),
         };
         let make = |tenant: &str, who: &str, server: &str, tool: Option<&str>, says| {
             let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);
@@ -208,17 +208,26 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 
+/// A time as an entry has it: text as it came.
+fn timestamp(value: &Value) -> Option<Timestamp> {
+    let time = time(value)?;
+    Some(value.as_str().map_or_else(|| Timestamp::from(time), Timestamp::from))
+}
+
 /// RFC 3339 text, or seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
     /// Seconds beyond this would be in the year 5138, milliseconds below it in 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
+    /// The year 10,000, which has no RFC 3339 text.
+    const END: f64 = 253_402_300_800.0;
     let seconds = match value {
         Value::String(text) => return Timestamp::from(text.as_str()).to_system_time(),
         Value::Number(number) => number.as_f64()?,
         _ => return None,
     };
     let seconds = if seconds.abs() < MILLISECONDS_FROM { seconds } else { seconds / 1000.0 };
-    SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
+    let since = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds < END)?;
+    SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
 /// The groups of the agent, with or without `group:` in front.

@@ -296,16 +296,18 @@ async fn follow<S: Snapshot>(state: Weak<Inner<S>>) {
         let Some(sleep) = state.upgrade().map(|state| state.until_expiry(SystemTime::now())) else {
             return;
         };
-        tokio::select! {
-            moved = news.changed() => if moved.is_err() {
+        // A little later, so that the entry has expired for everyone.
+        let patience = sleep.unwrap_or(LONGEST) + Duration::from_millis(5);
+        match tokio::time::timeout(patience, news.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => {
                 // A store that has ended tells of no revocation: an old answer may be a wrong one.
                 if let Some(state) = state.upgrade() {
                     state.lost.store(true, Ordering::Relaxed);
                 }
                 return;
-            },
-            // A little later, so that the entry has expired for everyone.
-            () = tokio::time::sleep(sleep.unwrap_or(LONGEST) + Duration::from_millis(5)) => {
+            }
+            Err(_) => {
                 let Some(state) = state.upgrade() else { return };
                 if sleep.is_some_and(|sleep| sleep < LONGEST) {
                     state.tell();

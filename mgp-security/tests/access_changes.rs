@@ -14,9 +14,10 @@ use mgp_types::mgp::{
     DefaultPolicy, EntryType,
 };
 use mgp_types::service::{MemoryAudit, Principal, Stack, mock};
-use mgp_types::store::MemoryStore;
+use mgp_types::store::{Db, MemoryStore};
 use mgp_types::{Payload, Timestamp};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 struct Book {
     access: Access,
@@ -250,6 +251,42 @@ async fn an_end_is_told_once_by_whichever_process_comes_first() {
     assert!(told.load(Ordering::Relaxed) >= 2, "the grant and its end");
     let made = here.grant(&ann(), allow("ada")).await.unwrap();
     assert_eq!(made.status, "granted", "what has ended is absent");
+}
+
+#[tokio::test]
+async fn a_revocation_reaches_others_that_share_the_file() {
+    let file = std::env::temp_dir().join(format!("mgp-access-{}.db", std::process::id()));
+    let log = MemoryAudit::new();
+    let over = async || {
+        let db = Db::open(&file).await.unwrap();
+        let access = Access::new(Arc::new(db), Arc::new(log.clone()), Policies::default());
+        access.open().await.unwrap();
+        access
+    };
+    let (here, there) = (over().await, over().await);
+    here.grant(&ann(), allow("ada")).await.unwrap();
+    let settled = async |expected| {
+        let since = Instant::now();
+        while may(&there, "acme", "ada", "read") != expected {
+            assert!(since.elapsed() < Duration::from_secs(20), "never {expected}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        since.elapsed()
+    };
+    settled(true).await;
+    here.revoke(&ann(), AccessRevokeParams::new("ada", "files", EntryType::ServerGrant))
+        .await
+        .unwrap();
+    assert!(!may(&here, "acme", "ada", "read"), "in force here before it is answered");
+    let took = settled(false).await;
+    // 250 ms on a machine that does nothing else.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let reopened = over().await;
+    assert!(!may(&reopened, "acme", "ada", "read"));
+    drop((here, there, reopened));
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{ending}", file.display()));
+    }
 }
 
 #[tokio::test]

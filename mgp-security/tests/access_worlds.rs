@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use mgp_security::{Access, AccessLayer, Entry, Policies, ServerPolicy};
 use mgp_types::Payload;
 use mgp_types::method::ToolsList;
-use mgp_types::mgp::{AccessEntry, AccessPermission, DefaultPolicy, EntryType};
+use mgp_types::mgp::{AccessEntry, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType};
 use mgp_types::service::{MemoryAudit, Principal, Reply, Stack, mock};
 use mgp_types::store::{Change, MemoryStore, Store};
 use proptest::collection::vec;
@@ -158,14 +158,7 @@ impl World {
 
     /// The tools that ada can call, on each server, as the function decides.
     async fn decided(&self) -> Vec<(&'static str, &'static str)> {
-        let access = self.access().await;
-        let ada = Principal::new("acme", "ada");
-        let pairs = SERVERS.into_iter().flat_map(|server| TOOLS.map(|tool| (server, tool)));
-        pairs
-            .filter(|(server, tool)| {
-                access.decide(&ada, Some(&(*server).into()), Some(tool), now()).is_allowed()
-            })
-            .collect()
+        decided(&self.access().await)
     }
 
     /// Lists and calls through the layer agree with each other and with what §5.2 says.
@@ -195,7 +188,7 @@ impl World {
     /// One of the laws, with one more line.
     async fn obeys(&self, law: u8, more: Line) {
         let seen = self.decided().await;
-        match law % 4 {
+        match law % 5 {
             0 => {
                 let with = self.with(Line { allows: true, ..more }).decided().await;
                 // A narrower level outranks a wider one; on its own level an allow hides nothing.
@@ -218,6 +211,21 @@ impl World {
                 let alone = self.without(|line| line.tenant == "other").decided().await;
                 assert_eq!(seen, alone, "other tenants' entries counted");
             }
+            3 => {
+                let access = self.access().await;
+                let kind =
+                    if more.tool.is_some() { EntryType::ToolGrant } else { EntryType::ServerGrant };
+                let mut revoke = AccessRevokeParams::new(more.agent, more.server, kind);
+                revoke.tool_name = more.tool.map(str::to_owned);
+                access.revoke(&Principal::new("acme", "ann").operator(), revoke).await.unwrap();
+                let gone = |line: &Line| {
+                    line.tenant == "acme"
+                        && (line.agent, line.server, line.tool)
+                            == (more.agent, more.server, more.tool)
+                };
+                let alone = self.without(gone).decided().await;
+                assert_eq!(decided(&access), alone, "a revoked entry counted");
+            }
             _ => {
                 let with = self.with(Line { ends: End::Past, ..more }).decided().await;
                 assert_eq!(seen, with, "an expired entry counted");
@@ -226,6 +234,15 @@ impl World {
             }
         }
     }
+}
+
+fn decided(access: &Access) -> Vec<(&'static str, &'static str)> {
+    let ada = Principal::new("acme", "ada");
+    let pairs = SERVERS.into_iter().flat_map(|server| TOOLS.map(|tool| (server, tool)));
+    let allowed = |(server, tool): &(&str, &str)| {
+        access.decide(&ada, Some(&(*server).into()), Some(tool), now()).is_allowed()
+    };
+    pairs.filter(allowed).collect()
 }
 
 proptest! {

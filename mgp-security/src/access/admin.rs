@@ -13,12 +13,12 @@ use mgp_types::{Payload, RpcError};
 
 use super::book::Access;
 use super::entry::{Entry, Who, name_of};
-use super::event;
 use super::expiry::ATTEMPTS;
 use super::kernel::Recorded;
 use super::pass::{Credentials, Need};
 use super::refused::{NotOperator, Others};
 use super::rules::{Moment, Rules, Seeker};
+use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
@@ -138,7 +138,10 @@ impl Access {
     ) -> RpcError {
         let error = RpcError::from(refusal);
         if !asker.is_recorded {
-            let event = event::refused(asker.principal, asker.trace, method, server, &error);
+            let server = server.map(ServerId::from);
+            let event =
+                Event::administration_refused(asker.principal, server.as_ref(), method, &error);
+            let event = event.during(asker.trace).build();
             if let Err(unaudited) = self.0.state.audit().record(event).await {
                 // It is refused all the same.
                 tracing::error!(error = %unaudited, method, "a refused call could not be recorded");
@@ -167,10 +170,13 @@ impl Access {
             let change = Change::new()
                 .expect(Rules::SPACE, &key, before.map(|found| found.revision))
                 .put(Rules::SPACE, &key, Payload::of(&entry)?);
-            let replaced = before.map(|found| &found.entry.access);
-            let event = event::granted(asker.principal, asker.trace, &entry.access, replaced);
+            let event = Event::access_granted(asker.principal, &entry.access).during(asker.trace);
+            let event = match before {
+                Some(found) => event.before(&found.entry.access),
+                None => event,
+            };
             let status = if before.is_some() { "replaced" } else { "granted" };
-            match self.0.state.commit(change, vec![event]).await {
+            match self.0.state.commit(change, vec![event.build()]).await {
                 // Another process changed the entry; look again at what is there.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
@@ -208,7 +214,8 @@ impl Access {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                events.push(event::revoked(asker.principal, asker.trace, &found.entry.access));
+                let event = Event::access_revoked(asker.principal, &found.entry.access);
+                events.push(event.during(asker.trace).build());
             }
             if gone.is_empty() {
                 return Ok(revoked(params, &gone));

@@ -7,13 +7,13 @@
 
 use std::sync::atomic::Ordering;
 
-use mgp_types::mgp::AuditEvent;
+use mgp_types::mgp::{Actor, AuditEvent};
 use mgp_types::store::{Change, StoreError};
 use tokio::runtime::Handle;
 
 use super::book::Access;
-use super::event;
 use super::rules::Rules;
+use crate::audit::Event;
 use crate::state::{ChangeError, Snapshot};
 
 /// How many entries one commit removes; further ones follow in the next.
@@ -59,7 +59,8 @@ impl Access {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                events.push(event::expired(&found.entry.access));
+                let ended = Event::access_revoked(Actor::kernel(), &found.entry.access);
+                events.push(ended.cause("expired").build());
             }
             if events.is_empty() {
                 return Ok(());

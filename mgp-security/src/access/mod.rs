@@ -10,7 +10,6 @@ mod admin;
 mod book;
 mod decided;
 mod entry;
-mod event;
 mod expiry;
 mod groups;
 mod kernel;

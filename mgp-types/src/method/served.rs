@@ -204,6 +204,24 @@ static SERVED: &[Served] = &[
         test: "mgp-client-sdk/tests/permission_flow/told.rs",
     },
     Served {
+        method: "mgp/access/query",
+        by: "mgp-security",
+        call: "Mgp::access_query",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
+        method: "mgp/access/grant",
+        by: "mgp-security",
+        call: "Mgp::access_grant",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
+        method: "mgp/access/revoke",
+        by: "mgp-security",
+        call: "Mgp::access_revoke",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
         method: "mgp/stream/cancel",
         by: "mgp-stream",
         call: "Mgp::stream_cancel",
