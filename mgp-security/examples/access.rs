@@ -100,8 +100,9 @@ impl Query {
 
     /// What a grant means; several entries where it could mean several things.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
-        let nothing = Map::new();
-        let grant = grant.as_object().unwrap_or(&nothing);
+        // What is no object could mean anything.
+        let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
+        let grant = grant.as_object().unwrap_or(&anything);
         let word = |names: &[&str]| match member(grant, names) {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.as_str())),

@@ -20,13 +20,10 @@ const USAGE: &str = "usage: guard tooldef < LINES";
 const LINE_MAX: u64 = 4 * 1024 * 1024;
 
 fn main() -> ExitCode {
-    let judge = match std::env::args().nth(1).as_deref() {
-        Some("tooldef") => tooldef,
-        _ => {
-            // Writing to a closed terminal is no reason for another exit code.
-            let _ = writeln!(io::stderr(), "{USAGE}");
-            return ExitCode::from(2);
-        }
+    let Some(judge) = std::env::args().nth(1).and_then(|name| judge(&name)) else {
+        // Writing to a closed terminal is no reason for another exit code.
+        let _ = writeln!(io::stderr(), "{USAGE}");
+        return ExitCode::from(2);
     };
     match answer_all(judge) {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,6 +31,17 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "guard: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Says of one line why it would be blocked.
+type Judge = fn(&Payload) -> Result<(), String>;
+
+/// The judge of a sub-command.
+fn judge(name: &str) -> Option<Judge> {
+    match name {
+        "tooldef" => Some(tooldef),
+        _ => None,
     }
 }
 
@@ -46,7 +54,7 @@ struct Answer {
 }
 
 /// Answers every line with what a judge says of it: a reason blocks.
-fn answer_all(judge: fn(&Payload) -> Result<(), String>) -> io::Result<()> {
+fn answer_all(judge: Judge) -> io::Result<()> {
     let (mut lines, mut out) = (io::stdin().lock(), io::stdout().lock());
     while let Some(line) = next_line(&mut lines)? {
         let read = line.and_then(|line| {

@@ -2,12 +2,13 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::Unaudited;
+use mgp_types::service::{Rule, ServerId, Unaudited};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
 use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
+use crate::definition::{DecisionRefused, DefinitionRefused};
 use crate::permission::PermissionRefused;
 use crate::state::ChangeError;
 use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
@@ -37,16 +38,54 @@ pub enum Refusal {
     /// A call lacks a permission, or permissions cannot be changed so.
     #[error(transparent)]
     Permission(#[from] Box<PermissionRefused>),
+    /// The definition of the tool changed, waits, or cannot be used.
+    #[error(transparent)]
+    Definition(Box<DefinitionRefused>),
+    /// A decision about a definition is not taken.
+    #[error(transparent)]
+    Decision(#[from] DecisionRefused),
+    /// The tools of a server cannot be listed, so that nobody knows whether they changed.
+    #[error("the tools of `{server}` cannot be listed: {reason}")]
+    Unlisted {
+        /// The server.
+        server: ServerId,
+        /// What it answered.
+        #[source]
+        reason: RpcError,
+    },
     /// Nobody confirmed the call.
     #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
     /// A check of the arguments failed, or is not there.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
+    /// The log is for operators and named sinks.
+    #[error(transparent)]
+    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// Somebody who is neither an operator nor a named sink asked for recorded events.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the audit log is for operators, and for the sinks an operator named")]
+pub struct ReplayRefused {
+    #[source]
+    rule: Rule,
+}
+
+impl ReplayRefused {
+    pub(crate) fn new() -> Self {
+        Self { rule: Rule::new("operators and named sinks only") }
+    }
+}
+
+impl From<DefinitionRefused> for Refusal {
+    fn from(refused: DefinitionRefused) -> Self {
+        Self::Definition(Box::new(refused))
+    }
 }
 
 impl From<ConfirmRefused> for Refusal {
@@ -69,6 +108,7 @@ impl Refusal {
             Self::Blocked(blocked) => Some(blocked.details()),
             Self::AccessDenied(denied) => Some(denied.details()),
             Self::NotOperator(refused) => Some(refused.details()),
+            Self::Definition(refused) => Some(refused.details()),
             Self::Permission(refused) => refused.details(),
             _ => None,
         }
@@ -82,11 +122,16 @@ impl From<Refusal> for RpcError {
             | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
-            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
             Refusal::Permission(refused) => refused.code(),
+            Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
+            Refusal::Decision(DecisionRefused::NotOperator) => ErrorCode::PERMISSION_DENIED,
+            Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
+            // It may answer again soon.
+            Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,
             Refusal::Unconfirmed(refused) => match refused.why() {
                 Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
                 Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,

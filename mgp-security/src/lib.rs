@@ -22,9 +22,15 @@ pub use access::{
     KernelToolsLayer, NotOperator, PassEnded,
 };
 pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
-pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
-pub use definition::{Definitions, Finding, Inspection, NameFlaw, Severity, Standing};
-pub use error::Refusal;
+pub use audit::{
+    Arguments, Audit, AuditConfig, AuditLayer, Delivery, Event, EventSource, Flagged, Forwarder,
+    Forwarding, Ingest, NotNamed, Replay,
+};
+pub use definition::{
+    DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
+    Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
+};
+pub use error::{Refusal, ReplayRefused};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

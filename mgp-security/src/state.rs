@@ -297,7 +297,13 @@ async fn follow<S: Snapshot>(state: Weak<Inner<S>>) {
             return;
         };
         tokio::select! {
-            moved = news.changed() => if moved.is_err() { return },
+            moved = news.changed() => if moved.is_err() {
+                // A store that has ended tells of no revocation: an old answer may be a wrong one.
+                if let Some(state) = state.upgrade() {
+                    state.lost.store(true, Ordering::Relaxed);
+                }
+                return;
+            },
             // A little later, so that the entry has expired for everyone.
             () = tokio::time::sleep(sleep.unwrap_or(LONGEST) + Duration::from_millis(5)) => {
                 let Some(state) = state.upgrade() else { return };
@@ -337,8 +343,9 @@ impl<S: Snapshot> fmt::Debug for State<S> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use mgp_types::service::MemoryAudit;
-    use mgp_types::store::MemoryStore;
+    use mgp_types::service::{BoxFuture, MemoryAudit};
+    use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
+    use tokio::sync::watch;
 
     use super::*;
 
@@ -381,6 +388,61 @@ mod tests {
         here.write(vec![("a".to_owned(), None)], Vec::new()).await.unwrap();
         assert_eq!(here.now().unwrap().0, 2);
         assert!(told.load(Ordering::Relaxed) >= 1);
+    }
+
+    /// A store whose news come from elsewhere.
+    struct Told(MemoryStore, watch::Receiver<u64>);
+
+    impl Store for Told {
+        fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+            self.0.load(space)
+        }
+
+        fn changes(
+            &self,
+            space: &'static str,
+            since: u64,
+        ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+            self.0.changes(space, since)
+        }
+
+        fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+            self.0.commit(change)
+        }
+
+        fn revision(&self) -> watch::Receiver<u64> {
+            self.1.clone()
+        }
+
+        fn pending(
+            &self,
+            log: &str,
+            most: usize,
+        ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+            self.0.pending(log, most)
+        }
+
+        fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+            self.0.settle(log, through)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_ended_decides_nothing() {
+        let (news, known) = watch::channel(0);
+        let store = Arc::new(Told(MemoryStore::new(), known));
+        let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
+        state.open().await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(state.now().is_ok());
+        drop(news);
+        tokio::time::timeout(Duration::from_secs(5), async {
+            while state.now().is_ok() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
     }
 
     #[tokio::test]

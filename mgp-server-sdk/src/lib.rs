@@ -113,6 +113,7 @@ mod http;
 mod into_stack;
 mod listen;
 mod log;
+mod permission;
 pub mod prelude;
 mod prompt;
 mod request;

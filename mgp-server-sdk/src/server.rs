@@ -20,6 +20,7 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::permission;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
@@ -74,7 +75,7 @@ impl ServerMonitor {
     }
 }
 
-/// What of MGP this crate serves; nothing else is offered.
+/// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
 const SERVED: ExtensionSet =
     ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
@@ -247,7 +248,14 @@ impl Server {
         if let Some(mgp) = &mut self.offer.mgp {
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+            // Whoever chose what is offered means it.
+            if !mgp.permissions_required.is_empty() && mgp.extensions == SERVED {
+                mgp.extensions = mgp.extensions.with(Extension::Permissions);
+            }
         }
+        let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
+        let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
+        let decisions = if hears_decisions { permission::endpoints() } else { Router::new() };
         let serving = Serving { timeout: self.timeout, state };
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();
@@ -265,7 +273,7 @@ impl Server {
             cancel: self.cancel,
             logging,
             // What a server's author answers wins.
-            endpoints: features.merge(self.endpoints),
+            endpoints: features.merge(decisions).merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

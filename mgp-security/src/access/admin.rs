@@ -273,7 +273,7 @@ impl Access {
         };
         let mut result = AccessQueryResult::new();
         result.permission = Some(decided.permission());
-        result.source = Some(decided.source().clone());
+        result.source = Some(decided.source());
         let entry = decided.entry().map(|entry| &entry.access);
         result.granted_by = entry.and_then(|entry| entry.granted_by.clone()).into();
         result.granted_at = entry.and_then(|entry| entry.granted_at.clone()).into();

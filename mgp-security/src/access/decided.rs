@@ -14,11 +14,7 @@ use super::pass::Lacking;
 ///
 /// The words of the rule are made when they are asked for.
 #[derive(Clone, Debug)]
-pub struct Decided {
-    permission: AccessPermission,
-    source: AccessSource,
-    because: Because,
-}
+pub struct Decided(Because);
 
 #[derive(Clone, Debug)]
 enum Because {
@@ -33,61 +29,58 @@ enum Because {
 
 impl Decided {
     pub(super) fn by(entry: &Arc<Entry>) -> Self {
-        let source = match entry.access.entry_type {
-            EntryType::ToolGrant => AccessSource::ToolGrant,
-            _ => AccessSource::ServerGrant,
-        };
-        let permission = entry.access.permission;
-        Self { permission, source, because: Because::Entry(Arc::clone(entry)) }
+        Self(Because::Entry(Arc::clone(entry)))
     }
 
     pub(super) fn policy(policy: DefaultPolicy) -> Self {
-        let permission = match policy {
-            DefaultPolicy::OptOut => AccessPermission::Allow,
-            _ => AccessPermission::Deny,
-        };
-        let source = AccessSource::DefaultPolicy;
-        Self { permission, source, because: Because::Policy(policy) }
+        Self(Because::Policy(policy))
     }
 
     pub(super) fn unknown() -> Self {
-        Self::denied(AccessSource::DefaultPolicy, Because::Unknown)
+        Self(Because::Unknown)
     }
 
     pub(super) fn reserved() -> Self {
-        Self::denied(AccessSource::DefaultPolicy, Because::Reserved)
+        Self(Because::Reserved)
     }
 
     pub(super) fn lacking(lacking: Lacking) -> Self {
-        Self::denied(AccessSource::Other("pass".into()), Because::Lacking(lacking))
-    }
-
-    fn denied(source: AccessSource, because: Because) -> Self {
-        Self { permission: AccessPermission::Deny, source, because }
+        Self(Because::Lacking(lacking))
     }
 
     /// The decision.
     #[must_use]
     pub fn permission(&self) -> AccessPermission {
-        self.permission
+        match &self.0 {
+            Because::Entry(entry) => entry.access.permission,
+            Because::Policy(DefaultPolicy::OptOut) => AccessPermission::Allow,
+            _ => AccessPermission::Deny,
+        }
     }
 
     /// Whether it is yes.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.permission == AccessPermission::Allow
+        self.permission() == AccessPermission::Allow
     }
 
     /// The level that decided; `pass` where the caller's credentials permit less than the entries do.
     #[must_use]
-    pub fn source(&self) -> &AccessSource {
-        &self.source
+    pub fn source(&self) -> AccessSource {
+        match &self.0 {
+            Because::Entry(entry) => match entry.access.entry_type {
+                EntryType::ToolGrant => AccessSource::ToolGrant,
+                _ => AccessSource::ServerGrant,
+            },
+            Because::Lacking(_) => AccessSource::Other("pass".into()),
+            _ => AccessSource::DefaultPolicy,
+        }
     }
 
     /// The entry that decided.
     #[must_use]
     pub fn entry(&self) -> Option<&Arc<Entry>> {
-        match &self.because {
+        match &self.0 {
             Because::Entry(entry) => Some(entry),
             _ => None,
         }
@@ -96,7 +89,7 @@ impl Decided {
     /// The rule that decided, in words: `server_grant deny for group:interns on files (by ann)`.
     #[must_use]
     pub fn rule(&self) -> Rule {
-        match &self.because {
+        match &self.0 {
             Because::Entry(entry) => Rule::new(words(entry)),
             Because::Policy(DefaultPolicy::OptOut) => Rule::new("default_policy opt-out"),
             Because::Policy(_) => Rule::new("default_policy opt-in"),

@@ -16,6 +16,7 @@ mod groups;
 mod kernel;
 mod layer;
 mod list;
+mod names;
 mod pass;
 mod refused;
 mod router;

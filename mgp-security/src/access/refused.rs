@@ -33,7 +33,7 @@ impl AccessDenied {
             agent: agent.to_owned(),
             server: server.cloned(),
             tool: tool.map(str::to_owned),
-            by: decided.source().clone(),
+            by: decided.source(),
             remedy: remedy(decided),
             rule: decided.rule(),
         })

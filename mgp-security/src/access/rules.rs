@@ -7,18 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::{AccessPermission, EntryType};
-use rustc_hash::FxHashMap;
-
 use super::entry::{Entry, Who};
+use super::names::Names;
 use crate::state::Snapshot;
+use mgp_types::mgp::{AccessPermission, EntryType};
 
 /// All entries, arranged for deciding.
-///
-/// Its keys come from operators, so they are hashed without a seed.
 #[derive(Default)]
 pub(super) struct Rules {
-    tenants: FxHashMap<Box<str>, FxHashMap<Box<str>, Server>>,
+    tenants: Names<Names<Server>>,
     /// When entries end, in order.
     ends: Vec<SystemTime>,
 }
@@ -27,7 +24,7 @@ pub(super) struct Rules {
 #[derive(Default)]
 struct Server {
     whole: Level,
-    tools: FxHashMap<Box<str>, Level>,
+    tools: Names<Level>,
     /// Whether any tool is denied to anybody: without, an allowed server hides nothing.
     any_tool_denied: bool,
 }
@@ -35,14 +32,15 @@ struct Server {
 /// The entries that stand on one level: for the whole server, or for one tool.
 #[derive(Default)]
 struct Level {
-    agents: FxHashMap<Box<str>, Vec<Rule>>,
-    groups: FxHashMap<Box<str>, Vec<Rule>>,
+    agents: Names<Vec<Rule>>,
+    groups: Names<Vec<Rule>>,
     everyone: Vec<Rule>,
 }
 
 struct Rule {
     entry: Arc<Entry>,
     until: Option<SystemTime>,
+    denies: bool,
 }
 
 /// For whom is decided.
@@ -99,22 +97,22 @@ impl Rules {
         self.ends.extend(until);
         let access = &entry.access;
         let denies = access.permission != AccessPermission::Allow;
-        let servers = self.tenants.entry(entry.tenant.as_str().into()).or_default();
-        let server = servers.entry(access.server_id.as_str().into()).or_default();
+        let servers = self.tenants.entry(&entry.tenant);
+        let server = servers.entry(&access.server_id);
         let level = match (access.entry_type, &access.tool_name) {
             (EntryType::ToolGrant, Some(tool)) => {
                 server.any_tool_denied |= denies;
-                server.tools.entry(tool.as_str().into()).or_default()
+                server.tools.entry(tool)
             }
             // It names nothing that it could allow; what it denies may be anything.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
-        let rule = Rule { entry: Arc::clone(entry), until };
+        let rule = Rule { entry: Arc::clone(entry), until, denies };
         match Who::of(&access.agent_id) {
             Who::Everyone => level.everyone.push(rule),
-            Who::Group(group) => level.groups.entry(group.into()).or_default().push(rule),
-            Who::Agent(agent) => level.agents.entry(agent.into()).or_default().push(rule),
+            Who::Group(group) => level.groups.entry(group).push(rule),
+            Who::Agent(agent) => level.agents.entry(agent).push(rule),
         }
     }
 
@@ -164,20 +162,38 @@ impl Level {
     ///
     /// Of those that allow, the agent's own comes before those of its groups, and these before everyone's.
     fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
-        let mut allowed = None;
-        let own = seeker.agent.and_then(|agent| self.agents.get(agent));
-        let groups = seeker.groups.iter().filter_map(|group| self.groups.get(group));
-        for rule in own.into_iter().chain(groups).chain([&self.everyone]).flatten() {
-            if rule.until.is_some_and(|until| until <= at.get()) {
-                continue;
-            }
-            if denies(&rule.entry) {
-                return Some(&rule.entry);
-            }
-            allowed = allowed.or(Some(&rule.entry));
+        let mut found = None;
+        // Plain loops: chained iterators cost as much as everything else here.
+        if let Some(own) = seeker.agent.and_then(|agent| self.agents.get(agent))
+            && pick(own, at, &mut found)
+        {
+            return found;
         }
-        allowed
+        for group in seeker.groups {
+            if let Some(rules) = self.groups.get(group)
+                && pick(rules, at, &mut found)
+            {
+                return found;
+            }
+        }
+        pick(&self.everyone, at, &mut found);
+        found
     }
+}
+
+/// Takes the first rule that allows, and any that denies; `true` for one that does, which settles it.
+fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
+    for rule in rules {
+        if rule.until.is_some_and(|until| until <= at.get()) {
+            continue;
+        }
+        if rule.denies {
+            *found = Some(&rule.entry);
+            return true;
+        }
+        found.get_or_insert(&rule.entry);
+    }
+    false
 }
 
 fn denies(entry: &Entry) -> bool {

@@ -2,7 +2,9 @@
 //!
 //! Applies to: both.
 
-use mgp_types::{Hash, Payload};
+use std::sync::Arc;
+
+use mgp_types::{Hash, Payload, mcp};
 
 use super::name::NameFlaw;
 use super::review::{Finding, Severity, review};
@@ -44,6 +46,26 @@ impl Inspection {
             Err(error) => findings.push(refused(error.message().to_owned())),
         }
         Self { shown: Some(shown), findings }
+    }
+
+    /// Our own tool, which is not looked at.
+    pub(super) fn trusted(tool: &mcp::Tool) -> Self {
+        let shown = Shown {
+            tool: Arc::new(tool.clone()),
+            text: Payload::empty_object(),
+            fingerprint: Hash::of(b""),
+        };
+        Self { shown: Some(shown), findings: Vec::new() }
+    }
+
+    /// A definition that is refused for a reason that is not in it.
+    pub(super) fn refused(finding: Finding) -> Self {
+        Self { shown: None, findings: vec![finding] }
+    }
+
+    /// Adds what was found elsewhere.
+    pub(super) fn add(&mut self, finding: Finding) {
+        self.findings.push(finding);
     }
 
     /// The hash of all a model sees; none where the definition cannot be read.

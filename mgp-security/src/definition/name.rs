@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+use std::collections::HashMap;
+
 use mgp_types::method;
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
@@ -144,6 +146,33 @@ impl NameFlaw {
             }
         }
         taken.map_or(Ok(()), Err)
+    }
+}
+
+/// The names of tools of other servers, to find those that look like them.
+#[derive(Debug, Default)]
+pub(super) struct Shadows(HashMap<String, (String, String)>);
+
+impl Shadows {
+    /// The looks of some names.
+    pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut shadows = HashMap::new();
+        for (server, name) in known {
+            for looks in looks(name).into_iter().chain(looks(&format!("{server}{name}"))) {
+                shadows.insert(looks, (server.to_owned(), name.to_owned()));
+            }
+        }
+        Self(shadows)
+    }
+
+    /// The tool of another server that a name could be taken for.
+    ///
+    /// The very same name is none: tools are called by server and name, and which server a bare name means is decided
+    /// where such names are routed.
+    pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
+        let (server, name) = looks(tool).iter().find_map(|looks| self.0.get(looks))?;
+        let like = format!("{server}/{name}");
+        (name != tool).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
     }
 }
 

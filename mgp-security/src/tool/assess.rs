@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use mgp_types::Hash;
 use mgp_types::service::ServerId;
+use mgp_types::{Hash, Payload, canonical_hash};
 
 use super::Assessment;
+use crate::Definitions;
 
 /// Knows the assessments of tools; a closure of server and tool is one.
 ///
@@ -28,5 +29,16 @@ where
 {
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         self(server, tool)
+    }
+}
+
+impl Assess for Definitions {
+    fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        self.assessment(server, tool)
+    }
+
+    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
+        let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
+        canonical_hash(definition.as_str()).ok()
     }
 }

@@ -65,7 +65,7 @@ struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
     /// What a call needs, by standard names.
-    permissions: Vec<Permission>,
+    permissions: Arc<[Permission]>,
     /// The arguments that stand in headers too, where a call has headers.
     headers: HeaderPlan,
     /// The tool with its own layers around it.
@@ -80,7 +80,7 @@ impl Entry {
         }
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
-        let permissions = check::permissions(&definition);
+        let permissions = check::permissions(&definition).into();
         // What cannot be read was refused before.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
@@ -185,7 +185,7 @@ impl Tools {
     /// The permissions the tools need, by standard names, each once.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
-        Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
+        Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
     /// Whether a tool has an output schema.
@@ -267,6 +267,13 @@ impl Tools {
         }
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
+    }
+
+    /// The permissions a tool needs; none where it needs none, or is unknown.
+    pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
+        let snapshot = self.snapshot();
+        let needed = &snapshot.by_name.get(name)?.permissions;
+        (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
     /// Starts the tool a call names.

@@ -180,6 +180,30 @@ static SERVED: &[Served] = &[
         test: "mgp-server-sdk/tests/features/changes.rs",
     },
     Served {
+        method: "mgp/permission/request",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_request",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/response",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_response",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/await",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_await",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/grant",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_grant",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
         method: "mgp/stream/cancel",
         by: "mgp-stream",
         call: "Mgp::stream_cancel",

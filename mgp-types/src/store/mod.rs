@@ -265,14 +265,14 @@ impl StoreError {
 
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
-        let code = match &error {
+        let (code, message) = match &error {
             // Somebody else was first, or there is no room now: trying again helps.
             StoreError::Conflict { .. } | StoreError::Forgotten | StoreError::Busy(_) => {
-                ErrorCode::RESOURCE_EXHAUSTED
+                (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
-            // Whoever runs this must look.
-            _ => ErrorCode::SERVER_NOT_READY,
+            // Whoever runs this must look; what they find there is no caller's business.
+            _ => (ErrorCode::SERVER_NOT_READY, "the store cannot be used".to_owned()),
         };
-        Self::new(code, error.to_string()).because(error)
+        Self::new(code, message).because(error)
     }
 }

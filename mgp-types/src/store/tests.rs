@@ -177,3 +177,125 @@ async fn who_watches_learns_of_each_change_before_it_is_answered() {
     })
     .await;
 }
+
+#[test]
+fn callers_learn_nothing_of_the_file() {
+    let error = RpcError::from(StoreError::Unreadable("`/home/u/mgp.db` is damaged".to_owned()));
+    assert_eq!(error.to_string(), "the store cannot be used (2000)");
+    let source = std::error::Error::source(&error).unwrap();
+    assert!(source.to_string().contains("/home/u/mgp.db"), "whoever runs it learns all");
+}
+
+#[cfg(feature = "sqlite")]
+mod random {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Commit(Vec<Edit>),
+        Settle(&'static str, u64),
+        Reopen,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Edit {
+        Put(&'static str, &'static str, u8),
+        Remove(&'static str, &'static str),
+        /// Expects the revision that many before the newest, or none.
+        Expect(&'static str, &'static str, Option<u64>),
+        Tell(&'static str, u8),
+    }
+
+    fn edit() -> impl Strategy<Value = Edit> {
+        let name = || (select(&["s", "t"]), select(&["", "a", "b", "ä\0'"]));
+        prop_oneof![
+            4 => (name(), any::<u8>()).prop_map(|((space, key), value)| Edit::Put(space, key, value)),
+            3 => name().prop_map(|(space, key)| Edit::Remove(space, key)),
+            1 => (name(), prop::option::of(0..4_u64))
+                .prop_map(|((space, key), back)| Edit::Expect(space, key, back)),
+            1 => (select(&["l", "m"]), any::<u8>()).prop_map(|(log, id)| Edit::Tell(log, id)),
+        ]
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => prop::collection::vec(edit(), 0..5).prop_map(Step::Commit),
+            2 => (select(&["l", "m"]), 0..30_u64).prop_map(|(log, number)| Step::Settle(log, number)),
+            1 => Just(Step::Reopen),
+        ]
+    }
+
+    fn change(edits: &[Edit], newest: u64) -> Change {
+        edits.iter().fold(Change::new(), |change, edit| match edit {
+            Edit::Put(space, key, value) => change.put(space, *key, Payload::of(value).unwrap()),
+            Edit::Remove(space, key) => change.remove(space, *key),
+            Edit::Expect(space, key, back) => {
+                change.expect(space, *key, back.map(|back| newest.saturating_sub(back)))
+            }
+            Edit::Tell(log, id) => change.event(*log, event(&id.to_string())),
+        })
+    }
+
+    /// Everything that can be read of a store.
+    async fn seen(store: &dyn Store) -> String {
+        let newest = *store.revision().borrow();
+        let mut seen = Vec::new();
+        for space in ["s", "t", "none"] {
+            seen.push(sorted(store.load(space).await));
+            for since in newest.saturating_sub(5)..=newest + 1 {
+                seen.push(sorted(store.changes(space, since).await));
+            }
+        }
+        for log in ["l", "m"] {
+            seen.push(format!("{:?}", store.pending(log, 7).await));
+        }
+        format!("{newest} {seen:#?}")
+    }
+
+    fn sorted(loaded: Result<Loaded, StoreError>) -> String {
+        let sorted = loaded.map(|mut loaded| {
+            loaded.records.sort_by(|one, other| one.key.cmp(&other.key));
+            loaded
+        });
+        format!("{sorted:?}")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_same_steps_give_the_same_in_memory_and_in_a_file(
+            steps in prop::collection::vec(step(), 1..30)
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let folder = super::super::sqlite::Folder::new();
+                let memory = MemoryStore::new();
+                let mut db = Db::open(folder.file()).await.unwrap();
+                for step in steps {
+                    match step {
+                        Step::Commit(edits) => {
+                            let change = change(&edits, *memory.revision().borrow());
+                            let (one, other) =
+                                (memory.commit(change.clone()).await, db.commit(change).await);
+                            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+                        }
+                        Step::Settle(log, number) => {
+                            memory.settle(log, number).await.unwrap();
+                            db.settle(log, number).await.unwrap();
+                        }
+                        Step::Reopen => {
+                            db.close().await;
+                            db = Db::open(folder.file()).await.unwrap();
+                        }
+                    }
+                    assert_eq!(seen(&memory).await, seen(&db).await);
+                }
+                db.close().await;
+            });
+        }
+    }
+}

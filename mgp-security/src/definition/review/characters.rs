@@ -193,8 +193,8 @@ fn blank_run(text: &str) -> Option<String> {
 fn code_points(chars: &[char]) -> String {
     let hidden = chars.iter().take_while(|c| is_suspect(**c)).take(8);
     let shown: Vec<_> = hidden.map(|c| format!("U+{:04X}", u32::from(*c))).collect();
-    match shown.is_empty() {
-        true => format!("U+{:04X}", chars.first().map_or(0, |c| u32::from(*c))),
-        false => shown.join(" "),
+    if shown.is_empty() {
+        return format!("U+{:04X}", chars.first().map_or(0, |c| u32::from(*c)));
     }
+    shown.join(" ")
 }

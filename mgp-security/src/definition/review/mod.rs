@@ -8,10 +8,12 @@
 //! Applies to: both.
 
 mod characters;
+mod coded;
 mod finding;
 mod parameter;
 mod payload;
 mod phrases;
+mod plain;
 mod schema;
 mod script;
 #[cfg(test)]
@@ -52,7 +54,8 @@ fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
         Value::String(text) => one(text, at, findings),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                at.push_str(&format!("/{index}"));
+                at.push('/');
+                at.push_str(&index.to_string());
                 walk(item, at, findings);
                 at.truncate(length);
             }

@@ -107,7 +107,7 @@ impl Look<'_> {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.data(item, depth + 1)),
             Value::Object(members) => {
-                members.values().for_each(|value| self.data(value, depth + 1))
+                members.values().for_each(|value| self.data(value, depth + 1));
             }
             _ => {}
         }

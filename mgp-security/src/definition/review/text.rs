@@ -4,7 +4,8 @@
 
 use super::payload;
 use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};
-use super::token::{Place, Token, plain_text, tokens};
+use super::plain::plain_text;
+use super::token::{Place, Token, tokens};
 
 /// What signs weigh together from which on somebody must look at the text.
 pub(super) const ENOUGH: u32 = 100;

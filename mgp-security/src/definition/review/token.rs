@@ -2,9 +2,7 @@
 //!
 //! Applies to: both.
 
-use unicode_normalization::UnicodeNormalization;
-
-use super::script;
+use super::plain::plain_text;
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +96,7 @@ impl Token {
         SECRET.iter().any(|name| self.word.contains(name))
             || [".env", "wallet.dat", "login data"].contains(&self.word.as_str())
             || self.word.ends_with("/.env")
-            || self.word.ends_with(".pem")
+            || self.word.split('.').next_back() == Some("pem")
     }
 }
 
@@ -154,10 +152,9 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let text = plain_text(text);
     let mut words: Vec<(String, bool, bool)> = Vec::new();
     let mut letters = Letters::default();
-    let mut begins = true;
     let mut clause = true;
     for line in text.lines() {
-        begins = true;
+        let mut begins = true;
         let mut wide = true;
         for chunk in line.split(' ') {
             if chunk.is_empty() {
@@ -170,7 +167,7 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             let stops =
                 ends || chunk.ends_with([',', ':', '-', '–', '—', ')']) || chunk.starts_with('(');
             for part in parts(chunk) {
-                if letters.take(&part, wide, &mut words, begins) {
+                if letters.take(&part, wide, begins) {
                     wide = false;
                     continue;
                 }
@@ -216,13 +213,7 @@ impl Letters {
     /// How many letters in a row are no accident.
     const MIN: usize = 4;
 
-    fn take(
-        &mut self,
-        part: &str,
-        wide: bool,
-        words: &mut Vec<(String, bool, bool)>,
-        begins: bool,
-    ) -> bool {
+    fn take(&mut self, part: &str, wide: bool, begins: bool) -> bool {
         let mut chars = part.chars();
         if !(chars.next().is_some_and(char::is_alphabetic) && chars.next().is_none()) {
             return false;
@@ -230,7 +221,6 @@ impl Letters {
         if self.parts.is_empty() {
             self.begins = begins;
         }
-        let _ = words;
         self.parts.push((part.to_owned(), wide));
         true
     }
@@ -279,75 +269,6 @@ fn trim(text: &str) -> &str {
         !(c.is_alphanumeric() || matches!(c, '~' | '.' | '/' | '_' | '$' | '@'))
     });
     front.trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_')))
-}
-
-/// One spelling of each letter: compatibility forms, entities and disguises are undone, capitals made small.
-pub(super) fn plain_text(text: &str) -> String {
-    let text = without_entities(text);
-    let shown = text.nfkc().filter(|c| !super::characters::is_suspect(*c) || *c == '\r');
-    let folded: String = shown.collect::<String>().to_lowercase();
-    if folded.is_ascii() {
-        return folded.replace(['\t', '\r'], " ");
-    }
-    let mut out = String::with_capacity(folded.len());
-    for word in folded.split_inclusive(|c: char| !c.is_alphanumeric()) {
-        let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-        if script::is_disguised(bare) {
-            out.extend(word.chars().map(|c| match c.is_ascii() {
-                true => c,
-                false => script::look_alike(c).unwrap_or(c),
-            }));
-        } else {
-            out.push_str(word);
-        }
-    }
-    out.replace(|c: char| c != '\n' && c.is_whitespace(), " ")
-}
-
-/// Characters that are written as numbers or names of HTML.
-fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains('&') {
-        return text.into();
-    }
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let entity = rest.find(';').filter(|end| *end <= 10).map(|end| &rest[1..end]);
-        match entity.and_then(character) {
-            Some(c) => {
-                out.push(c);
-                rest = &rest[rest.find(';').map_or(1, |end| end + 1)..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out.into()
-}
-
-fn character(entity: &str) -> Option<char> {
-    let code = match entity.strip_prefix('#') {
-        Some(number) => match number.strip_prefix(['x', 'X']) {
-            Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-            None => number.parse().ok()?,
-        },
-        None => {
-            return Some(match entity {
-                "lt" => '<',
-                "gt" => '>',
-                "amp" => '&',
-                "quot" => '"',
-                "nbsp" => ' ',
-                _ => return None,
-            });
-        }
-    };
-    char::from_u32(code)
 }
 
 /// A word with digits among its letters, read as letters.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_types::mgp::GrantDecision;
+use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
 use mgp_types::service::{
     AgentId, Asker, Asking, AuditSink, Context, MemoryAudit, ServerId, Start,
 };
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::is_past;
 use super::used::{NotUsable, Used};
-use super::{ConfirmRefused, Named, Naming, Unconfirmed, events};
+use super::{ConfirmRefused, Named, Naming, Unconfirmed};
 use crate::error::Refusal;
 use crate::tool::Assessment;
-use crate::{About, Approver, Decision, Policies, Question};
+use crate::{About, Approver, Decision, Event, Policies, Question};
 
 /// Bounds of [`Confirmations`].
 #[derive(Clone, Debug)]
@@ -157,25 +157,37 @@ impl Confirmations {
         let mut kept = book.open();
         if kept.by.is_none() {
             let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
-            let decision = self.ask(&call.cx, question.clone()).await;
-            let decision = decision.map_err(plain)?;
+            let decision = match self.ask(&call.cx, question.clone()).await {
+                Ok(decision) => decision,
+                Err(why) => {
+                    if why == Unconfirmed::Unanswered {
+                        let event =
+                            call.event(Event::confirmation_denied, Actor::kernel(), &question);
+                        self.tell(event.cause("expired").build()).await;
+                    }
+                    return Err(plain(why));
+                }
+            };
+            let by = Actor::new("user", decision.by.as_str());
+            let why = decision.details.decode::<String>("justification").ok().flatten();
             match decision.answer {
                 GrantDecision::Approved => {}
                 GrantDecision::Deferred => {
                     return Err(refused(Unconfirmed::Deferred, decision.details));
                 }
                 _ => {
-                    let event = events::denied(&call.cx, &question, &decision);
-                    if let Err(error) = self.audit.record(event).await {
-                        tracing::error!(%error, "a denied confirmation was not recorded");
-                    }
+                    let event = call.event(Event::confirmation_denied, by, &question);
+                    self.tell(event.justification(why.as_deref()).build()).await;
                     return Err(refused(Unconfirmed::Denied, decision.details));
                 }
             }
             kept.until.clone_from(&decision.expires_at);
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
-            let event = events::given(&call.cx, &question, &decision);
-            self.audit.record(event).await.map_err(Refusal::Unaudited)?;
+            let event = call
+                .event(Event::confirmation_given, by, &question)
+                .justification(why.as_deref())
+                .expires_at(decision.expires_at.as_ref());
+            self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
             kept.by = Some(decision.by);
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
@@ -185,6 +197,13 @@ impl Confirmations {
         }
         book.keep(&kept);
         Ok(())
+    }
+
+    /// Records what lets nothing run, so that a log that is full changes nothing.
+    async fn tell(&self, event: AuditEvent) {
+        if let Err(error) = self.audit.record(event).await {
+            tracing::error!(%error, "a confirmation that was not given was not recorded");
+        }
     }
 
     fn open(&self, call: &Risky) -> Option<OpenQuestion> {
@@ -233,7 +252,16 @@ impl fmt::Debug for Confirmations {
     }
 }
 
+/// Makes an event of a confirmation.
+type Told = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
+
 impl Risky {
+    fn event(&self, told: Told, by: Actor, question: &Question) -> Event {
+        let risk = &self.assessment.effective_risk;
+        told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
+            .during(self.cx.trace.as_deref())
+    }
+
     /// The question, bound to all that the answer is about.
     fn question(&self, arguments: String) -> Question {
         let principal = &self.cx.principal;

@@ -13,7 +13,6 @@
 //! Applies to: both.
 
 mod confirmations;
-mod events;
 mod layer;
 mod naming;
 mod pending;

@@ -2,12 +2,14 @@
 //!
 //! Applies to: both.
 
+use std::time::SystemTime;
+
 use bytestring::ByteString;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Context, ServerId};
 
 use crate::tool::Assessment;
-use crate::{ConfirmFrom, ServerPolicy};
+use crate::{Access, ConfirmFrom, ConfirmRule, ServerPolicy};
 
 /// Knows which tools the operator named for a caller: grants of tools, permissions for single tools.
 ///
@@ -25,6 +27,18 @@ where
 {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
         self(cx, server, tool)
+    }
+}
+
+impl Named for Access {
+    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
+        let entry = self.named(&cx.principal, server, tool, SystemTime::now())?;
+        let naming = Naming::by(format!("tool_grant of `{}` for `{tool}`", entry.access.agent_id));
+        Some(if entry.confirm == Some(ConfirmRule::Never) {
+            naming.never_confirm()
+        } else {
+            naming
+        })
     }
 }
 

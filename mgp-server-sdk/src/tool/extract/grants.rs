@@ -17,7 +17,7 @@ pub(crate) fn admit(
 ) -> Result<(), PermissionMissing> {
     for permission in needed {
         match grants.standing(permission) {
-            GrantStanding::Unknown | Standing::Granted => {}
+            GrantStanding::Unknown | GrantStanding::Granted => {}
             standing => return Err(PermissionMissing::new(tool, permission.clone(), standing)),
         }
     }

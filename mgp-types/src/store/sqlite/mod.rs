@@ -77,7 +77,10 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The death of the process, however it comes; a loss of power may undo the last changes.
+    /// The death of the process, however it comes; a loss of power may undo the last changes, all of each.
+    ///
+    /// Revisions and numbers of events that were undone are given again: an audit log that syncs each of its records
+    /// wants [`Full`](Self::Full) here.
     #[default]
     Normal,
     /// The loss of power too; each commit waits for the disk.
@@ -186,7 +189,7 @@ impl Db {
         self.write(move |tx| migrations::migrate(tx, namespace, steps))
     }
 
-    /// Writes with SQL; what a closure that fails had written is undone.
+    /// Writes with SQL (see [`sql`](crate::store::sql)); what a closure that fails had written is undone.
     ///
     /// It runs on the thread that writes, in a transaction that it shares with others: all of them wait for it.
     /// It does not move [`Store::revision`].

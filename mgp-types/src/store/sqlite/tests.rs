@@ -472,6 +472,22 @@ async fn only_the_owner_may_use_it() {
     assert!(folder_open(&folder).await.is_ok());
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    folder.open().await.close().await;
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
+    if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
+        // Whoever is root may write it all the same.
+        return;
+    }
+    let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");
+    assert!(matches!(fault(&error), DbFault::ReadOnly(_)), "{error}");
+    assert!(!folder.beside("-shm").exists());
+}
+
 // === several on one file ===
 
 #[tokio::test]

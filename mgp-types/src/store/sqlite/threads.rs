@@ -20,7 +20,9 @@ use crate::store::StoreError;
 /// How many jobs share a transaction at most, so that the first of them is answered soon.
 const TOGETHER_MAX: usize = 256;
 
-/// How long other processes' changes go unnoticed at most; a look costs some 10 µs.
+/// How long other processes' changes go unnoticed at most.
+///
+/// A look takes 7 µs, and the waking for it up to 70 µs: a fifth of a per cent of one core.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Does what is to be written.
@@ -128,5 +130,31 @@ impl Look {
             self.seen = Some(version);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_follows_is_woken_when_others_can_no_longer_be_seen() {
+        let (news, mut known) = watch::channel(7);
+        // There is no table to read the revision from.
+        let conn = Connection::open_in_memory().unwrap();
+        let mut look = Look { seen: None, failing: false };
+        look.look(&conn, &news);
+        assert!(look.failing && known.has_changed().unwrap());
+        assert_eq!(*known.borrow_and_update(), 7);
+
+        conn.execute_batch(
+            "CREATE TABLE store_state (revision); INSERT INTO store_state VALUES (9)",
+        )
+        .unwrap();
+        look.look(&conn, &news);
+        assert!(!look.failing);
+        assert_eq!(*known.borrow_and_update(), 9);
+        look.look(&conn, &news);
+        assert!(!known.has_changed().unwrap());
     }
 }
