@@ -21,7 +21,7 @@ use crate::tool::Assessment;
 ///
 /// ```
 /// use mgp_security::{Definitions, PermissionChange, PermissionLayer, Permissions, Policies};
-/// use mgp_types::mgp::{Permission, ToolSecurity};
+/// use mgp_types::mgp::{Permission, RiskLevel, ToolSecurity};
 /// use mgp_types::service::{Principal, Reply, Stack, mock};
 /// use mgp_types::{RawObject, mcp};
 /// use tower_layer::Layer;
@@ -31,9 +31,9 @@ use crate::tool::Assessment;
 /// let permissions = Permissions::in_memory(policies.clone());
 /// let definitions = Definitions::in_memory(policies);
 /// let mut camera = mcp::Tool::new("look", RawObject::empty());
-/// let mut security = ToolSecurity::default();
+/// let mut security = ToolSecurity::new(RiskLevel::Dangerous);
 /// security.permissions_required = vec![Permission::Camera].into();
-/// camera.security = Some(security);
+/// camera.security = Some(security.into());
 /// definitions.learn(None, &[camera]);
 ///
 /// let gate = PermissionLayer::new(permissions.clone(), definitions);
