@@ -12,6 +12,7 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
+use mgp_types::method::{AuditNotification, Notification as _};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -156,7 +157,8 @@ impl Server {
 
     /// Answers further methods.
     ///
-    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`].
+    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`];
+    /// `audit` is offered by whoever takes `notifications/mgp.audit`.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
@@ -262,6 +264,10 @@ impl Server {
             return Err(Flaws(self.flaws).into());
         }
         if let Some(mgp) = &mut self.offer.mgp {
+            // Who takes audit events has to offer them, or none arrives.
+            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
+                mgp.extensions = mgp.extensions.with(Extension::Audit);
+            }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
             // Whoever chose what is offered means it.

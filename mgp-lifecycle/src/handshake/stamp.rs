@@ -121,12 +121,15 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
             call.cx_mut().server.clone_from(&self.layer.server);
         }
         // A method of an extension that is not active does not go out: the peer would not know it.
-        if let Some(extension) = lookup(call.method().as_str()).and_then(|info| info.extension)
+        let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
+        if let Some(extension) = extension
             && !facts.has(extension)
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        if facts.era == Era::Modern && call.kind() == Kind::Request {
+        // Notifications of MCP mean the same to everybody; those of an extension are heard from who offers it.
+        let says = call.kind() == Kind::Request || extension.is_some();
+        if facts.era == Era::Modern && says {
             let stamps = &self.layer.offer;
             let revision = Payload::from_trusted(format!("\"{}\"", facts.revision));
             let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);

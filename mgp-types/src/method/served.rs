@@ -239,6 +239,12 @@ static SERVED: &[Served] = &[
         call: "Outlet",
         test: "mgp-client-sdk/tests/core_service/isolation.rs",
     },
+    Served {
+        method: "notifications/mgp.audit",
+        by: "mgp-security",
+        call: "Forwarder",
+        test: "mgp-client-sdk/tests/audit_server/main.rs",
+    },
 ];
 
 /// Finds who serves a method.

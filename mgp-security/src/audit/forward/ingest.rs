@@ -169,6 +169,8 @@ impl Taken {
             claimed.insert("seq", Payload::of(&seq)?);
         }
         event.details.get_or_insert_default().insert("claimed", Payload::of(&claimed)?);
+        // It belongs to the message, not to the event.
+        event.extra.remove("_meta");
         event.trace_id = event.trace_id.map(|trace| cut(&trace, 128));
         event.timestamp = Timestamp::now();
         event.actor = actor;

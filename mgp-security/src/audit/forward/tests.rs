@@ -113,7 +113,7 @@ fn forwarder(log: &MemoryAudit, store: &MemoryStore, confirm: Delivery) -> Forwa
 }
 
 async fn reaches(forwarding: &mut super::Forwarding, seq: u64) {
-    timeout(Duration::from_secs(600), forwarding.reaches(seq)).await.unwrap();
+    timeout(Duration::from_mins(10), forwarding.reaches(seq)).await.unwrap();
     assert_eq!(forwarding.reached(), seq);
 }
 
@@ -139,7 +139,7 @@ async fn a_sink_that_was_away_loses_nothing() {
     reaches(&mut forwarding, 10).await;
     archive.0.is_away.store(true, Ordering::SeqCst);
     write(&log, 250).await;
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(forwarding.reached(), 10);
     archive.0.is_away.store(false, Ordering::SeqCst);
     reaches(&mut forwarding, 260).await;
@@ -385,7 +385,7 @@ async fn a_server_that_sends_too_much_is_cut_and_counted() {
         server.notify(AuditNotification::METHOD, &claim(number)).await.unwrap();
     }
     assert_eq!(count("ACCESS_GRANTED"), 300);
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     let large = claim(0).replace("\"a\":1", &format!("\"a\":\"{}\"", "x".repeat(20_000)));
     for wrong in [large.as_str(), "{}"] {
         server.notify(AuditNotification::METHOD, wrong).await.unwrap();
