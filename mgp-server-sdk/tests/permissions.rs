@@ -126,7 +126,14 @@ async fn a_modern_call_works_with_the_grants_it_brings_and_with_no_others() {
 
 #[tokio::test]
 async fn a_modern_caller_is_asked_once_for_what_it_does_not_say() {
-    let mgp = offer(&["permissions"]);
+    asked_once(offer(&["permissions"])).await;
+    // One that can be asked other things too has rounds, whose state goes back and forth.
+    let mut answers_forms = offer(&["permissions"]);
+    answers_forms["elicitation"] = json!({ "form": {} });
+    asked_once(answers_forms).await;
+}
+
+async fn asked_once(mgp: Value) {
     let mut raw = Raw::connect(server());
     let some = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
     for (meta, missing) in [

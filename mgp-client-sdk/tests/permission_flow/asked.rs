@@ -66,3 +66,21 @@ async fn a_server_cannot_have_many_requests_open() {
     assert!(script.read().await.unwrap()["result"].is_object());
     assert_eq!(book.asked().len(), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_ever_is_told_of_the_first_names_only() {
+    let book = Book::new(&[]);
+    let (_client, mut script) = Script::legacy(book.client(), needing(&["permissions"], &[])).await;
+    for number in 0..200 {
+        let name = format!("com.example.p{number}");
+        let params = json!({ "request_id": "r", "permissions": [name] });
+        let method = "mgp/permission/request";
+        script
+            .say(json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }))
+            .await;
+        assert_eq!(script.read().await.unwrap()["result"]["grants"][name], "deferred");
+    }
+    book.set("camera", Some(Approved.into()));
+    let told = script.read().await.unwrap();
+    assert_eq!(told["params"]["grants"].as_object().unwrap().len(), 64 + 1);
+}

@@ -50,7 +50,8 @@ impl PermissionFlow {
         let mut state = self.state();
         state.wanted.add(wanted.names().iter().cloned());
         // It need not be told a second time; what it was told before stands as it was.
-        state.last.grants.extend(told.grants.clone());
+        let known = told.clone().about(&state.wanted);
+        state.last.grants.extend(known.grants);
         if told.expires_at.is_some() {
             state.last.expires_at.clone_from(&told.expires_at);
         }
