@@ -21,10 +21,9 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
-use crate::permission;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
-use crate::tool::{IntoTools, SchemaStyle, Tools};
+use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
 
 /// A server, put together and then served.
 ///
@@ -277,7 +276,7 @@ impl Server {
         }
         let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
         let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
-        let decisions = if hears_decisions { permission::endpoints() } else { Router::new() };
+        let decisions = if hears_decisions { Grants::router() } else { Router::new() };
         let serving = Serving { timeout: self.timeout, state };
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();

@@ -42,12 +42,12 @@ impl Grants {
         ))))
     }
 
-    /// The decisions a modern request carries in its `_meta`; none where it carries none.
+    /// What a modern request says of permissions in its `_meta`; none where it says nothing.
     ///
-    /// They hold for this one call: whoever finds some puts them into its extensions.
-    /// Those that cannot be read grant nothing.
+    /// It holds for this one call: whoever finds some [applies](Self::apply) it to grants in the call's extensions.
+    /// What cannot be read grants nothing.
     #[must_use]
-    pub fn of_meta(params: &Params) -> Option<Self> {
+    pub fn told_in(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
         // Most have none; the look is cheaper than the parse.
         if !text.contains("grants") {
@@ -57,13 +57,11 @@ impl Grants {
         let inside = |mgp: &Payload| mgp.get::<Extras>().ok()?.get("grants").cloned();
         let carried = meta.get(key::MGP).and_then(inside);
         let carried = carried.or_else(|| meta.get(key::MGP_GRANTS).cloned())?;
-        let grants = Self::default();
-        grants.await_decision(&[]);
-        match read(&carried) {
-            Ok(decision) => grants.apply(&decision),
-            Err(error) => tracing::warn!(%error, "grants in `_meta` are not understood: none hold"),
-        }
-        Some(grants)
+        let told = read(&carried).unwrap_or_else(|error| {
+            tracing::warn!(%error, "grants in `_meta` are not understood: none hold");
+            PermissionDecision::new("", BTreeMap::new())
+        });
+        Some(told)
     }
 }
 
@@ -217,12 +215,12 @@ mod tests {
         fn check(meta: &str, expected: Option<GrantStanding>) {
             let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
             let params = Params::split("tools/call", params.into()).unwrap();
-            let grants = Grants::of_meta(&params);
-            assert_eq!(
-                grants.map(|grants| grants.standing(&Permission::ShellExecute)),
-                expected,
-                "{meta}"
-            );
+            let standing = Grants::told_in(&params).map(|told| {
+                let grants = Grants::default();
+                grants.apply(&told);
+                grants.standing(&Permission::ShellExecute)
+            });
+            assert_eq!(standing, expected, "{meta}");
         }
         check("{}", None);
         check(r#"{"x":"grants"}"#, None);
