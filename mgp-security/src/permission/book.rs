@@ -2,12 +2,13 @@
 //!
 //! Applies to: both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::Permission;
 use mgp_types::service::{ServerId, TenantId};
+use rustc_hash::FxHashMap;
 
 use super::entry::Approval;
 use super::expiry::is_untold;
@@ -16,7 +17,7 @@ use crate::state::Snapshot;
 /// Approvals by tenant and server.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    tenants: HashMap<TenantId, Shelf>,
+    tenants: FxHashMap<TenantId, Shelf>,
     ends: Vec<SystemTime>,
 }
 
@@ -24,7 +25,7 @@ pub(super) struct Book {
 #[derive(Debug, Default)]
 struct Shelf {
     own: Vec<Held>,
-    servers: HashMap<ServerId, Vec<Held>>,
+    servers: FxHashMap<ServerId, Vec<Held>>,
 }
 
 /// An approval, with its end as a number.
