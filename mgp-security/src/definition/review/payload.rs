@@ -137,9 +137,13 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
     if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
         add(ROLES, ENOUGH, found);
     }
-    if let Some(line) = small.lines().skip(1).chain(small.lines().next()).find(|line| is_role(line))
-    {
+    let sentences = || small.lines().flat_map(|line| line.split(". "));
+    if let Some(line) = sentences().find(|line| is_role(line)) {
         add(ROLES, 60, line);
+    }
+    // What a chat is about may begin so; what describes a tool does not go on so.
+    if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
+        add(ROLES, ENOUGH, line);
     }
     if let Some(tag) = TAGS.iter().find(|tag| has_tag(&small, tag)) {
         add(ROLES, ENOUGH, tag);
@@ -170,6 +174,11 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
         }
     }
     signs
+}
+
+/// Whether a sentence is what one party of a chat says.
+fn is_party(line: &str) -> bool {
+    ["assistant: ", "human: "].iter().any(|party| line.trim_start().starts_with(party))
 }
 
 /// Whether a line begins as a message of somebody in a chat.
