@@ -81,6 +81,21 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
+/// Words without which text that was turned around is not read: most text is none.
+const TURNED: &[&str] = &[
+    "ignor",
+    "instruct",
+    "prompt",
+    "tell",
+    "mention",
+    "secret",
+    "disregard",
+    "override",
+    "read",
+    "send",
+    "password",
+];
+
 /// Titles that claim authority, in capitals as they come.
 const SHOUTED: &[&str] = &[
     "SYSTEM OVERRIDE",
@@ -169,7 +184,10 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
         add(CODED, weight, &decoded);
     }
     for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
-        if said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+        let small = turned.to_lowercase();
+        if TURNED.iter().any(|word| small.contains(word))
+            && said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH)
+        {
             add(CODED, ENOUGH, &turned);
         }
     }
