@@ -197,6 +197,11 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether anything was taken over from a server.
+    pub(super) fn knows(&self, server: &ServerId) -> bool {
+        self.seen().contains_key(&Some(server.clone()))
+    }
+
     /// Whether a name that is not in the list may be in it by now.
     fn relists(&self, server: &ServerId) -> bool {
         self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)
