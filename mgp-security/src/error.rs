@@ -2,13 +2,16 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::{ServerId, Unaudited};
+use mgp_types::service::{Rule, ServerId, Unaudited};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
+use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
 use crate::definition::{DecisionRefused, DefinitionRefused};
+use crate::permission::PermissionRefused;
 use crate::state::ChangeError;
+use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,6 +20,24 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// No entry or policy allows it, or one denies it.
+    #[error(transparent)]
+    AccessDenied(#[from] Box<AccessDenied>),
+    /// The credentials of the caller ended.
+    #[error(transparent)]
+    PassEnded(#[from] PassEnded),
+    /// Somebody who is no operator tried to administer.
+    #[error(transparent)]
+    NotOperator(#[from] NotOperator),
+    /// There is no room for another entry.
+    #[error("there are {0} access entries already; take some back first")]
+    TooManyEntries(usize),
+    /// A change could not be kept or recorded.
+    #[error(transparent)]
+    Unchanged(#[from] ChangeError),
+    /// A call lacks a permission, or permissions cannot be changed so.
+    #[error(transparent)]
+    Permission(#[from] Box<PermissionRefused>),
     /// The definition of the tool changed, waits, or cannot be used.
     #[error(transparent)]
     Definition(Box<DefinitionRefused>),
@@ -32,13 +53,33 @@ pub enum Refusal {
         #[source]
         reason: RpcError,
     },
-    /// A change could not be kept or recorded.
+    /// Nobody confirmed the call.
     #[error(transparent)]
-    Unchanged(#[from] ChangeError),
+    Unconfirmed(Box<ConfirmRefused>),
+    /// A check of the arguments failed, or is not there.
+    #[error(transparent)]
+    Blocked(Box<ValidationBlocked>),
+    /// The log is for operators and named sinks.
+    #[error(transparent)]
+    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// Somebody who is neither an operator nor a named sink asked for recorded events.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the audit log is for operators, and for the sinks an operator named")]
+pub struct ReplayRefused {
+    #[source]
+    rule: Rule,
+}
+
+impl ReplayRefused {
+    pub(crate) fn new() -> Self {
+        Self { rule: Rule::new("operators and named sinks only") }
+    }
 }
 
 impl From<DefinitionRefused> for Refusal {
@@ -47,18 +88,56 @@ impl From<DefinitionRefused> for Refusal {
     }
 }
 
+impl From<ConfirmRefused> for Refusal {
+    fn from(refused: ConfirmRefused) -> Self {
+        Self::Unconfirmed(Box::new(refused))
+    }
+}
+
+impl From<ValidationBlocked> for Refusal {
+    fn from(blocked: ValidationBlocked) -> Self {
+        Self::Blocked(Box::new(blocked))
+    }
+}
+
+impl Refusal {
+    /// The facts that whoever called may need (§14.5).
+    fn details(&self) -> Option<Object> {
+        match self {
+            Self::Unconfirmed(refused) => Some(refused.details()),
+            Self::Blocked(blocked) => Some(blocked.details()),
+            Self::AccessDenied(denied) => Some(denied.details()),
+            Self::NotOperator(refused) => Some(refused.details()),
+            Self::Definition(refused) => Some(refused.details()),
+            Self::Permission(refused) => refused.details(),
+            _ => None,
+        }
+    }
+}
+
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
             Refusal::Unaudited(unaudited)
             | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
+            Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
+            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
+            Refusal::Permission(refused) => refused.code(),
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
             Refusal::Decision(DecisionRefused::NotOperator) => ErrorCode::PERMISSION_DENIED,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
             // It may answer again soon.
             Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,
+            Refusal::Unconfirmed(refused) => match refused.why() {
+                Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
+                Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,
+                _ => ErrorCode::PERMISSION_DENIED,
+            },
+            Refusal::Blocked(_) => ErrorCode::VALIDATION_BLOCKED,
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {
                 AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {
@@ -70,24 +149,13 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        let error = Self::new(code, refusal.to_string());
-        let error = match refusal.details() {
-            Some(details) => {
-                error.recovery(Recovery::default_for(code).unwrap_or_default().details(details))
-            }
-            None => error,
-        };
-        error.because(refusal)
-    }
-}
-
-impl Refusal {
-    /// The facts that the caller is told.
-    fn details(&self) -> Option<Object> {
-        match self {
-            Self::Definition(refused) => Some(refused.details()),
-            _ => None,
+        let mut error = Self::new(code, refusal.to_string());
+        if let Some(details) = refusal.details() {
+            let mut recovery = Recovery::default_for(code).unwrap_or_default();
+            recovery.details = Some(details);
+            error = error.recovery(recovery);
         }
+        error.because(refusal)
     }
 }
 

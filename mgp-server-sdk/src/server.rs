@@ -12,6 +12,7 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
+use mgp_types::method::{AuditNotification, Notification as _};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -20,6 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::permission;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
@@ -50,6 +52,8 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     cancel: CancelLayer,
+    /// Whether the author chose the extensions.
+    chosen: bool,
 }
 
 /// What a server is doing, while it runs; cheap to clone.
@@ -74,7 +78,7 @@ impl ServerMonitor {
     }
 }
 
-/// What of MGP this crate serves; nothing else is offered.
+/// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
 const SERVED: ExtensionSet =
     ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
@@ -97,6 +101,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
+            chosen: false,
         }
     }
 
@@ -152,7 +157,8 @@ impl Server {
 
     /// Answers further methods.
     ///
-    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`].
+    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`];
+    /// `audit` is offered by whoever takes `notifications/mgp.audit`.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
@@ -192,8 +198,21 @@ impl Server {
 
     /// Changes what is offered in the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
+        let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
+        let before = extensions(&self.offer);
         change(&mut self.offer);
+        self.chosen |= before != extensions(&self.offer);
         self
+    }
+
+    /// What is offered of MGP, as long as its author did not choose the extensions.
+    pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
+        self.offer.mgp.as_mut().filter(|_| !self.chosen)
+    }
+
+    /// Notes what will keep the server from being served.
+    pub(crate) fn flaw(&mut self, flaw: Flaw) {
+        self.flaws.push(flaw);
     }
 
     /// Speaks plain MCP only.
@@ -245,9 +264,20 @@ impl Server {
             return Err(Flaws(self.flaws).into());
         }
         if let Some(mgp) = &mut self.offer.mgp {
+            // Who takes audit events has to offer them, or none arrives.
+            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
+                mgp.extensions = mgp.extensions.with(Extension::Audit);
+            }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+            // Whoever chose what is offered means it.
+            if !mgp.permissions_required.is_empty() && !self.chosen {
+                mgp.extensions = mgp.extensions.with(Extension::Permissions);
+            }
         }
+        let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
+        let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
+        let decisions = if hears_decisions { permission::endpoints() } else { Router::new() };
         let serving = Serving { timeout: self.timeout, state };
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();
@@ -265,7 +295,7 @@ impl Server {
             cancel: self.cancel,
             logging,
             // What a server's author answers wins.
-            endpoints: features.merge(self.endpoints),
+            endpoints: features.merge(decisions).merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

@@ -100,17 +100,37 @@ fn looks_canonical(bytes: &[u8]) -> Option<()> {
 fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     let mut at = start;
     loop {
-        match *bytes.get(at)? {
-            b'"' => return Some(at),
-            b'\\' if !is_name => match bytes.get(at + 1)? {
+        at += quote_or_escape(bytes.get(at..)?)?;
+        match (bytes[at], is_name) {
+            (b'"', false) => return Some(at),
+            // Names in ASCII are ordered by their bytes as RFC 8785 orders them; others may not be.
+            (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
+            (_, true) => return None,
+            (_, false) => match bytes.get(at + 1)? {
                 b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
                 _ => return None,
             },
-            // Names in ASCII are ordered by their bytes as RFC 8785 orders them; others may not be.
-            b'\\' | 128.. if is_name => return None,
-            _ => at += 1,
         }
     }
+}
+
+/// Where the first `"` or `\` is; eight bytes at a time, because arguments may be long.
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    // Sets the highest bit of the first byte that is zero; behind it there may be more than there should.
+    let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = zero(word ^ each(b'"')) | zero(word ^ each(b'\\'));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let found = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(words.len() * 8 + found)
 }
 
 /// The SHA-256 of the canonical form.
@@ -282,6 +302,7 @@ mod tests {
             "[]",
             r#"{"a":1,"b":{"a":"x","z":[{},{"a":2}]},"c":"\n\"é"}"#,
             r#"[{"b":1},{"a":1}]"#,
+            r#"["a long text of more than eight bytes","\"\"","éééééééééééééé!#[]","\\"]"#,
         ] {
             assert!(is_canonical(text), "{text}");
             assert_eq!(canonical(text).unwrap(), text);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::{
-    CacheScope, ClientCapabilities, DiscoverResult, Implementation, InitializeParams,
+    CacheScope, ClientCapabilities, DiscoverResult, Era, Implementation, InitializeParams,
     InitializeResult, Meta, ResultType, Revision, key,
 };
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
@@ -156,7 +156,7 @@ impl<S> Handshake<S> {
         let session = call.cx().scope.state::<Session>();
         let (phase, facts) = session.look();
         if call.kind() == Kind::Notification {
-            return Ok(notification(call, &session, phase, facts));
+            return Ok(self.notification(call, &session, phase, facts));
         }
         let params = call.params();
         let revision = params.meta_member(MetaKey::Revision).map(read::<Revision>).transpose()?;
@@ -220,25 +220,55 @@ impl<S> Handshake<S> {
     // === Modern ===
 
     fn modern(&self, call: &mut Call, revision: Revision) -> Result<Admission, RpcError> {
-        let params = call.params();
-        let said = Said {
-            capabilities: params.meta_member(MetaKey::ClientCapabilities).unwrap_or("{}"),
-            info: params.meta_member(MetaKey::ClientInfo),
-        };
-        let facts = if let Some(known) = self.callers.known(&revision, said) {
-            known
-        } else {
-            let facts = Arc::new(self.facts(revision, said)?);
-            self.callers.remember(said, &facts);
-            facts
-        };
+        let facts = self.modern_facts(call, revision)?;
         if call.is::<ServerDiscover>() {
-            let offered = read::<ClientCapabilities>(said.capabilities)?.find_mgp();
+            let offered = read::<ClientCapabilities>(said(call).capabilities)?.find_mgp();
             provide(call, facts);
             return self.discover(self.mgp_answer(offered.as_ref())).map(Admission::Answered);
         }
         provide(call, facts);
         enter(call)
+    }
+
+    /// What the call says of its caller.
+    fn modern_facts(&self, call: &Call, revision: Revision) -> Result<Arc<Facts>, RpcError> {
+        let said = said(call);
+        if let Some(known) = self.callers.known(&revision, said) {
+            return Ok(known);
+        }
+        let facts = Arc::new(self.facts(revision, said)?);
+        self.callers.remember(said, &facts);
+        Ok(facts)
+    }
+
+    fn notification(
+        &self,
+        call: &mut Call,
+        session: &Session,
+        phase: Phase,
+        facts: Arc<Facts>,
+    ) -> Admission {
+        if call.tells::<Initialized>() {
+            session.ready();
+        }
+        // Before `initialize` a notification can only come from a modern client, which negotiates with each message.
+        let facts = if phase == Phase::New { self.modern_notifier(call) } else { facts };
+        let entry = gate::entry(call, &facts);
+        provide(call, facts);
+        match entry {
+            Entry::Pass => Admission::Inner,
+            Entry::Refuse(_) | Entry::Drop => Admission::Answered(Reply::None),
+        }
+    }
+
+    /// What a modern notification says of its sender; one that says nothing, or nothing that can be read, negotiated nothing.
+    fn modern_notifier(&self, call: &Call) -> Arc<Facts> {
+        let revision = call.params().meta_member(MetaKey::Revision).map(read::<Revision>);
+        let spoken = revision.and_then(Result::ok).filter(|revision| {
+            revision.era() == Era::Modern && self.offer.revisions.contains(revision)
+        });
+        let facts = spoken.and_then(|revision| self.modern_facts(call, revision).ok());
+        facts.unwrap_or_else(|| Arc::new(Facts::new(Revision::MODERN)))
     }
 
     fn facts(&self, revision: Revision, said: Said<'_>) -> Result<Facts, RpcError> {
@@ -281,17 +311,12 @@ impl<S> Handshake<S> {
 /// How long a client may keep what `server/discover` said: it changes with the program only.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 
-fn notification(call: &mut Call, session: &Session, phase: Phase, facts: Arc<Facts>) -> Admission {
-    if call.tells::<Initialized>() {
-        session.ready();
-    }
-    // Before `initialize` a notification can only come from a modern client, which negotiates with each request.
-    let facts = if phase == Phase::New { Arc::new(Facts::new(Revision::MODERN)) } else { facts };
-    let entry = gate::entry(call, &facts);
-    provide(call, facts);
-    match entry {
-        Entry::Pass => Admission::Inner,
-        Entry::Refuse(_) | Entry::Drop => Admission::Answered(Reply::None),
+/// What a modern message says of its sender.
+fn said(call: &Call) -> Said<'_> {
+    let params = call.params();
+    Said {
+        capabilities: params.meta_member(MetaKey::ClientCapabilities).unwrap_or("{}"),
+        info: params.meta_member(MetaKey::ClientInfo),
     }
 }
 

@@ -95,18 +95,21 @@ impl Recorder {
     /// What is recorded of arguments, which are valid JSON.
     pub(super) fn of(&self, text: &str) -> Payload {
         let form = Form::of(text);
-        let mut out = String::with_capacity(96);
+        let mut digits = [0; 20];
+        let bytes = number(text.len(), &mut digits);
+        // The usual size exactly: then the text moves into the payload as it is.
+        let mut out =
+            String::with_capacity(r#"{"digest":"","bytes":}"#.len() + 2 * DIGEST + bytes.len());
         out.push('{');
         if let Some(key) = &self.key {
             out.push_str(r#""digest":""#);
-            push_hex(
-                &blake3::keyed_hash(key, form.text().as_bytes()).as_bytes()[..DIGEST],
-                &mut out,
-            );
+            let digest = blake3::keyed_hash(key, form.text().as_bytes());
+            let mut hex = [0; 2 * DIGEST];
+            out.push_str(to_hex(&digest.as_bytes()[..DIGEST], &mut hex));
             out.push_str(r#"","#);
         }
         out.push_str(r#""bytes":"#);
-        push_number(text.len(), &mut out);
+        out.push_str(bytes);
         if let Form::AsItCame(_) = form {
             out.push_str(r#","raw":true"#);
         }
@@ -204,27 +207,27 @@ fn random_key() -> Option<[u8; 32]> {
     }
 }
 
-fn push_hex(bytes: &[u8], out: &mut String) {
+/// Bytes as text, without an allocation.
+fn to_hex<'a>(bytes: &[u8], out: &'a mut [u8]) -> &'a str {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
+    str::from_utf8(out).unwrap_or_default()
 }
 
-/// A number without the machinery of formatting, which costs as much as the digest.
-fn push_number(mut number: usize, out: &mut String) {
-    let mut digits = [0; 20];
+/// A number as text, without the machinery of formatting, which costs as much as the digest.
+fn number(mut number: usize, digits: &mut [u8; 20]) -> &str {
     let mut at = digits.len();
     loop {
         at -= 1;
         digits[at] = b'0' + u8::try_from(number % 10).unwrap_or_default();
         number /= 10;
         if number == 0 {
-            break;
+            return str::from_utf8(&digits[at..]).unwrap_or_default();
         }
     }
-    out.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
 #[cfg(test)]
@@ -300,10 +303,8 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_numbers() {
-        for number in [0, 7, 10, 65_537, usize::MAX] {
-            let mut out = String::new();
-            push_number(number, &mut out);
-            assert_eq!(out, number.to_string());
+        for value in [0, 7, 10, 65_537, usize::MAX] {
+            assert_eq!(number(value, &mut [0; 20]), value.to_string());
         }
     }
 }

@@ -26,6 +26,7 @@
 
 mod arguments;
 mod event;
+mod forward;
 mod future;
 mod layer;
 mod outcome;
@@ -35,5 +36,6 @@ mod tests;
 
 pub use arguments::{Arguments, AuditConfig};
 pub use event::{Event, Flagged};
+pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use layer::{Audit, AuditLayer};
 pub use source::EventSource;

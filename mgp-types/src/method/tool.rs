@@ -47,6 +47,9 @@ tools! {
     "mgp.tools.session.evict" = "mgp/tools/session/evict";
 }
 
+/// The tool that repeats audit events (later revisions of §6); no method stands for it.
+pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
+
 /// Finds the kernel tool a name means: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
 pub fn method_of_tool(name: &str) -> Option<&'static KernelTool> {
@@ -73,6 +76,7 @@ mod tests {
             assert_eq!(method_of_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
         }
         assert!(method_of_tool("tools_session").is_none());
+        assert!(method_of_tool(AUDIT_REPLAY).unwrap().method.is_none());
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));

@@ -1,5 +1,6 @@
 //! The server's side of the handshake.
 
+use mgp_types::method::{AuditNotification, Notification as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Stack, mock};
 
@@ -117,6 +118,26 @@ async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
     assert_eq!(error.code(), ErrorCode::MISSING_CLIENT_CAPABILITY);
     // What left the modern era is unknown in it.
     assert_eq!(client.request("ping", &without).await.unwrap_err().code().0, -32601);
+}
+
+#[tokio::test]
+async fn a_modern_notification_of_an_extension_is_heard_from_who_offers_it() {
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let inner = Stack::from_fn(move |call: Call| {
+        hears.lock().unwrap().push(call.method().to_string());
+        std::future::ready(Ok(Reply::None))
+    });
+    let mut offer = ServerOffer::new(Implementation::new("s", "1"));
+    offer.mgp = Some(MgpOffer::new(ExtensionSet::STANDARD));
+    let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
+    let with =
+        modern(r#"{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["audit"]}}}"#);
+    for meta in [modern("{}"), modern("7"), with.replace("2026-07-28", "2025-11-25"), with] {
+        client.notify(AuditNotification::METHOD, &format!(r#"{{"seen":1,{meta}}}"#)).await.unwrap();
+    }
+    client.notify(AuditNotification::METHOD, "{}").await.unwrap();
+    assert_eq!(*heard.lock().unwrap(), [AuditNotification::METHOD]);
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
+
 use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
@@ -20,6 +22,7 @@ pub struct MemoryAudit(Arc<Log>);
 struct Log {
     kept: Mutex<Kept>,
     capacity: usize,
+    newest: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -37,6 +40,20 @@ enum Record {
     Other(Box<AuditEvent>),
 }
 
+impl Record {
+    fn to_event(&self) -> AuditEvent {
+        match self {
+            Self::Call(ended) => ended.to_event(),
+            Self::Other(event) => AuditEvent::clone(event),
+        }
+    }
+}
+
+fn numbered(mut event: AuditEvent, seq: u64) -> AuditEvent {
+    event.mgp.get_or_insert_default().seq = Some(seq);
+    event
+}
+
 impl MemoryAudit {
     /// A sink of 10,000 events.
     #[must_use]
@@ -47,7 +64,8 @@ impl MemoryAudit {
     /// A sink of this many events.
     #[must_use]
     pub fn bounded(capacity: usize) -> Self {
-        Self(Arc::new(Log { kept: Mutex::default(), capacity }))
+        let (newest, _) = watch::channel(0);
+        Self(Arc::new(Log { kept: Mutex::default(), capacity, newest }))
     }
 
     /// The events that are kept, oldest first.
@@ -55,13 +73,25 @@ impl MemoryAudit {
     pub fn events(&self) -> Vec<AuditEvent> {
         let mut kept = self.0.kept();
         self.0.sweep(&mut kept);
-        kept.ring
-            .iter()
-            .map(|record| match record {
-                Record::Call(ended) => ended.to_event(),
-                Record::Other(event) => AuditEvent::clone(event),
-            })
-            .collect()
+        kept.ring.iter().map(Record::to_event).collect()
+    }
+
+    /// The events after a number, oldest first, at most so many; each has its number in `_mgp.seq`.
+    ///
+    /// Numbers begin at 1 and stay with their events; what gave way is missing at the front.
+    #[must_use]
+    pub fn after(&self, seq: u64, most: usize) -> Vec<AuditEvent> {
+        let kept = self.0.kept();
+        let skip = usize::try_from(seq.saturating_sub(kept.dropped)).unwrap_or(usize::MAX);
+        let first = kept.dropped.max(seq) + 1;
+        let records = kept.ring.iter().skip(skip).take(most).zip(first..);
+        records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
+    }
+
+    /// The number of the newest event.
+    #[must_use]
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
     }
 
     /// The intent records of calls that run now, in the order they began.
@@ -153,6 +183,7 @@ impl Log {
             kept.ring.pop_front();
             kept.dropped += 1;
         }
+        self.newest.send_replace(kept.dropped + kept.ring.len() as u64);
     }
 
     /// Ends suspended calls that are too old or too many.
@@ -265,6 +296,16 @@ mod tests {
         let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
         assert_eq!(actors, ["3", "4", "agent.one"]);
         assert_eq!(sink.dropped(), 3);
+        let numbers = |seq, most| {
+            let events = sink.after(seq, most).into_iter();
+            events
+                .map(|event| (event.mgp.unwrap().seq.unwrap(), event.actor.id))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(0, 2), [(4, "3".to_owned()), (5, "4".to_owned())]);
+        assert_eq!(numbers(5, 9), [(6, "agent.one".to_owned())]);
+        assert!(numbers(6, 9).is_empty() && numbers(u64::MAX - 1, 9).is_empty());
+        assert_eq!(*sink.newest().borrow(), 6);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,160 @@
+//! Forwarding to an Audit server in a process of its own: events arrive once each, whatever is killed (MGP §6).
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod questions;
+mod world;
+
+use std::time::Duration;
+
+use mgp_client_sdk::EraChoice;
+use mgp_security::Confirm;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use tokio::time::sleep;
+
+use world::{World, kill};
+
+const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
+
+#[tokio::test]
+async fn a_thousand_events_arrive_in_order() {
+    for era in ERAS {
+        for confirm in [Confirm::Sent, Confirm::Asked] {
+            let world = World::new(confirm);
+            let client = world.start(era).await;
+            let mut forwarding = world.forward(&client);
+            world.write(1000).await;
+            forwarding.reaches(1000).await;
+            world.until_there(&client, 1000).await;
+            assert_eq!(world.numbers(), (1..=1000).collect::<Vec<_>>(), "{era:?} {confirm:?}");
+            client.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_under_way_when_the_server_was_killed_is_sent_again() {
+    for era in ERAS {
+        let world = World::new(Confirm::Asked);
+        let client = world.start(era).await;
+        let mut forwarding = world.forward(&client);
+        let writer = tokio::spawn({
+            let log = world.clone();
+            async move {
+                for _ in 0..20 {
+                    log.write(50).await;
+                    sleep(Duration::from_millis(5)).await;
+                }
+            }
+        });
+        forwarding.reaches(300).await;
+        kill(&client);
+        writer.await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        let client = world.start(era).await;
+        let mut forwarding = world.forward(&client);
+        forwarding.reaches(1000).await;
+        let mut numbers = world.numbers();
+        let came = numbers.len();
+        numbers.sort_unstable();
+        assert_eq!((came, numbers), (1000, (1..=1000).collect::<Vec<_>>()), "{era:?}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_gap_is_closed_by_asking_the_client() {
+    let world = World::new(Confirm::Sent);
+    let client = world.start(EraChoice::Legacy).await;
+    let mut forwarding = world.forward(&client);
+    world.write(200).await;
+    forwarding.reaches(200).await;
+    world.until_there(&client, 200).await;
+    kill(&client);
+    // Taken for sent: the pipe took them, and the process is gone.
+    world.write(5).await;
+    drop(forwarding);
+    world.pretend_reached(205).await;
+    let client = world.start(EraChoice::Legacy).await;
+    let _forwarding = world.forward(&client);
+    world.write(1).await;
+    world.until_there(&client, 206).await;
+    let mut numbers = world.numbers();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=206).collect::<Vec<_>>());
+    let stats = world.stats(&client).await;
+    assert_eq!((&stats["missing"], &stats["lost"]), (&0.into(), &0.into()));
+    client.close().await;
+}
+
+#[tokio::test]
+async fn what_the_log_has_no_more_is_given_up_and_counted() {
+    let world = World::small(Confirm::Sent, 10);
+    world.write(25).await;
+    let client = world.start(EraChoice::Legacy).await;
+    let _forwarding = world.forward(&client);
+    world.until_there(&client, 10).await;
+    for _ in 0..100 {
+        if world.stats(&client).await["lost"] == 15 {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let stats = world.stats(&client).await;
+    assert_eq!((&stats["missing"], &stats["lost"]), (&0.into(), &15.into()));
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_did_not_negotiate_audit_sends_nothing() {
+    let world = World::new(Confirm::Sent);
+    let without = ExtensionSet::STANDARD.without(Extension::Audit);
+    let client = world.builder(EraChoice::Legacy).mgp(without).spawn(world.command()).await;
+    let client = client.unwrap();
+    let _forwarding = world.forward(&client);
+    world.write(3).await;
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(world.stats(&client).await["total"], 0);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_full_file_takes_nothing_more_and_says_so() {
+    let world = World::new(Confirm::Asked);
+    let command = world.command().args(["--most", "5"]);
+    let client = world.builder(EraChoice::Auto).spawn(command).await.unwrap();
+    let mut forwarding = world.forward(&client);
+    world.write(8).await;
+    forwarding.reaches(5).await;
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(forwarding.reached(), 5);
+    let stats = world.stats(&client).await;
+    assert_eq!(stats["total"], 5);
+    assert!(stats["refused"].as_u64() >= Some(3));
+    client.close().await;
+    // Somebody made room: nothing was lost.
+    let client = world.start(EraChoice::Auto).await;
+    let mut forwarding = world.forward(&client);
+    forwarding.reaches(8).await;
+    assert_eq!(world.numbers(), (1..=8).collect::<Vec<_>>());
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_line_that_was_not_finished_is_written_again() {
+    let world = World::new(Confirm::Asked);
+    let client = world.start(EraChoice::Auto).await;
+    let mut forwarding = world.forward(&client);
+    world.write(20).await;
+    forwarding.reaches(20).await;
+    drop(forwarding);
+    client.close().await;
+    world.tear();
+    world.pretend_reached(19).await;
+    let client = world.start(EraChoice::Auto).await;
+    let mut forwarding = world.forward(&client);
+    forwarding.reaches(20).await;
+    assert_eq!(world.numbers(), (1..=20).collect::<Vec<_>>());
+    client.close().await;
+}

@@ -1,0 +1,145 @@
+//! A log here, a file there, and a process between them that can be killed.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
+use mgp_security::{Confirm, Event, Forwarder, Forwarding, Replay};
+use mgp_transport::ChildCommand;
+use mgp_types::Payload;
+use mgp_types::mgp::Actor;
+use mgp_types::service::{AuditSink, MemoryAudit};
+use mgp_types::store::{Change, MemoryStore, Store};
+use serde_json::{Value, json};
+
+/// Everything but the process.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) log: MemoryAudit,
+    store: MemoryStore,
+    forwarder: Forwarder,
+    file: Arc<TempFile>,
+}
+
+struct TempFile(PathBuf);
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl World {
+    pub(crate) fn new(confirm: Confirm) -> Self {
+        Self::small(confirm, 10_000)
+    }
+
+    /// A world whose log keeps so many events.
+    pub(crate) fn small(confirm: Confirm, capacity: usize) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mgp-audit-server-{}-{number}.jsonl", std::process::id());
+        let (log, store) = (MemoryAudit::bounded(capacity), MemoryStore::new());
+        let forwarder =
+            Forwarder::new(Arc::new(log.clone()), Arc::new(store.clone())).sink("archive", confirm);
+        let file = Arc::new(TempFile(std::env::temp_dir().join(name)));
+        Self { log, store, forwarder, file }
+    }
+
+    pub(crate) async fn write(&self, count: usize) {
+        for number in 0..count {
+            let event = Event::policy_changed(Actor::user("ada"), None).detail("number", &number);
+            self.log.record(event.build()).await.unwrap();
+        }
+    }
+
+    pub(crate) fn command(&self) -> ChildCommand {
+        ChildCommand::new(example("mgp-server-sdk", "audit_server")).arg("--file").arg(&self.file.0)
+    }
+
+    /// A client that replays events where its server asks for them.
+    pub(crate) fn builder(&self, era: EraChoice) -> ClientBuilder {
+        let replay = Replay::new(Arc::new(self.log.clone()), Arc::new(MemoryAudit::new()));
+        let answers = replay.router_for("archive", &self.forwarder);
+        Client::builder("kernel", "1").era(era).answers(answers)
+    }
+
+    pub(crate) async fn start(&self, era: EraChoice) -> Client {
+        self.builder(era).spawn(self.command()).await.unwrap()
+    }
+
+    pub(crate) fn forward(&self, client: &Client) -> Forwarding {
+        self.forwarder.forward("archive", client.stack().clone()).unwrap()
+    }
+
+    /// Says in the store that the sink is further than it is known to be.
+    pub(crate) async fn pretend_reached(&self, seq: u64) {
+        let seq = Payload::of(&seq).unwrap();
+        self.store.commit(Change::new().put("audit.forward", "archive", seq)).await.unwrap();
+    }
+
+    /// Cuts the last line in the middle, as a process does that dies while it writes.
+    pub(crate) fn tear(&self) {
+        let file = std::fs::OpenOptions::new().write(true).open(&self.file.0).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 10).unwrap();
+    }
+
+    /// The numbers in the file, in the order they stand there.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.file.0).unwrap();
+        let number = |line: &str| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            event["_mgp"]["seq"].as_u64().unwrap()
+        };
+        text.lines().map(number).collect()
+    }
+
+    pub(crate) async fn stats(&self, client: &Client) -> Value {
+        ask(client, "get_audit_stats", json!({})).await
+    }
+
+    /// Waits until the server has so many events.
+    pub(crate) async fn until_there(&self, client: &Client, count: u64) {
+        for _ in 0..500 {
+            if self.stats(client).await["total"] == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{count} events are not there: {}", self.stats(client).await);
+    }
+}
+
+/// Ends the process of a server as nothing else does.
+pub(crate) fn kill(client: &Client) {
+    let pid = client.pid().unwrap().to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+/// Calls a tool and reads the data it answers.
+pub(crate) async fn ask(client: &Client, tool: &str, arguments: Value) -> Value {
+    let result = client.call(tool).args(arguments).send().await.unwrap();
+    assert_ne!(result.is_error, Some(true), "{result:?}");
+    serde_json::from_str(result.structured_content.unwrap().as_str()).unwrap()
+}
+
+/// An example of this workspace, built if it is not there.
+fn example(package: &str, name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(name);
+    if !path.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "-q", "-p", package, "--example", name])
+            .args(path.iter().any(|part| part == "release").then_some("--release"))
+            .status()
+            .unwrap();
+        assert!(built.success() && path.exists(), "{}", path.display());
+    }
+    path
+}
