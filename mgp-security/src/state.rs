@@ -125,10 +125,16 @@ impl<S: Snapshot> State<S> {
     /// # Errors
     /// [`StoreError::Closed`] while the store cannot be read: an old answer may be a wrong one.
     pub(crate) fn now(&self) -> Result<Arc<S>, StoreError> {
-        if self.0.lost.load(Ordering::Relaxed) {
-            return Err(StoreError::Closed);
-        }
+        self.readable()?;
         Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Whether the snapshot may be decided from, or from what was made of it.
+    ///
+    /// # Errors
+    /// As [`now`](Self::now).
+    pub(crate) fn readable(&self) -> Result<(), StoreError> {
+        if self.0.lost.load(Ordering::Relaxed) { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     /// The entries the store has now, of those that are wanted.

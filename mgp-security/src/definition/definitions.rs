@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
@@ -158,9 +158,9 @@ impl Definitions {
     /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
     pub(super) fn look(&self, server: &ServerId, tool: &str) -> Result<Look, StoreError> {
         // What cannot be read is not decided.
-        self.0.pins.now()?;
+        self.0.pins.readable()?;
         let table = self.0.table();
-        let Some(tools) = table.servers.get(server) else { return Ok(Look::List) };
+        let Some(tools) = table.servers.get(server.as_str()) else { return Ok(Look::List) };
         let Some(known) = tools.named.get(tool) else {
             return Ok(match &tools.others {
                 Standing::Unseen if tools.stale || self.0.relists(server) => Look::List,
@@ -197,6 +197,11 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether anything was taken over from a server.
+    pub(super) fn knows(&self, server: &ServerId) -> bool {
+        self.seen().contains_key(&Some(server.clone()))
+    }
+
     /// Whether a name that is not in the list may be in it by now.
     fn relists(&self, server: &ServerId) -> bool {
         self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)
@@ -208,15 +213,17 @@ impl Inner {
         // While the pins cannot be read no call is decided; what is shown may stay.
         let Ok(book) = self.pins.now() else { return };
         let before = self.table();
-        let mut table = Table::default();
+        let mut own = Arc::default();
+        let mut servers = BTreeMap::new();
         for (server, seen) in &*seen {
             let policy = self.policies.of(server.as_ref());
             let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref()));
             match server {
-                Some(server) => drop(table.servers.insert(server.clone(), Arc::new(tools))),
-                None => table.own = Arc::new(tools),
+                Some(server) => drop(servers.insert(server.clone(), Arc::new(tools))),
+                None => own = Arc::new(tools),
             }
         }
+        let table = Table { own, servers: servers.into() };
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         drop(seen);
         let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -234,6 +241,6 @@ pub(super) fn unknown() -> Arc<Assessment> {
 
 impl fmt::Debug for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.table().servers.keys()).finish()
+        f.debug_set().entries(self.0.table().servers.iter().map(|(id, _)| id)).finish()
     }
 }

@@ -10,6 +10,9 @@ use super::name::NameFlaw;
 use super::review::{Finding, Severity, review};
 use super::shown::Shown;
 
+/// How long a definition may be, in bytes, before an operator must look at it: a model reads all of it in each turn.
+const CROWDS_OUT: usize = 64 * 1024;
+
 /// What a definition shows a model, and what does not belong there.
 ///
 /// ```
@@ -44,6 +47,11 @@ impl Inspection {
         match shown.text.get() {
             Ok(value) => findings.extend(review(&value)),
             Err(error) => findings.push(refused(error.message().to_owned())),
+        }
+        if shown.text.as_str().len() > CROWDS_OUT {
+            let what = "the definition is so long that it crowds out everything else";
+            let evidence = format!("{} bytes", shown.text.as_str().len());
+            findings.push(Finding::new(Severity::Flagged, "", what, &evidence));
         }
         Self { shown: Some(shown), findings }
     }

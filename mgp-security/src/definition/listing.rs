@@ -2,7 +2,7 @@
 //!
 //! Applies to: outbound.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use mgp_types::mgp::AuditEvent;
@@ -75,7 +75,8 @@ impl Definitions {
         let (named, fresh) = self.read(server, tools).await;
         if flaw.is_none() {
             self.pin(server, &named, &fresh).await?;
-        } else if let Some(flaw) = &flaw {
+        } else if let Some(flaw) = flaw.as_ref().filter(|_| !self.0.knows(server)) {
+            // It is told once.
             let flagged =
                 Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
@@ -113,14 +114,14 @@ impl Definitions {
     }
 
     /// Reads definitions that were not read before; answers with all, and with the names of the new ones.
-    async fn read(&self, server: &ServerId, tools: &[Payload]) -> (Named, Vec<Box<str>>) {
+    async fn read(&self, server: &ServerId, tools: &[Payload]) -> (Named, HashSet<Box<str>>) {
         let known: HashMap<Hash, Arc<Listed>> = {
             let seen = self.0.seen();
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
         let shadows = self.shadows(server);
-        let (mut named, mut fresh) = (Named::new(), Vec::new());
+        let (mut named, mut fresh) = (Named::new(), HashSet::new());
         for raw in tools {
             let hash = Hash::of(raw.as_str().as_bytes());
             let listed = if let Some(listed) = known.get(&hash) {
@@ -134,7 +135,7 @@ impl Definitions {
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
             if !known.contains_key(&hash) {
-                fresh.push(name.clone());
+                fresh.insert(name.clone());
             }
             match named.get(&name) {
                 Some(other) if other.raw != listed.raw => {
@@ -163,7 +164,7 @@ impl Definitions {
         &self,
         server: &ServerId,
         named: &Named,
-        fresh: &[Box<str>],
+        fresh: &HashSet<Box<str>>,
     ) -> Result<(), ChangeError> {
         for _ in 0..TRIES {
             let (change, events) = self.pins(server, named, fresh)?;
@@ -183,7 +184,7 @@ impl Definitions {
         &self,
         server: &ServerId,
         named: &Named,
-        fresh: &[Box<str>],
+        fresh: &HashSet<Box<str>>,
     ) -> Result<(Change, Vec<AuditEvent>), ChangeError> {
         let book = self.0.pins.now()?;
         let mut change = Change::new();

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use mgp_types::method;
+use mgp_types::method::{self, Initialize, Request};
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
@@ -32,8 +32,8 @@ const RESERVED_SERVERS: [&str; 14] = [
 /// What names of the protocol itself begin with.
 const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
 
-/// Letters in a row that look like one other letter; the skeletons of UTS 39 do not know them.
-const LOOKS: [(&str, &str); 2] = [("vv", "w"), ("cl", "d")];
+/// What looks like another letter; the skeletons of UTS 39 do not know it.
+const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
 /// Names shorter than this do not look alike by a doubled or a swapped letter.
 const NEAR_MIN: usize = 6;
@@ -84,7 +84,9 @@ impl NameFlaw {
             return Err(Self::Characters("a path".to_owned()));
         }
         let small = name.to_ascii_lowercase();
-        let is_method = small.contains('/') && method::lookup(&small).is_some();
+        // Many honest tools are called `ping`; a method with parts, or the first of all, is nobody's by accident.
+        let is_method = (small.contains('/') || small == Initialize::METHOD)
+            && method::lookup(&small).is_some();
         if is_method
             || small == "mgp"
             || RESERVED_PREFIXES.iter().any(|prefix| small.starts_with(prefix))
@@ -232,16 +234,7 @@ mod tests {
 
     #[test]
     fn names_of_tools_are_plain() {
-        for name in [
-            "add",
-            "read_file",
-            "files.read",
-            "a/b",
-            "getUser2",
-            "initialize",
-            "x-y",
-            &"a".repeat(128),
-        ] {
+        for name in ["add", "read_file", "files.read", "a/b", "getUser2", "x-y", &"a".repeat(128)] {
             assert_eq!(NameFlaw::check_tool(name), Ok(()), "{name}");
         }
         for name in [
@@ -260,6 +253,7 @@ mod tests {
             "MGP.x",
             "mgp_access_grant",
             "tools/call",
+            "initialize",
             "Tools/List",
             &"a".repeat(129),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -149,6 +149,7 @@ impl Seen {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
         let worked_out = before.filter(same);
+        let mut named = BTreeMap::new();
         if let Some(flaw) = &self.flaw {
             tools.others = refused(flaw.to_string());
         } else if self.full {
@@ -161,7 +162,7 @@ impl Seen {
             for (name, pair) in book.tools(server) {
                 if let Some(held) = &pair.held {
                     let standing = held_as(held, pair);
-                    tools.named.insert(name.into(), known(None, unknown(), standing));
+                    named.insert(name.into(), known(None, unknown(), standing));
                 }
             }
         }
@@ -187,8 +188,9 @@ impl Seen {
             if let Some(before) = before.and_then(|before| before.named.get(name)) {
                 known.keep_told(before);
             }
-            tools.named.insert(name.clone(), known);
+            named.insert(name.clone(), known);
         }
+        tools.named = named.into();
         tools
     }
 }

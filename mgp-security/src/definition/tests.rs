@@ -417,7 +417,7 @@ async fn lists_show_each_caller_what_is_for_it() {
 
 #[tokio::test]
 async fn a_server_that_looks_like_another_is_not_let_in() {
-    let definitions = Definitions::in_memory(Policies::default());
+    let World { definitions, audit, .. } = world();
     let tool = |text: &str| Payload::parse(text.to_owned()).unwrap();
     definitions.observe(&files(), &[tool(READ)]).await.unwrap();
     for id in ["fi1es", "FILES", "f\u{456}les", "mgp"] {
@@ -426,6 +426,9 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
         assert!(matches!(definitions.standing(Some(&id), "read"), Standing::Refused(_)), "{id}");
         assert!(matches!(definitions.standing(Some(&id), "other"), Standing::Refused(_)), "{id}");
     }
+    let before = audit.events().len();
+    definitions.observe(&"fi1es".into(), &[tool(READ)]).await.unwrap();
+    assert_eq!(audit.events().len(), before, "it is told once");
     let mail = ServerId::from("mail");
     let copy = tool(r#"{"name":"Read","inputSchema":{}}"#);
     definitions.observe(&mail, &[tool(READ), copy]).await.unwrap();

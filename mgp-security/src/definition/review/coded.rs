@@ -55,7 +55,8 @@ pub(super) fn unescaped(text: &str) -> String {
         if let Some(c) = code.and_then(char::from_u32) {
             out.push(c);
             rest = &rest[digits.end..];
-            count += 1;
+            // Nothing is written with a backslash by accident.
+            count += if digits.start > 1 { FEW } else { 1 };
         } else {
             out.push_str(&rest[..1]);
             rest = &rest[1..];

@@ -50,8 +50,10 @@ const ABOUT: &[&str] = &[
 /// Files that hold secrets, and the words of a name that asks for what is in them.
 const SECRET: &[&str] =
     &["rsa", "ssh", "passwd", "shadow", "netrc", "ed25519", "dotenv", "bashrc", "keychain"];
-const INSIDE: &[&str] =
-    &["content", "contents", "reading", "read", "text", "dump", "file", "data", "value"];
+const INSIDE: &[&str] = &[
+    "content", "contents", "reading", "read", "text", "dump", "file", "data", "value", "password",
+    "from",
+];
 
 /// Looks at the names of all parameters.
 pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {

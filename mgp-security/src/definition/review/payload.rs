@@ -81,6 +81,21 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
+/// Words without which text that was turned around is not read: most text is none.
+const TURNED: &[&str] = &[
+    "ignor",
+    "instruct",
+    "prompt",
+    "tell",
+    "mention",
+    "secret",
+    "disregard",
+    "override",
+    "read",
+    "send",
+    "password",
+];
+
 /// Titles that claim authority, in capitals as they come.
 const SHOUTED: &[&str] = &[
     "SYSTEM OVERRIDE",
@@ -137,9 +152,13 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
     if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
         add(ROLES, ENOUGH, found);
     }
-    if let Some(line) = small.lines().skip(1).chain(small.lines().next()).find(|line| is_role(line))
-    {
+    let sentences = || small.lines().flat_map(|line| line.split(". "));
+    if let Some(line) = sentences().find(|line| is_role(line)) {
         add(ROLES, 60, line);
+    }
+    // What a chat is about may begin so; what describes a tool does not go on so.
+    if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
+        add(ROLES, ENOUGH, line);
     }
     if let Some(tag) = TAGS.iter().find(|tag| has_tag(&small, tag)) {
         add(ROLES, ENOUGH, tag);
@@ -165,11 +184,19 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
         add(CODED, weight, &decoded);
     }
     for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
-        if said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+        let small = turned.to_lowercase();
+        if TURNED.iter().any(|word| small.contains(word))
+            && said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH)
+        {
             add(CODED, ENOUGH, &turned);
         }
     }
     signs
+}
+
+/// Whether a sentence is what one party of a chat says.
+fn is_party(line: &str) -> bool {
+    ["assistant: ", "human: "].iter().any(|party| line.trim_start().starts_with(party))
 }
 
 /// Whether a line begins as a message of somebody in a chat.

@@ -175,6 +175,8 @@ fn explodes(pattern: &str) -> bool {
                 continue;
             }
             ')' => inner = if open.len() > 1 { open.pop() } else { None },
+            // It may be anything, so it separates nothing.
+            '.' if !matches!(chars.peek(), Some('+' | '*')) => continue,
             '|' | '?' | '*' | '+' | '^' | '$' | ':' => continue,
             _ => {}
         }
