@@ -19,6 +19,10 @@ mod trace;
 
 pub use approval::{About, Approver, Decision, Question};
 pub use audit::{Audit, AuditLayer, EventSource};
+pub use audit::{
+    AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
+    verify,
+};
 pub use error::Refusal;
 pub use policy::{ConfirmFrom, Policies, ServerPolicy};
 pub use state::ChangeError;

@@ -20,10 +20,15 @@
 
 mod future;
 mod layer;
+mod log;
 mod outcome;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use layer::{Audit, AuditLayer};
+pub use log::{
+    AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
+    verify,
+};
 pub use source::EventSource;
