@@ -14,8 +14,8 @@ use super::error::{Bad, Flaw, LogError};
 use super::head::Head;
 use super::segments::{Place, Segment, Segments};
 
-/// How much is read at first when the last checkpoint is looked for.
-const STEP: u64 = 1024 * 1024;
+/// How much is read at first when the last checkpoint is looked for: one is written after 8 MiB and a group.
+const STEP: u64 = 13 * 1024 * 1024;
 
 /// A log as it was found.
 #[derive(Debug)]
