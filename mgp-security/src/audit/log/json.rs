@@ -40,10 +40,10 @@ impl Pen {
         self.time(out, at);
         trace(out, start);
         out.extend_from_slice(br#","event_type":"#);
-        text(out, ended.outcome.event_type().as_str());
+        word(out, ended.outcome.event_type().as_str());
         party(out, start);
         out.extend_from_slice(br#","result":"#);
-        text(out, ended.outcome.result().as_str());
+        word(out, ended.outcome.result().as_str());
         out.extend_from_slice(br#","details":{"#);
         start.with_notes(|notes| {
             let size = notes.iter().map(|(name, value)| name.len() + value.as_str().len());
@@ -207,7 +207,8 @@ fn is_simple(raw: &str) -> bool {
 }
 
 fn is_plain(byte: u8) -> bool {
-    byte >= 0x20 && byte != b'"' && byte != b'\\'
+    // Without short cuts, so that many bytes are compared at once.
+    (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
 }
 
 /// A text of a peer: what is too long is cut.
@@ -220,14 +221,20 @@ fn name(out: &mut Vec<u8>, whole: &str) {
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(is_plain) {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
+    // Looking at every byte is several times quicker than stopping at the first odd one.
+    if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
+        word(out, text);
     } else {
         // Writing a text into memory cannot fail.
         let _ = serde_json::to_writer(out, text);
     }
+}
+
+/// Writes a text that is known to need no escapes.
+fn word(out: &mut Vec<u8>, word: &str) {
+    out.push(b'"');
+    out.extend_from_slice(word.as_bytes());
+    out.push(b'"');
 }
 
 pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
