@@ -207,8 +207,7 @@ fn is_simple(raw: &str) -> bool {
 }
 
 fn is_plain(byte: u8) -> bool {
-    // Without short cuts, so that many bytes are compared at once.
-    (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
+    !matches!(byte, 0..=0x1f | b'"' | b'\\')
 }
 
 /// A text of a peer: what is too long is cut.
