@@ -24,8 +24,9 @@ pub use access::{
 };
 pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
 pub use audit::{
-    Arguments, Audit, AuditConfig, AuditLayer, Delivery, Event, EventSource, Flagged, Forwarder,
-    Forwarding, Ingest, NotNamed, Replay,
+    Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, Delivery,
+    DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,
+    LogConfig, LogError, NotNamed, Replay, verify,
 };
 pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,

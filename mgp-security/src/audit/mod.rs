@@ -29,6 +29,7 @@ mod event;
 mod forward;
 mod future;
 mod layer;
+mod log;
 mod outcome;
 mod source;
 #[cfg(test)]
@@ -38,4 +39,8 @@ pub use arguments::{Arguments, AuditConfig};
 pub use event::{Event, Flagged};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use layer::{Audit, AuditLayer};
+pub use log::{
+    AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
+    verify,
+};
 pub use source::EventSource;

@@ -1,0 +1,83 @@
+//! The events that a store keeps for this log.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
+
+use mgp_types::service::BoxFuture;
+use mgp_types::store::{PendingEvent, Store, StoreError};
+use tokio::sync::watch;
+
+use super::head::wait;
+use super::queue::Shared;
+
+/// So many events are taken at once.
+pub(super) const TAKE: usize = 256;
+
+/// A store, and whether it has news.
+pub(super) struct Outbox {
+    store: Arc<dyn Store>,
+    log: String,
+    revision: watch::Receiver<u64>,
+    /// Ends when the revision moves, and wakes the writer then.
+    news: BoxFuture<'static, ()>,
+    waker: Waker,
+    /// The newest revision whose events were taken.
+    seen: Option<u64>,
+}
+
+impl Outbox {
+    pub(super) fn new(store: Arc<dyn Store>, log: &str, shared: &Arc<Shared>) -> Self {
+        let revision = store.revision();
+        Self {
+            news: next(revision.clone()),
+            revision,
+            store,
+            log: log.to_owned(),
+            waker: Waker::from(Arc::clone(shared)),
+            seen: None,
+        }
+    }
+
+    /// Whether something happened that is not known yet; if not, the writer is woken when it does.
+    pub(super) fn has_news(&mut self) -> bool {
+        let mut task = Task::from_waker(&self.waker);
+        while let Poll::Ready(()) = self.news.as_mut().poll(&mut task) {
+            self.news = next(self.revision.clone());
+        }
+        self.seen != Some(*self.revision.borrow())
+    }
+
+    /// Our own change of the store is no news, unless it came after others.
+    pub(super) fn is_ours(&mut self, revision: u64) {
+        if self.seen.is_some_and(|seen| seen + 1 == revision) {
+            self.seen = Some(revision);
+        }
+    }
+
+    /// Takes the next events, without forgetting them.
+    pub(super) fn take(&mut self) -> Result<Vec<PendingEvent>, StoreError> {
+        let revision = *self.revision.borrow();
+        let pending = wait(self.store.pending(&self.log, TAKE))?;
+        if pending.len() < TAKE {
+            self.seen = Some(revision);
+        }
+        Ok(pending)
+    }
+
+    /// Forgets events that were written.
+    pub(super) fn settle(&self, through: u64) -> Result<(), StoreError> {
+        wait(self.store.settle(&self.log, through))
+    }
+}
+
+/// Ends when the revision moves on from what it is now; never when the store is gone.
+fn next(mut revision: watch::Receiver<u64>) -> BoxFuture<'static, ()> {
+    revision.mark_unchanged();
+    Box::pin(async move {
+        if revision.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}

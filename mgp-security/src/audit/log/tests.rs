@@ -1,0 +1,124 @@
+//! Logs that are written, read, damaged, killed and refused.
+//!
+//! Applies to: both.
+
+mod crash;
+mod faults;
+mod lines;
+mod reading;
+mod tamper;
+mod whole;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mgp_types::Timestamp;
+use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, RiskLevel};
+use mgp_types::service::{
+    AuditSink as _, Call, Context, Method, Outcome, Params, Peer, Principal, Scope, ScopeKind,
+    Start,
+};
+use mgp_types::store::Store;
+
+use super::{AuditLog, Bad, Head, LogConfig, LogError, verify};
+
+/// A folder of its own for each test, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(format!("mgp-audit-log-{process}-{next}")))
+    }
+
+    fn config(&self) -> LogConfig {
+        LogConfig::new(&self.0)
+    }
+
+    async fn open(&self) -> AuditLog {
+        AuditLog::open(self.config(), None).await.unwrap()
+    }
+
+    fn head(&self) -> Head {
+        Head::beside(&self.0, "audit").unwrap().unwrap()
+    }
+
+    fn verify(&self) -> Result<u64, Bad> {
+        verify_dir(&self.0)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "jsonl");
+        self.files().into_iter().filter(is_segment).collect()
+    }
+
+    /// The lines of all files.
+    fn lines(&self) -> Vec<String> {
+        let texts = self.segments().into_iter().map(|path| fs::read_to_string(path).unwrap());
+        texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn verify_dir(dir: &Path) -> Result<u64, Bad> {
+    let checked = Head::beside(dir, "audit")
+        .and_then(|head| verify(dir, "audit", &head.ok_or_else(Bad::no_head)?));
+    checked.map_err(|error| match error {
+        LogError::Bad(bad) => bad,
+        other => panic!("{other}"),
+    })
+}
+
+fn start(tool: &str, risk: Option<RiskLevel>, logical: Option<&str>) -> Start {
+    let principal = Principal::new("acme", "ada").agent("agent.one");
+    let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), principal);
+    cx.logical = logical.map(Into::into);
+    cx.trace = Some("trace-1".into());
+    cx.server = Some("files".into());
+    let params = format!(r#"{{"name":"{tool}"}}"#);
+    let params = Params::split("tools/call", params.into()).unwrap();
+    let mut start = Start::of(&Call::request(Method::of("tools/call"), params, cx)).unwrap();
+    start.risk = risk;
+    start
+}
+
+fn event(id: &str) -> AuditEvent {
+    AuditEvent::new(
+        Timestamp::from("2026-03-04T05:06:07.089Z"),
+        EventType::AccessGranted,
+        Actor::new("user", id),
+        AuditResult::Success,
+    )
+}
+
+async fn call(log: &AuditLog, tool: &str, risk: RiskLevel) {
+    log.begin(start(tool, Some(risk), None)).await.unwrap().finish(Outcome::Success);
+}
+
+async fn tools(log: &AuditLog) -> Vec<(String, String)> {
+    let events = log.query(super::AuditQuery::new()).await.unwrap().events;
+    let told = |event: AuditEvent| {
+        let tool = event.target.and_then(|target| target.tool_name).unwrap_or_default();
+        (tool, event.result.to_string())
+    };
+    events.into_iter().map(told).collect()
+}
+
+fn shared(store: &(impl Store + Clone + 'static)) -> Arc<dyn Store> {
+    Arc::new(store.clone())
+}

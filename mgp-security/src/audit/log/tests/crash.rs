@@ -1,0 +1,203 @@
+//! Processes that are killed while they write.
+//!
+//! Applies to: both.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::super::chain::{Chain, Line};
+use super::*;
+
+/// Where the process to be killed writes; set for that process only.
+const DIRECTORY: &str = "MGP_AUDIT_LOG_TO_KILL";
+
+/// How often a process is killed.
+const KILLS: u64 = 30;
+
+/// The process that is killed: calls that never end, and events that are told once they are kept.
+#[tokio::test]
+async fn a_process_that_can_be_killed() {
+    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let config = LogConfig::new(dir).segment_bytes(20_000).checkpoint_every(50);
+    let log = AuditLog::open(config, None).await.unwrap();
+    let mut out = std::io::stdout();
+    let mut running = Vec::new();
+    for id in 0.. {
+        let appended: Vec<_> =
+            (0..8).map(|_| log.append(&event(&id.to_string())).into_future()).collect();
+        running.push(log.begin(start("rm", None, None)).await.unwrap());
+        writeln!(out, "begun {}", running.len()).unwrap();
+        if running.len() > 5 {
+            running.remove(0).finish(Outcome::Success);
+            writeln!(out, "ended").unwrap();
+        }
+        call(&log, "safe", RiskLevel::Safe).await;
+        for appended in appended {
+            writeln!(out, "ack {}", appended.await.unwrap()).unwrap();
+        }
+        out.flush().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_killed_process() {
+    let folder = Folder::new();
+    let (mut begun, mut acknowledged) = (0, 0);
+    for round in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "audit::log::tests::crash::a_process_that_can_be_killed",
+                "--nocapture",
+            ])
+            .env(DIRECTORY, &folder.0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        while !first.contains("begun") {
+            first.clear();
+            assert!(told.read_line(&mut first).unwrap() > 0, "the process ended by itself");
+        }
+        tokio::time::sleep(Duration::from_millis(round % 7)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut rest = first;
+        told.read_to_string(&mut rest).unwrap();
+        let lines = folder.lines();
+        // The last line told may be half of one.
+        let (whole, _) = rest.rsplit_once('\n').unwrap();
+        for line in whole.lines() {
+            if let Some(seq) = line.strip_prefix("ack ") {
+                assert!(
+                    lines.iter().any(|line| line.starts_with(&format!(r#"{{"seq":{seq},"#))),
+                    "{seq} was lost"
+                );
+                acknowledged += 1;
+            }
+        }
+        begun += whole.lines().filter(|line| line.starts_with("begun")).count();
+        let began = tokio::time::Instant::now();
+        let log = folder.open().await;
+        assert!(began.elapsed() < Duration::from_secs(1), "opening took {:?}", began.elapsed());
+        drop(log);
+        folder.verify().unwrap();
+    }
+    assert!(acknowledged > KILLS * 8, "{acknowledged}");
+    let lines = folder.lines();
+    let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    let intents =
+        lines.iter().filter(|line| line.contains(r#","intent":{"#) && !line.contains(r#""of":"#));
+    let ended = count(r#""ends":"#);
+    assert_eq!(ended, intents.count(), "every call that began has an end");
+    assert!(ended >= begun);
+    assert!(count(r#""interrupted":true"#) >= usize::try_from(KILLS).unwrap());
+}
+
+#[tokio::test]
+async fn a_torn_line_is_cut_off_and_that_is_said() {
+    let folder = Folder::new();
+    folder.open().await.record(event("one")).await.unwrap();
+    let path = folder.segments().remove(0);
+    let whole = fs::read(&path).unwrap();
+    let head = folder.head().file();
+    for torn in [&b"{"[..], br#"{"seq":2,"no":2,"event":{"#, b"\0\0\0\0", b"{\"seq\":2}\n"] {
+        fs::write(&path, [&whole, torn].concat()).unwrap();
+        fs::write(folder.0.join("audit.head"), &head).unwrap();
+        drop(folder.open().await);
+        let lines = folder.lines();
+        let said = format!(r#""cut":{}}}"#, torn.len());
+        assert!(lines.len() == 2 && lines[1].contains(&said), "{lines:?}");
+        assert_eq!(folder.verify(), Ok(2));
+    }
+}
+
+#[tokio::test]
+async fn records_after_the_head_are_kept_if_they_fit() {
+    let folder = Folder::new();
+    let log = folder.open().await;
+    log.record(event("one")).await.unwrap();
+    let head = fs::read(folder.0.join("audit.head")).unwrap();
+    log.record(event("two")).await.unwrap();
+    drop(log);
+    fs::write(folder.0.join("audit.head"), head).unwrap();
+    assert_eq!(folder.verify(), Ok(2));
+    drop(folder.open().await);
+    assert_eq!((folder.head().seq, folder.verify()), (2, Ok(2)));
+}
+
+#[tokio::test]
+async fn a_file_that_was_just_begun_is_begun_again() {
+    let folder = Folder::new();
+    let log = AuditLog::open(folder.config().segment_bytes(200), None).await.unwrap();
+    log.record(event("one")).await.unwrap();
+    let runs = log.begin(start("rm", None, None)).await.unwrap();
+    drop(log);
+    let _runs = std::mem::ManuallyDrop::new(runs);
+    let copy = folder.copy();
+    let newest = copy.segments().pop().unwrap();
+    assert_eq!(copy.segments().len(), 2);
+    let text = fs::read_to_string(&newest).unwrap();
+    let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
+    // As if the process had died with nothing but half a checkpoint in the file.
+    let head = Head::of(&Chain::before(&checkpoint).unwrap(), 0);
+    for begun in ["", &text[..40]] {
+        let copy = folder.copy();
+        let newest = copy.segments().pop().unwrap();
+        fs::write(&newest, begun).unwrap();
+        fs::write(copy.0.join("audit.head"), head.file()).unwrap();
+        drop(AuditLog::open(copy.config(), None).await.unwrap());
+        assert_eq!(copy.segments().len(), 1);
+        assert!(copy.verify().is_ok());
+    }
+}
+
+impl Folder {
+    /// The same files, as a process that was killed leaves them.
+    fn copy(&self) -> Self {
+        let copy = Self::new();
+        let mut made = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
+        made.create(&copy.0).unwrap();
+        for file in self.files() {
+            fs::copy(&file, copy.0.join(file.file_name().unwrap())).unwrap();
+        }
+        copy
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_process_died_is_recorded_as_interrupted() {
+    let folder = Folder::new();
+    let log = folder.open().await;
+    let runs = log.begin(start("rm", Some(RiskLevel::Dangerous), None)).await.unwrap();
+    let suspended = log.begin(start("ask", None, Some("a"))).await.unwrap();
+    suspended.suspend();
+    let copy = folder.copy();
+    runs.finish(Outcome::Success);
+    let log = copy.open().await;
+    let events = log.query(crate::AuditQuery::new()).await.unwrap().events;
+    assert_eq!(events.len(), 2);
+    let event = &events[0];
+    assert_eq!((event.event_type.as_str(), event.result.as_str()), ("TOOL_EXECUTED", "FAILURE"));
+    assert_eq!((event.actor.kind.as_str(), event.actor.id.as_str()), ("agent", "agent.one"));
+    assert_eq!(event.trace_id.as_deref(), Some("trace-1"));
+    let target = event.target.as_ref().unwrap();
+    assert_eq!(
+        (target.server_id.as_deref(), target.tool_name.as_deref()),
+        (Some("files"), Some("rm"))
+    );
+    let details = event.details.as_ref().unwrap();
+    for (name, value) in
+        [("risk_level", r#""dangerous""#), ("cancelled", "true"), ("interrupted", "true")]
+    {
+        assert_eq!(details.get(name).unwrap().as_str(), value);
+    }
+    assert!(details.get("began_at").is_some());
+    drop(log);
+    assert_eq!(tools(&copy.open().await).await.len(), 2, "it is told once");
+}

@@ -1,0 +1,306 @@
+//! Disks and stores that fail, and logs that are full.
+//!
+//! Applies to: both.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use mgp_types::service::{Audited, BoxFuture, Unaudited};
+use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, StoreError};
+use tokio::sync::watch;
+
+use super::super::segments::{Disk, Segments};
+use super::*;
+use crate::audit::EventSource as _;
+
+/// A disk that is full while it is told to be: half of what it is given is there all the same.
+struct Flaky {
+    inner: Segments,
+    full: Arc<AtomicBool>,
+}
+
+impl Flaky {
+    async fn open(folder: &Folder) -> (AuditLog, Arc<AtomicBool>) {
+        let full = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&full);
+        let log = AuditLog::open_on(folder.config().segment_bytes(3000), None, move |inner| {
+            Box::new(Self { inner, full: told })
+        });
+        (log.await.unwrap(), full)
+    }
+
+    fn works(&self) -> io::Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Disk for Flaky {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.works().is_err() {
+            self.inner.append(&bytes[..bytes.len() / 2])?;
+        }
+        self.works()?;
+        self.inner.append(bytes)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.inner.cut(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.works()?;
+        self.inner.sync()
+    }
+
+    fn next(&mut self, first: u64) -> io::Result<()> {
+        self.works()?;
+        self.inner.next(first)
+    }
+
+    fn remove_before(&mut self, from: u64) -> io::Result<()> {
+        self.works()?;
+        self.inner.remove_before(from)
+    }
+}
+
+async fn until_written(log: &AuditLog) {
+    let written = async {
+        while log.flush().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), written).await.unwrap();
+}
+
+#[tokio::test]
+async fn while_the_disk_fails_no_call_begins_and_what_runs_is_recorded_later() {
+    let folder = Folder::new();
+    let (log, full) = Flaky::open(&folder).await;
+    log.record(event("before")).await.unwrap();
+    let safe = log.begin(start("safe", Some(RiskLevel::Safe), None)).await.unwrap();
+    let risky = log.begin(start("risky", None, None)).await.unwrap();
+    for round in 0..3 {
+        full.store(true, Ordering::Relaxed);
+        let refused = log.record(event("lost")).await.unwrap_err();
+        assert!(matches!(refused, Unaudited::Failed(_)), "{refused}");
+        for risk in [RiskLevel::Safe, RiskLevel::Dangerous] {
+            let refused = log.begin(start("not run", Some(risk), None)).await.unwrap_err();
+            assert!(matches!(refused, Unaudited::Failed(_)), "{refused}");
+        }
+        full.store(false, Ordering::Relaxed);
+        until_written(&log).await;
+        for id in 0..5 {
+            log.record(event(&format!("{round}-{id}"))).await.unwrap();
+        }
+    }
+    full.store(true, Ordering::Relaxed);
+    assert!(log.record(event("lost")).await.is_err());
+    safe.finish(Outcome::Success);
+    risky.finish(Outcome::ToolError);
+    full.store(false, Ordering::Relaxed);
+    until_written(&log).await;
+    let text = folder.lines().join("\n");
+    assert!(!text.contains("lost") && !text.contains("not run"));
+    assert!(folder.verify().is_ok());
+    let told = tools(&log).await;
+    assert_eq!(told.len(), 1 + 15 + 2);
+    assert_eq!(told[16..], [("safe".into(), "SUCCESS".into()), ("risky".into(), "FAILURE".into())]);
+    drop(log);
+    assert_eq!(tools(&folder.open().await).await.len(), 18, "no call was left without an end");
+}
+
+#[tokio::test]
+async fn an_intent_that_fails_leaves_no_trace_of_a_call_that_did_not_run() {
+    let folder = Folder::new();
+    let (log, full) = Flaky::open(&folder).await;
+    full.store(true, Ordering::Relaxed);
+    assert!(log.begin(start("not run", None, None)).await.is_err());
+    full.store(false, Ordering::Relaxed);
+    until_written(&log).await;
+    drop(log);
+    let log = folder.open().await;
+    assert!(tools(&log).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_log_that_is_closed_while_its_disk_fails_does_not_hang() {
+    let folder = Folder::new();
+    let (log, full) = Flaky::open(&folder).await;
+    let ticket = log.begin(start("safe", Some(RiskLevel::Safe), None)).await.unwrap();
+    full.store(true, Ordering::Relaxed);
+    ticket.finish(Outcome::Success);
+    assert!(log.flush().await.is_err());
+    tokio::time::timeout(Duration::from_secs(2), async { drop(log) }).await.unwrap();
+    folder.open().await.record(event("after")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
+    let folder = Folder::new();
+    let log = AuditLog::open(folder.config().queue(2), None).await.unwrap();
+    let safe = || log.begin(start("safe", Some(RiskLevel::Safe), None));
+    let (one, two) = (safe().await.unwrap(), safe().await.unwrap());
+    let began = tokio::time::Instant::now();
+    let refused = safe().await.unwrap_err();
+    assert!(matches!(refused, Unaudited::Full), "{refused}");
+    assert!(began.elapsed() >= Duration::from_millis(450));
+    // Two may wait, the next one is refused at once; an event takes a place too.
+    let waits = [safe(), safe()];
+    assert!(matches!(safe(), Audited::Ready(Err(Unaudited::Full))));
+    assert!(matches!(log.record(event("x")), Audited::Ready(Err(Unaudited::Full))));
+    one.finish(Outcome::Success);
+    let mut tickets = Vec::new();
+    let [first, second] = waits;
+    tickets.push(first.await.unwrap());
+    // The other one gives up, which is recorded as well: it had its place.
+    drop(second);
+    log.record(event("fits")).await.unwrap();
+    two.finish(Outcome::Success);
+    tickets.push(safe().await.unwrap());
+    for ticket in tickets {
+        ticket.finish(Outcome::Success);
+    }
+    log.flush().await.unwrap();
+    let told = tools(&log).await;
+    assert_eq!(told.len(), 6, "{told:?}");
+    assert_eq!(told.iter().filter(|(_, result)| result == "FAILURE").count(), 1);
+    // All room came back.
+    let again = (safe().await.unwrap(), safe().await.unwrap());
+    drop(again);
+}
+
+/// A store that fails while it is told to.
+#[derive(Clone)]
+struct Broken {
+    inner: MemoryStore,
+    failing: Arc<AtomicBool>,
+    /// Whether a failed commit was made all the same.
+    lying: Arc<AtomicBool>,
+}
+
+impl Broken {
+    fn new() -> Self {
+        Self { inner: MemoryStore::new(), failing: Arc::default(), lying: Arc::default() }
+    }
+
+    fn works(&self) -> Result<(), StoreError> {
+        if self.failing.load(Ordering::Relaxed) {
+            Err(StoreError::Busy("it is broken"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Store for Broken {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.inner.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.inner.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        match self.works() {
+            Err(error) => {
+                if self.lying.load(Ordering::Relaxed) {
+                    drop(self.inner.commit(change));
+                }
+                Box::pin(std::future::ready(Err(error)))
+            }
+            Ok(()) => self.inner.commit(change),
+        }
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.inner.revision()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.inner.pending(log, most)
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.inner.settle(log, through)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
+    let (folder, store) = (Folder::new(), Broken::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    log.record(event("one")).await.unwrap();
+    for lying in [false, true] {
+        store.lying.store(lying, Ordering::Relaxed);
+        store.failing.store(true, Ordering::Relaxed);
+        assert!(log.record(event("lost")).await.is_err());
+        assert!(log.begin(start("not run", None, None)).await.is_err());
+        assert!(log.begin(start("not run", Some(RiskLevel::Safe), None)).await.is_err());
+        store.failing.store(false, Ordering::Relaxed);
+        until_written(&log).await;
+        log.record(event("two")).await.unwrap();
+    }
+    assert_eq!(*log.newest().borrow(), 3);
+    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    verify(&folder.0, "audit", &head).unwrap();
+    assert!(!folder.lines().join("\n").contains("lost"));
+}
+
+#[tokio::test]
+async fn a_log_whose_store_forgot_the_head_is_not_gone_on_with() {
+    let folder = Folder::new();
+    for (store, fits) in [(MemoryStore::new(), true), (MemoryStore::new(), false)] {
+        let log = AuditLog::open(folder.config(), Some(shared(&store))).await;
+        assert_eq!(log.is_ok(), fits);
+        if let Ok(log) = log {
+            log.record(event("one")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_no_json_or_too_long_is_refused_and_nothing_else() {
+    let folder = Folder::new();
+    let log = folder.open().await;
+    let mut odd = event("ada");
+    let details = odd.details.insert(mgp_types::Object::new());
+    details.insert("x", mgp_types::Payload::from_trusted("{"));
+    assert!(log.record(odd.clone()).await.is_err());
+    details_of(&mut odd).insert("x", mgp_types::Payload::of(&"x".repeat(2_000_000)).unwrap());
+    assert!(log.record(odd.clone()).await.is_err());
+    details_of(&mut odd).insert("x", mgp_types::Payload::parse("{\n\r\"a\":\n1}").unwrap());
+    log.record(odd).await.unwrap();
+    assert_eq!((folder.lines().len(), folder.verify()), (1, Ok(1)));
+}
+
+fn details_of(event: &mut AuditEvent) -> &mut mgp_types::Object {
+    event.details.as_mut().unwrap()
+}
+
+#[tokio::test]
+async fn an_event_of_the_store_that_cannot_be_written_holds_nothing_up() {
+    let (folder, store) = (Folder::new(), MemoryStore::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    let mut odd = event("odd");
+    odd.details.insert(mgp_types::Object::new()).insert("x", mgp_types::Payload::from_trusted("{"));
+    store.commit(Change::new().event("audit", odd).event("audit", event("next"))).await.unwrap();
+    let mut newest = log.newest();
+    let both = newest.wait_for(|newest| *newest == 2);
+    tokio::time::timeout(Duration::from_secs(5), both).await.unwrap().unwrap();
+    let ids: Vec<_> = log.after(0, 9).await.unwrap().into_iter().map(|it| it.actor.id).collect();
+    assert_eq!(ids, ["odd", "next"]);
+}

@@ -1,0 +1,265 @@
+//! Whatever is changed in a log, it is found, and the first bad record is named.
+//!
+//! Applies to: both.
+
+use mgp_types::store::MemoryStore;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::{AuditQuery, Flaw, Keep};
+
+/// A log of several files, with all kinds of records in it.
+async fn sample(folder: &Folder) {
+    let config = folder.config().segment_bytes(900).digest_key(folder.0.join("audit.key"));
+    let log = AuditLog::open(config, None).await.unwrap();
+    let runs = log.begin(start("long", None, None)).await.unwrap();
+    for id in 0..2 {
+        log.record(event(&id.to_string())).await.unwrap();
+        call(&log, "rm", RiskLevel::Dangerous).await;
+    }
+    runs.finish(Outcome::Success);
+}
+
+/// The record whose line has a byte.
+fn record_at(path: &Path, whole: &[u8], byte: usize) -> u64 {
+    if path.extension().is_none_or(|it| it != "jsonl") {
+        return 0;
+    }
+    let first: u64 = path.to_str().unwrap().rsplit('.').nth(1).unwrap().parse().unwrap();
+    first + ends(&whole[..byte])
+}
+
+/// How many lines end in a text.
+fn ends(text: &[u8]) -> u64 {
+    text.split(|byte| *byte == b'\n').count() as u64 - 1
+}
+
+#[tokio::test]
+async fn every_flipped_byte_is_found_in_every_file() {
+    let folder = Folder::new();
+    sample(&folder).await;
+    assert!(folder.segments().len() > 1, "{:?}", folder.files());
+    let records = folder.verify().unwrap();
+    assert_eq!(records, folder.lines().len() as u64);
+    let mut flipped = 0;
+    for path in folder.files() {
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let seq = record_at(&path, &whole, at);
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            fs::write(&path, &changed).unwrap();
+            let bad = folder.verify().expect_err("a flipped byte");
+            assert_eq!(bad.seq, seq, "byte {at} of {path:?}: {bad}");
+            flipped += 1;
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert!(flipped > 2_000 && folder.verify() == Ok(records), "{flipped}");
+}
+
+#[tokio::test]
+async fn every_missing_file_and_every_cut_is_found() {
+    let folder = Folder::new();
+    sample(&folder).await;
+    let files = folder.files();
+    let is_lock = |path: &PathBuf| path.extension().is_some_and(|it| it == "lock");
+    for path in files.iter().filter(|path| !is_lock(path)) {
+        let whole = fs::read(path).unwrap();
+        if !path.ends_with("audit.key") {
+            fs::remove_file(path).unwrap();
+            let bad = folder.verify().expect_err("a missing file");
+            fs::write(path, &whole).unwrap();
+            assert_eq!(bad.seq, record_at(path, &whole, 0), "{path:?}: {bad}");
+        }
+        for length in (0..whole.len()).rev().step_by(3) {
+            fs::write(path, &whole[..length]).unwrap();
+            let bad = folder.verify().expect_err("a file cut short");
+            fs::write(path, &whole).unwrap();
+            assert_eq!(bad.seq, record_at(path, &whole, length), "{length} of {path:?}: {bad}");
+        }
+    }
+    for path in &files {
+        fs::remove_file(path).unwrap();
+    }
+    assert_eq!(folder.verify().unwrap_err().why, Flaw::NoHead);
+}
+
+#[tokio::test]
+async fn a_replaced_log_is_found_with_the_head_in_the_store() {
+    let (folder, other, store) = (Folder::new(), Folder::new(), MemoryStore::new());
+    for (folder, store, id) in [(&folder, &store, "a"), (&other, &MemoryStore::new(), "b")] {
+        let log = AuditLog::open(folder.config(), Some(shared(store))).await.unwrap();
+        log.record(event(id)).await.unwrap();
+        call(&log, "rm", RiskLevel::Dangerous).await;
+    }
+    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
+    fs::copy(&other.segments()[0], &folder.segments()[0]).unwrap();
+    let refused = verify(&folder.0, "audit", &head).unwrap_err().to_string();
+    assert!(refused.contains("record 3: it is not the record that the head names"), "{refused}");
+    let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
+    assert!(matches!(opened, Err(LogError::Bad(_))), "{opened:?}");
+}
+
+#[tokio::test]
+async fn a_log_that_was_shortened_or_changed_is_not_gone_on_with() {
+    let folder = Folder::new();
+    {
+        let log = folder.open().await;
+        for id in ["a", "b", "c"] {
+            log.record(event(id)).await.unwrap();
+        }
+    }
+    let path = folder.segments().remove(0);
+    let whole = fs::read_to_string(&path).unwrap();
+    let two = whole.match_indices('\n').nth(1).unwrap().0 + 1;
+    let changed = whole.replacen("\"id\":\"b\"", "\"id\":\"x\"", 1);
+    for (text, seq) in [(&whole[..two], 3), (&whole[..two + 9], 3), ("", 1), (changed.as_str(), 2)]
+    {
+        fs::write(&path, text).unwrap();
+        match AuditLog::open(folder.config(), None).await {
+            Err(LogError::Bad(bad)) => assert_eq!(bad.seq, seq, "{bad}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "the evidence stays");
+    }
+}
+
+#[tokio::test]
+async fn old_files_go_once_a_checkpoint_says_so_and_the_rest_is_proved() {
+    let folder = Folder::new();
+    let config = || folder.config().segment_bytes(2000).keep(Keep::Newest(3));
+    let log = AuditLog::open(config(), None).await.unwrap();
+    let runs = log.begin(start("long", None, None)).await.unwrap();
+    for id in 0..60 {
+        log.record(event(&id.to_string())).await.unwrap();
+    }
+    let segments = folder.segments();
+    assert_eq!(segments.len(), 3);
+    let records = folder.verify().unwrap();
+    assert_eq!(records, folder.lines().len() as u64);
+    assert!(folder.lines()[0].contains(r#""checkpoint":{"at":"#));
+    let newest = log.query(AuditQuery::new().newest_first()).await.unwrap().events;
+    let seqs: Vec<_> =
+        newest.iter().map(|event| event.mgp.as_ref().unwrap().seq.unwrap()).collect();
+    assert_eq!(seqs[0], 60);
+    assert!(seqs.windows(2).all(|pair| pair[0] == pair[1] + 1));
+    drop(log);
+    // The process dies: the call began in a file that is long gone.
+    let _runs = std::mem::ManuallyDrop::new(runs);
+    let again = Folder::new();
+    fs::create_dir(&again.0).unwrap();
+    for file in folder.files() {
+        fs::copy(&file, again.0.join(file.file_name().unwrap())).unwrap();
+    }
+    private(&again.0);
+    let log = again.open().await;
+    assert_eq!(tools(&log).await.last().unwrap(), &("long".to_owned(), "FAILURE".to_owned()));
+    drop(log);
+    fs::remove_file(&again.segments()[0]).unwrap();
+    let bad = again.verify().unwrap_err();
+    assert_eq!((bad.why, again.segments().len()), (Flaw::Missing, 2));
+}
+
+#[cfg(unix)]
+fn private(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn private(_: &Path) {}
+
+/// What somebody does to a log.
+#[derive(Clone, Debug)]
+enum Change {
+    Flip(Index, u8),
+    Drop(Index),
+    Double(Index),
+    Swap(Index, Index),
+    Cut(Index),
+    Insert(Index, u8),
+    Remove(Index),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (any::<Index>(), 1..=255u8).prop_map(|(at, bits)| Change::Flip(at, bits)),
+        any::<Index>().prop_map(Change::Drop),
+        any::<Index>().prop_map(Change::Double),
+        (any::<Index>(), any::<Index>()).prop_map(|(one, two)| Change::Swap(one, two)),
+        any::<Index>().prop_map(Change::Cut),
+        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Change::Insert(at, byte)),
+        any::<Index>().prop_map(Change::Remove),
+    ]
+}
+
+/// The changed log and the first bad record; none where nothing changed.
+fn apply(whole: &[u8], change: &Change) -> Option<(Vec<u8>, u64)> {
+    let mut text = whole.to_vec();
+    let mut lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let line_of = |at: usize| 1 + ends(&whole[..at]);
+    match change {
+        Change::Flip(at, bits) => {
+            let at = at.index(whole.len());
+            text[at] ^= bits;
+            Some((text, line_of(at)))
+        }
+        Change::Cut(at) => {
+            let at = at.index(whole.len());
+            text.truncate(at);
+            Some((text, line_of(at)))
+        }
+        Change::Remove(at) => {
+            let at = at.index(whole.len());
+            let removed = text.remove(at);
+            // The same text comes about where a byte like it follows.
+            Some((text, line_of(at))).filter(|_| whole.get(at + 1) != Some(&removed))
+        }
+        Change::Insert(at, byte) => {
+            let at = at.index(whole.len());
+            text.insert(at, *byte);
+            Some((text, line_of(at))).filter(|_| whole[at] != *byte)
+        }
+        Change::Drop(at) => {
+            let at = at.index(lines.len());
+            lines.remove(at);
+            Some((lines.concat(), at as u64 + 1))
+        }
+        Change::Double(at) => {
+            let at = at.index(lines.len());
+            lines.insert(at, lines[at]);
+            Some((lines.concat(), at as u64 + 2))
+        }
+        Change::Swap(one, two) => {
+            let (one, two) = (one.index(lines.len()), two.index(lines.len()));
+            lines.swap(one, two);
+            Some((lines.concat(), one.min(two) as u64 + 1)).filter(|_| one != two)
+        }
+    }
+}
+
+#[test]
+fn no_change_of_a_log_goes_unnoticed() {
+    let folder = Folder::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let log = folder.open().await;
+        for id in 0..40 {
+            log.record(event(&id.to_string())).await.unwrap();
+        }
+    });
+    let path = folder.segments().remove(0);
+    let whole = fs::read(&path).unwrap();
+    proptest!(ProptestConfig::with_cases(1000), |(change in change())| {
+        if let Some((changed, seq)) = apply(&whole, &change) {
+            fs::write(&path, changed).unwrap();
+            let bad = folder.verify();
+            prop_assert!(bad.as_ref().is_err_and(|bad| bad.seq == seq), "{seq}: {bad:?}");
+        }
+    });
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(folder.verify(), Ok(40));
+}
