@@ -19,7 +19,9 @@ use mgp_types::method::{
     RootsList, SamplingCreateMessage,
 };
 use mgp_types::mgp::{CallbackRequestParams, Extension, ExtensionSet, HealthStatus, PingResult};
-use mgp_types::service::{BoxFuture, MgpService, Principal, Progress, Router, Stack};
+use mgp_types::service::{
+    AuditSink, BoxFuture, Grantor, MgpService, Principal, Progress, Router, ServerId, Stack,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
@@ -30,7 +32,7 @@ use crate::handler::{Changed, ClientHandler};
 
 /// What of MGP a client serves without further ado: everything that asks no answer of its user.
 ///
-/// Permissions need a gate and callbacks somebody to answer them: they are offered once those are given.
+/// Permissions need somebody who decides and callbacks somebody to answer them: they are offered once those are given.
 const SERVED: ExtensionSet =
     ExtensionSet::STANDARD.without(Extension::Permissions).without(Extension::Callbacks);
 
@@ -54,7 +56,7 @@ const SERVED: ExtensionSet =
 /// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
     mgp: Option<ExtensionSet>,
     gates: Vec<Wrap>,
     asked: Asked,
@@ -179,6 +181,75 @@ impl ClientBuilder {
     /// Sets for whom the calls are made.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.config.principal = principal;
+        self
+    }
+
+    /// Names the server: the configured id is its identity everywhere, whatever it says of itself.
+    ///
+    /// Each call has it as [`Context::server`](mgp_types::service::Context::server), unless one is there already.
+    pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
+        self.config.server_id = Some(id.into());
+        self
+    }
+
+    /// Has the permissions a server needs decided, and tells it what stands: before the connection is ready,
+    /// whenever something changes, and when the server asks (MGP §3.4–§3.6).
+    ///
+    /// Decisions are kept under the [id](Self::server_id) of the server, so there must be one.
+    /// What becomes of the connection without them is in
+    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig); it proceeds, and calls are refused by the layer that guards them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mgp_client_sdk::{Client, TestClient};
+    /// use mgp_server_sdk::{Server, Tool};
+    /// use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
+    /// use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+    /// use tokio::sync::watch;
+    ///
+    /// /// Lets a server take pictures, and nothing else.
+    /// struct Camera(watch::Sender<u64>);
+    ///
+    /// impl Grantor for Camera {
+    ///     fn decide(&self, cx: &Context, server: &ServerId, _: Vec<Permission>)
+    ///         -> BoxFuture<'static, PermissionDecision> {
+    ///         Box::pin(std::future::ready(self.standing(cx, server)))
+    ///     }
+    ///
+    ///     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {
+    ///         let granted = [(Permission::Camera, GrantDecision::Approved.into())];
+    ///         PermissionDecision::new("", granted.into_iter().collect::<std::collections::BTreeMap<_, _>>())
+    ///     }
+    ///
+    ///     fn changes(&self) -> watch::Receiver<u64> {
+    ///         self.0.subscribe()
+    ///     }
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let look = Tool::new("look", "Takes a picture", || async { "a cat" }).permissions(["camera"]);
+    /// let run = Tool::new("run", "Runs a command", || async { "done" }).permissions(["shell"]);
+    /// let builder = Client::builder("me", "1.0")
+    ///     .server_id("studio")
+    ///     .grantor(Arc::new(Camera(watch::Sender::new(0))));
+    /// let client = TestClient::through(Server::new("s", "1").tool(look).tool(run), builder).await;
+    /// assert_eq!(client.text("look", ()).await, "a cat");
+    /// assert_eq!(client.refusal("run", ()).await.code().0, 1000);
+    /// # });
+    /// ```
+    pub fn grantor(mut self, grantor: Arc<dyn Grantor>) -> Self {
+        self.config.connect.grantor = Some(grantor);
+        self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
+        self
+    }
+
+    /// Records that the server is there, and that it is gone (MGP §6.4), each once and under the
+    /// [id](Self::server_id) of the server, so there must be one.
+    ///
+    /// Calls are recorded by an audit [layer](Self::layer).
+    pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
+        self.config.hooks.audit = Some(sink);
         self
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_types::mcp::{Prompt, Resource, ResourceTemplate, Tool};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::handler::Changed;
@@ -14,6 +15,8 @@ use crate::handler::Changed;
 /// The lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
+    /// Moves when somebody on the way shows other things than before.
+    moves: Option<Mutex<watch::Receiver<u64>>>,
     pub(crate) tools: Kept<Tool>,
     pub(crate) resources: Kept<Resource>,
     pub(crate) templates: Kept<ResourceTemplate>,
@@ -21,6 +24,24 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
+    /// Lists that hold until this moves, at the longest.
+    pub(crate) fn until(moves: Option<watch::Receiver<u64>>) -> Self {
+        Self { moves: moves.map(Mutex::new), ..Self::default() }
+    }
+
+    /// Forgets everything, if somebody on the way shows other things than before.
+    pub(crate) fn catch_up(&self) {
+        let Some(moves) = &self.moves else { return };
+        let mut moves = moves.lock().unwrap_or_else(PoisonError::into_inner);
+        if moves.has_changed().unwrap_or(false) {
+            moves.mark_unchanged();
+            drop(moves);
+            for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
+                self.forget(&what);
+            }
+        }
+    }
+
     pub(crate) fn forget(&self, what: &Changed) {
         match what {
             Changed::Tools => self.tools.forget(),

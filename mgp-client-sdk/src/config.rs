@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_lifecycle::{ClientOffer, ConnectConfig};
 use mgp_transport::Limits;
 use mgp_types::mcp::Implementation;
-use mgp_types::service::{Principal, Router};
+use mgp_types::service::{Principal, Router, ServerId};
 
 use crate::handler::Hooks;
 
@@ -15,6 +15,8 @@ use crate::handler::Hooks;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
+    /// The configured id of the server: its identity everywhere, whatever it says of itself.
+    pub server_id: Option<ServerId>,
     /// What the client offers.
     pub offer: ClientOffer,
     /// How it shakes hands.
@@ -47,6 +49,7 @@ impl ClientConfig {
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
+            server_id: None,
             offer: ClientOffer::new(Implementation::new(name, version)),
             connect: ConnectConfig::default(),
             timeout: Duration::from_mins(1),

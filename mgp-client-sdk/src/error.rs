@@ -11,6 +11,7 @@ use mgp_transport::ChildError;
 use mgp_types::mcp::{
     CallToolResult, ElicitParams, Revision, UnsupportedVersionData, UrlElicitationRequiredData,
 };
+use mgp_types::service::Unaudited;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -47,6 +48,9 @@ pub enum Error {
         /// What the server speaks, as far as it said so.
         supported: Vec<Revision>,
     },
+    /// That the server is there cannot be recorded, so the connection was closed (MGP §6).
+    #[error("the connection was closed: {0}")]
+    Unaudited(#[source] Unaudited),
     /// The server's program did not start.
     #[error("the server did not start: {0}")]
     Spawn(#[source] ChildError),
@@ -82,11 +86,13 @@ impl Error {
             Self::Call(error) | Self::Connect(ConnectError::Refused(error)) => error.code(),
             Self::Tool(failure) => failure.code,
             Self::Connect(ConnectError::TimedOut(_)) => ErrorCode::TIMEOUT,
-            Self::Connect(ConnectError::Rejected(_)) => ErrorCode::PERMISSION_DENIED,
+            Self::Connect(ConnectError::Rejected(_) | ConnectError::Deferred(_)) => {
+                ErrorCode::PERMISSION_DENIED
+            }
             Self::Connect(ConnectError::Unsupported(_)) | Self::UnsupportedVersion { .. } => {
                 ErrorCode::UNSUPPORTED_VERSION
             }
-            Self::Spawn(_) => ErrorCode::SERVER_NOT_READY,
+            Self::Unaudited(_) | Self::Spawn(_) => ErrorCode::SERVER_NOT_READY,
             #[cfg(feature = "http")]
             Self::Url(_) => ErrorCode::INVALID_REQUEST,
             Self::Connect(_) => ErrorCode::INTERNAL_ERROR,

@@ -11,7 +11,7 @@ use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
-use mgp_types::service::{Asks, Progress};
+use mgp_types::service::{Asks, AuditSink, Progress};
 
 use crate::wire::{ProgressHook, not_offered};
 
@@ -136,6 +136,10 @@ pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
     pub(crate) progress: Option<ProgressHook>,
+    /// Who records that the server is there, and that it is gone.
+    pub(crate) audit: Option<Arc<dyn AuditSink>>,
+    /// Moves when gates on the way show other things than before.
+    pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
 impl Hooks {

@@ -56,9 +56,12 @@ mod call;
 mod client;
 mod config;
 mod error;
+mod govern;
 mod handler;
 mod listening;
+mod permission;
 pub mod prelude;
+mod presence;
 #[cfg(doctest)]
 mod readme;
 mod result;
@@ -72,7 +75,7 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
-pub use mgp_lifecycle::EraChoice;
+pub use mgp_lifecycle::{EraChoice, Ungranted};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Bearer, Credentials, EraCache, GuardedFetch, HttpClientConfig, Refused, Shown, Target,

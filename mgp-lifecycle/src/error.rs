@@ -31,6 +31,9 @@ pub enum Refusal {
     /// What a call must remember between rounds is too large to travel.
     #[error("what the call keeps between rounds has more than {0} bytes")]
     StateTooLarge(usize),
+    /// A server asks for permissions faster than anybody decides.
+    #[error("more than {0} requests for permissions are open; wait for their answers")]
+    TooManyPermissionRequests(usize),
     /// The task table is full.
     #[error("too many tasks are kept; wait for one to end or expire")]
     TooManyTasks,
@@ -64,6 +67,7 @@ impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal {
             Refusal::Saturated
+            | Refusal::TooManyPermissionRequests(_)
             | Refusal::TooManyTasks
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,

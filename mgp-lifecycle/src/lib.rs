@@ -14,7 +14,8 @@ pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
 pub use error::Refusal;
 pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
-    PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask, Verdict, connect,
+    PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
+    Ungranted, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};

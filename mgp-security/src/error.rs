@@ -2,11 +2,16 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::{Rule, Unaudited};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::service::{Rule, ServerId, Unaudited};
+use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
+use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
+use crate::definition::{DecisionRefused, DefinitionRefused};
+use crate::permission::PermissionRefused;
+use crate::state::ChangeError;
+use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 
 /// A refusal of a security layer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,6 +20,45 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// No entry or policy allows it, or one denies it.
+    #[error(transparent)]
+    AccessDenied(#[from] Box<AccessDenied>),
+    /// The credentials of the caller ended.
+    #[error(transparent)]
+    PassEnded(#[from] PassEnded),
+    /// Somebody who is no operator tried to administer.
+    #[error(transparent)]
+    NotOperator(#[from] NotOperator),
+    /// There is no room for another entry.
+    #[error("there are {0} access entries already; take some back first")]
+    TooManyEntries(usize),
+    /// A change could not be kept or recorded.
+    #[error(transparent)]
+    Unchanged(#[from] ChangeError),
+    /// A call lacks a permission, or permissions cannot be changed so.
+    #[error(transparent)]
+    Permission(#[from] Box<PermissionRefused>),
+    /// The definition of the tool changed, waits, or cannot be used.
+    #[error(transparent)]
+    Definition(Box<DefinitionRefused>),
+    /// A decision about a definition is not taken.
+    #[error(transparent)]
+    Decision(#[from] DecisionRefused),
+    /// The tools of a server cannot be listed, so that nobody knows whether they changed.
+    #[error("the tools of `{server}` cannot be listed: {reason}")]
+    Unlisted {
+        /// The server.
+        server: ServerId,
+        /// What it answered.
+        #[source]
+        reason: RpcError,
+    },
+    /// Nobody confirmed the call.
+    #[error(transparent)]
+    Unconfirmed(Box<ConfirmRefused>),
+    /// A check of the arguments failed, or is not there.
+    #[error(transparent)]
+    Blocked(Box<ValidationBlocked>),
     /// The log is for operators and named sinks.
     #[error(transparent)]
     Replay(#[from] ReplayRefused),
@@ -38,14 +82,62 @@ impl ReplayRefused {
     }
 }
 
+impl From<DefinitionRefused> for Refusal {
+    fn from(refused: DefinitionRefused) -> Self {
+        Self::Definition(Box::new(refused))
+    }
+}
+
+impl From<ConfirmRefused> for Refusal {
+    fn from(refused: ConfirmRefused) -> Self {
+        Self::Unconfirmed(Box::new(refused))
+    }
+}
+
+impl From<ValidationBlocked> for Refusal {
+    fn from(blocked: ValidationBlocked) -> Self {
+        Self::Blocked(Box::new(blocked))
+    }
+}
+
+impl Refusal {
+    /// The facts that whoever called may need (§14.5).
+    fn details(&self) -> Option<Object> {
+        match self {
+            Self::Unconfirmed(refused) => Some(refused.details()),
+            Self::Blocked(blocked) => Some(blocked.details()),
+            Self::AccessDenied(denied) => Some(denied.details()),
+            Self::NotOperator(refused) => Some(refused.details()),
+            Self::Definition(refused) => Some(refused.details()),
+            Self::Permission(refused) => refused.details(),
+            _ => None,
+        }
+    }
+}
+
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            // There may be room later.
-            Refusal::Unaudited(Unaudited::Full) => ErrorCode::RESOURCE_EXHAUSTED,
-            // The call never started, and the one who runs the server must look at its log.
-            Refusal::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
-            Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::Unaudited(unaudited)
+            | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
+            Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
+            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
+            Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
+            Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
+            Refusal::Permission(refused) => refused.code(),
+            Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
+            Refusal::Decision(DecisionRefused::NotOperator) => ErrorCode::PERMISSION_DENIED,
+            Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
+            // It may answer again soon.
+            Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,
+            Refusal::Unconfirmed(refused) => match refused.why() {
+                Unconfirmed::TooMany | Unconfirmed::Full => ErrorCode::RESOURCE_EXHAUSTED,
+                Unconfirmed::Unreadable => ErrorCode::INVALID_TOOL_ARGS,
+                _ => ErrorCode::PERMISSION_DENIED,
+            },
+            Refusal::Blocked(_) => ErrorCode::VALIDATION_BLOCKED,
             #[cfg(feature = "auth")]
             Refusal::Auth(refused) => match refused {
                 AuthRefused::Missing | AuthRefused::Malformed(_) | AuthRefused::Invalid(_) => {
@@ -57,6 +149,21 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        Self::new(code, refusal.to_string()).because(refusal)
+        let mut error = Self::new(code, refusal.to_string());
+        if let Some(details) = refusal.details() {
+            let mut recovery = Recovery::default_for(code).unwrap_or_default();
+            recovery.details = Some(details);
+            error = error.recovery(recovery);
+        }
+        error.because(refusal)
+    }
+}
+
+fn code_of(unaudited: &Unaudited) -> ErrorCode {
+    match unaudited {
+        // There may be room later.
+        Unaudited::Full => ErrorCode::RESOURCE_EXHAUSTED,
+        // The call never started, and the one who runs the server must look at its log.
+        _ => ErrorCode::SERVER_NOT_READY,
     }
 }

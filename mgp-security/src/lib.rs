@@ -11,18 +11,37 @@ mod audit;
 pub mod auth;
 mod definition;
 mod error;
+mod governance;
 mod permission;
 mod policy;
 mod state;
 mod tool;
 mod trace;
 
-pub use approval::{About, Approver, Decision, Question};
-pub use audit::{Arguments, Audit, AuditConfig, AuditLayer, Event, EventSource, Flagged};
-pub use audit::{Confirm, Forwarder, Forwarding, Ingest, NotNamed, Replay};
-pub use definition::{Definitions, Standing};
+pub use access::{
+    Access, AccessDenied, AccessLayer, Decided, Entry, Gated, Groups, KernelTools,
+    KernelToolsLayer, NotOperator, PassEnded,
+};
+pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
+pub use audit::{
+    Arguments, Audit, AuditConfig, AuditLayer, Delivery, Event, EventSource, Flagged, Forwarder,
+    Forwarding, Ingest, NotNamed, Replay,
+};
+pub use definition::{
+    DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
+    Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
+};
 pub use error::{Refusal, ReplayRefused};
-pub use policy::{ConfirmFrom, Policies, ServerPolicy};
+pub use governance::{GovernLayer, Governance, GovernanceBuilder};
+pub use permission::{
+    Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
+    PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,
+};
+pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
-pub use tool::Assessment;
+pub use tool::{
+    Assess, Assessment, Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named,
+    Naming, Unconfirmed, Validate, ValidateLayer, Validated, ValidationBlocked, Violation,
+    derive_hints,
+};
 pub use trace::{Trace, TraceLayer};

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
+use serde::{Deserialize, Serialize};
 
 /// What the operator says about one server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ServerPolicy {
     /// How far it is trusted; what the server says of itself never counts. `standard`.
@@ -44,7 +45,8 @@ impl Default for ServerPolicy {
 }
 
 /// From which effective risk on a call is confirmed (§4.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmFrom {
     /// Moderate calls are confirmed too.
@@ -52,6 +54,15 @@ pub enum ConfirmFrom {
     /// Only dangerous ones are.
     #[default]
     Dangerous,
+}
+
+/// What a grant says about confirming the calls it names (§4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ConfirmRule {
+    /// They never are, whatever the tool demands.
+    Never,
 }
 
 /// The policies of all servers; a change holds from the next message on.

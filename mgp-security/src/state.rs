@@ -5,7 +5,7 @@
 //!
 //! Applies to: both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -59,8 +59,18 @@ struct Inner<S: Snapshot> {
 
 struct Kept<E> {
     entries: BTreeMap<String, Arc<E>>,
+    /// The revisions that wrote them.
+    written: HashMap<String, u64>,
     /// The revision that is in them; none before the first load.
     revision: Option<u64>,
+}
+
+/// An entry as the store has it.
+pub(crate) struct Found<E> {
+    pub(crate) key: String,
+    pub(crate) entry: Arc<E>,
+    /// The revision that wrote it: a change that expects it depends on nobody having changed the entry since.
+    pub(crate) revision: u64,
 }
 
 /// Why a change was not made.
@@ -90,7 +100,11 @@ impl<S: Snapshot> State<S> {
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
             lost: AtomicBool::new(false),
-            kept: tokio::sync::Mutex::new(Kept { entries, revision: None }),
+            kept: tokio::sync::Mutex::new(Kept {
+                entries,
+                written: HashMap::new(),
+                revision: None,
+            }),
             hooks: Mutex::default(),
             followed: AtomicBool::new(false),
         }))
@@ -115,6 +129,26 @@ impl<S: Snapshot> State<S> {
             return Err(StoreError::Closed);
         }
         Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// The entries the store has now, of those that are wanted.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub(crate) async fn latest(
+        &self,
+        is_wanted: impl Fn(&S::Entry) -> bool,
+    ) -> Result<Vec<Found<S::Entry>>, StoreError> {
+        self.0.catch_up().await?;
+        let kept = self.0.kept.lock().await;
+        let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        Ok(wanted
+            .map(|(key, entry)| Found {
+                key: key.clone(),
+                entry: Arc::clone(entry),
+                revision: kept.written.get(key).copied().unwrap_or_default(),
+            })
+            .collect())
     }
 
     /// Writes entries together with the events that tell of it; in force once it has answered.
@@ -197,44 +231,48 @@ impl<S: Snapshot> Inner<S> {
 
     /// Whether anything had changed.
     async fn read(&self, kept: &mut Kept<S::Entry>) -> Result<bool, StoreError> {
+        let mut anew = kept.revision.is_none();
         let loaded = match kept.revision {
             Some(since) => match self.store.changes(S::SPACE, since).await {
                 Err(StoreError::Forgotten) => {
-                    kept.entries.clear();
+                    anew = true;
                     self.store.load(S::SPACE).await?
                 }
                 changes => changes?,
             },
             None => self.store.load(S::SPACE).await?,
         };
-        kept.revision = Some(loaded.revision);
-        if loaded.records.is_empty() {
+        if loaded.records.is_empty() && !anew {
+            kept.revision = Some(loaded.revision);
             return Ok(false);
         }
-        for record in loaded.records {
-            match record.value {
-                Some(value) => {
-                    let entry = value.get().map_err(|error| {
-                        StoreError::Unreadable(format!(
-                            "`{}` in `{}`: {error}",
-                            record.key,
-                            S::SPACE
-                        ))
-                    })?;
-                    kept.entries.insert(record.key, Arc::new(entry));
-                }
-                None => {
-                    kept.entries.remove(&record.key);
-                }
-            }
+        if anew {
+            kept.entries.clear();
+            kept.written.clear();
         }
+        for record in loaded.records {
+            let Some(value) = record.value else {
+                kept.written.remove(&record.key);
+                kept.entries.remove(&record.key);
+                continue;
+            };
+            let entry = value.get().map_err(|error| {
+                StoreError::Unreadable(format!("`{}` in `{}`: {error}", record.key, S::SPACE))
+            })?;
+            kept.written.insert(record.key.clone(), record.revision);
+            kept.entries.insert(record.key, Arc::new(entry));
+        }
+        // Only now: what could not be read must be read again, not passed over.
+        kept.revision = Some(loaded.revision);
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(S::of(&kept.entries));
         Ok(true)
     }
 
     fn tell(&self) {
         let hooks = self.hooks().clone();
-        hooks.iter().for_each(|hook| hook());
+        for hook in hooks {
+            hook();
+        }
     }
 
     fn hooks(&self) -> MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
@@ -258,10 +296,18 @@ async fn follow<S: Snapshot>(state: Weak<Inner<S>>) {
         let Some(sleep) = state.upgrade().map(|state| state.until_expiry(SystemTime::now())) else {
             return;
         };
-        tokio::select! {
-            moved = news.changed() => if moved.is_err() { return },
-            // A little later, so that the entry has expired for everyone.
-            () = tokio::time::sleep(sleep.unwrap_or(LONGEST) + Duration::from_millis(5)) => {
+        // A little later, so that the entry has expired for everyone.
+        let patience = sleep.unwrap_or(LONGEST) + Duration::from_millis(5);
+        match tokio::time::timeout(patience, news.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => {
+                // A store that has ended tells of no revocation: an old answer may be a wrong one.
+                if let Some(state) = state.upgrade() {
+                    state.lost.store(true, Ordering::Relaxed);
+                }
+                return;
+            }
+            Err(_) => {
                 let Some(state) = state.upgrade() else { return };
                 if sleep.is_some_and(|sleep| sleep < LONGEST) {
                     state.tell();
@@ -299,8 +345,9 @@ impl<S: Snapshot> fmt::Debug for State<S> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use mgp_types::service::MemoryAudit;
-    use mgp_types::store::MemoryStore;
+    use mgp_types::service::{BoxFuture, MemoryAudit};
+    use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
+    use tokio::sync::watch;
 
     use super::*;
 
@@ -345,6 +392,61 @@ mod tests {
         assert!(told.load(Ordering::Relaxed) >= 1);
     }
 
+    /// A store whose news come from elsewhere.
+    struct Told(MemoryStore, watch::Receiver<u64>);
+
+    impl Store for Told {
+        fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+            self.0.load(space)
+        }
+
+        fn changes(
+            &self,
+            space: &'static str,
+            since: u64,
+        ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+            self.0.changes(space, since)
+        }
+
+        fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+            self.0.commit(change)
+        }
+
+        fn revision(&self) -> watch::Receiver<u64> {
+            self.1.clone()
+        }
+
+        fn pending(
+            &self,
+            log: &str,
+            most: usize,
+        ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+            self.0.pending(log, most)
+        }
+
+        fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+            self.0.settle(log, through)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_ended_decides_nothing() {
+        let (news, known) = watch::channel(0);
+        let store = Arc::new(Told(MemoryStore::new(), known));
+        let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
+        state.open().await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(state.now().is_ok());
+        drop(news);
+        tokio::time::timeout(Duration::from_secs(5), async {
+            while state.now().is_ok() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
     #[tokio::test]
     async fn what_cannot_be_read_decides_nothing() {
         let store = MemoryStore::new();
@@ -352,7 +454,12 @@ mod tests {
         state.open().await.unwrap();
         let odd = Change::new().put(Sum::SPACE, "a", Payload::from_trusted(r#""x""#));
         store.commit(odd).await.unwrap();
-        assert!(state.write(Vec::new(), Vec::new()).await.is_err());
-        assert!(state.now().is_err());
+        for _ in 0..2 {
+            assert!(state.write(Vec::new(), Vec::new()).await.is_err());
+            assert!(state.now().is_err());
+        }
+        store.commit(Change::new().remove(Sum::SPACE, "a")).await.unwrap();
+        state.write(Vec::new(), Vec::new()).await.unwrap();
+        assert_eq!(state.now().unwrap().0, 0);
     }
 }

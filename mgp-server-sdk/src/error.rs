@@ -95,6 +95,9 @@ pub(crate) enum Flaw {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     Lacks { what: String, state: &'static str },
+    /// The server is governed twice.
+    #[error("the server is governed twice; one `governed` is enough")]
+    GovernedTwice,
     /// Two prompts or resources have one name.
     #[error("{0} is there twice")]
     Again(String),

@@ -106,6 +106,7 @@ mod complete;
 mod error;
 mod features;
 mod furnish;
+mod govern;
 #[cfg(doctest)]
 mod guides;
 #[cfg(feature = "http")]
@@ -113,6 +114,7 @@ mod http;
 mod into_stack;
 mod listen;
 mod log;
+mod permission;
 pub mod prelude;
 mod prompt;
 mod request;

@@ -21,6 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::permission;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
@@ -51,6 +52,8 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     cancel: CancelLayer,
+    /// Whether the author chose the extensions.
+    chosen: bool,
 }
 
 /// What a server is doing, while it runs; cheap to clone.
@@ -75,7 +78,7 @@ impl ServerMonitor {
     }
 }
 
-/// What of MGP this crate serves; nothing else is offered.
+/// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
 const SERVED: ExtensionSet =
     ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
 
@@ -98,6 +101,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
+            chosen: false,
         }
     }
 
@@ -194,8 +198,21 @@ impl Server {
 
     /// Changes what is offered in the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
+        let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
+        let before = extensions(&self.offer);
         change(&mut self.offer);
+        self.chosen |= before != extensions(&self.offer);
         self
+    }
+
+    /// What is offered of MGP, as long as its author did not choose the extensions.
+    pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
+        self.offer.mgp.as_mut().filter(|_| !self.chosen)
+    }
+
+    /// Notes what will keep the server from being served.
+    pub(crate) fn flaw(&mut self, flaw: Flaw) {
+        self.flaws.push(flaw);
     }
 
     /// Speaks plain MCP only.
@@ -253,7 +270,14 @@ impl Server {
             }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+            // Whoever chose what is offered means it.
+            if !mgp.permissions_required.is_empty() && !self.chosen {
+                mgp.extensions = mgp.extensions.with(Extension::Permissions);
+            }
         }
+        let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
+        let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
+        let decisions = if hears_decisions { permission::endpoints() } else { Router::new() };
         let serving = Serving { timeout: self.timeout, state };
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();
@@ -271,7 +295,7 @@ impl Server {
             cancel: self.cancel,
             logging,
             // What a server's author answers wins.
-            endpoints: features.merge(self.endpoints),
+            endpoints: features.merge(decisions).merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

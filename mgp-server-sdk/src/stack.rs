@@ -18,6 +18,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::furnish::{FurnishLayer, Logging};
+use crate::permission;
 use crate::tool::{Running, Tools};
 
 /// What the stack is built from.
@@ -135,17 +136,33 @@ impl Service<Call> for Leaf {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
-                Either::Left { future: Answer::of(self.tools.call(call)) }
+                Either::Left { future: self.run(call) }
             }
             ToolsList::METHOD if self.own_lists => {
+                permission::bring(&mut call);
                 let list = self.tools.list(call.cx());
                 Either::Left { future: Answer::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },
         }
+    }
+}
+
+impl Leaf {
+    /// Starts a tool, or asks the caller what it may do.
+    fn run(&self, mut call: Call) -> Answer {
+        if permission::says_what_stands(&call)
+            && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
+        {
+            match permission::bring_or_ask(&mut call, &needed) {
+                Ok(None) => {}
+                asked => return Answer::Ready(asked.transpose()),
+            }
+        }
+        Answer::of(self.tools.call(call))
     }
 }
 

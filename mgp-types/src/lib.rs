@@ -4,9 +4,9 @@
 //! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
 //!
-//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens), `sqlite` (a
-//! store in a file), `schema` (JSON Schemas
-//! of the messages, the page of methods, and the check of examples).
+//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens),
+//! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
+//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
 
 mod canonical;
 pub mod mcp;

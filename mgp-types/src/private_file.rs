@@ -113,7 +113,6 @@ impl PrivateFile {
     /// All but [`PrivateFileError::Busy`].
     pub fn read(&self) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let failed = failed(&self.path, "read");
-        let path = || self.path.clone();
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -121,16 +120,14 @@ impl PrivateFile {
         };
         // Of what was opened, not of what the path may name by now.
         let metadata = file.metadata().map_err(&failed)?;
-        if !metadata.is_file() {
-            return Err(PrivateFileError::NotPlain { path: path() });
-        }
-        if let Some(mode) = exposed(&metadata) {
-            return Err(PrivateFileError::Exposed { path: path(), mode });
-        }
+        suits(&self.path, &metadata)?;
         let mut text = Vec::new();
         file.take(self.longest.saturating_add(1)).read_to_end(&mut text).map_err(&failed)?;
         if text.len() as u64 > self.longest {
-            return Err(PrivateFileError::TooLong { path: path(), longest: self.longest });
+            return Err(PrivateFileError::TooLong {
+                path: self.path.clone(),
+                longest: self.longest,
+            });
         }
         Ok(Some(text))
     }
@@ -228,6 +225,38 @@ fn private() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Makes an empty file that only its owner may read, unless there is one; nothing else is opened.
+#[cfg(feature = "sqlite")]
+pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
+    match private().create_new(true).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed(path, "made")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is no plain file or may be used by others, without opening it; where there is none, all is well.
+#[cfg(feature = "sqlite")]
+pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
+    match fs::metadata(path) {
+        Ok(metadata) => suits(path, &metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(path, "read")(error)),
+    }
+}
+
+fn suits(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
+    let path = || path.to_owned();
+    if !metadata.is_file() {
+        return Err(PrivateFileError::NotPlain { path: path() });
+    }
+    match exposed(metadata) {
+        Some(mode) => Err(PrivateFileError::Exposed { path: path(), mode }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(unix)]

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select;
 use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
 use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
@@ -13,7 +14,7 @@ use mgp_types::method::{
     PromptsListChanged, ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged,
     ToolsListChanged,
 };
-use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack};
+use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack, Unaudited};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -24,6 +25,8 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
 use crate::listening::{Listening, Parts, acknowledged};
+use crate::permission::answered;
+use crate::presence::Presence;
 use crate::wire::{
     Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
     outbound,
@@ -59,8 +62,9 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    let config = answered(config);
     let child = child.map(|child| Kin(Arc::new(child)));
-    let lists = Arc::new(Lists::default());
+    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
     let (reader, eof) = Watched::new(reader);
     let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
@@ -82,10 +86,11 @@ pub(crate) async fn reach(
     config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
 ) -> Result<Client, Error> {
+    let config = answered(config);
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
     let past =
         Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
-    let lists = Arc::new(Lists::default());
+    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
     let connection = mgp_transport::http::HttpConnection::new(
         endpoint,
         heard(&config, &lists),
@@ -157,10 +162,15 @@ async fn shake_hands(
     mut config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
 ) -> Result<Client, Error> {
-    let Wired { peer, cx, monitor, life, driver, child, lists, mirror, past } = wired;
+    let Wired { peer, mut cx, monitor, life, driver, child, lists, mirror, past } = wired;
+    cx.server.clone_from(&config.server_id);
+    if config.hooks.audit.is_some() && config.server_id.is_none() {
+        return Err(ConnectError::Nameless.into());
+    }
     let session = cx.scope.state::<Session>();
     let stamp =
         StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
+    let stamp = stamp.server(config.server_id.clone());
     let max = config.max_timeout.max(config.timeout);
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
@@ -180,6 +190,22 @@ async fn shake_hands(
             return Err(told(error, config.connect.era));
         }
     };
+    let presence = match announce(&config, &facts, &life).await {
+        Ok(presence) => presence,
+        Err(unaudited) => {
+            peer.close("its connection cannot be recorded");
+            if let Some(Kin(child)) = &child {
+                child.shutdown().await;
+            }
+            return Err(Error::Unaudited(unaudited));
+        }
+    };
+    let following = session.permissions().map(|flow| {
+        let (stack, cx, life) = (stack.clone(), cx.clone(), life.clone());
+        Driver::of(async move {
+            select(Box::pin(flow.follow(stack, cx)), Box::pin(life.over())).await;
+        })
+    });
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
@@ -212,8 +238,24 @@ async fn shake_hands(
         max_pages: config.max_pages,
         max_rounds: config.max_rounds,
         child,
+        presence,
+        _following: following,
         _driver: driver,
     })))
+}
+
+/// Records that the server is there, where somebody wants to know.
+async fn announce(
+    config: &ClientConfig,
+    facts: &Facts,
+    life: &Life,
+) -> Result<Option<Presence>, Unaudited> {
+    match (&config.hooks.audit, &config.server_id) {
+        (Some(sink), Some(server)) => {
+            Presence::announce(sink, server, facts, life.clone()).await.map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Shakes hands in the era the server had before, if it is known; what it was wrong about is forgotten.

@@ -16,6 +16,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::Client;
 use crate::cache::Kept;
 use crate::error::Error;
+use crate::handler::Changed;
 
 /// A page of a list.
 trait Page {
@@ -117,6 +118,11 @@ lists! {
 }
 
 impl Client {
+    /// Forgets a list that was kept, as if the server had said that it changed: for whoever filters lists on the way.
+    pub fn forget(&self, what: &Changed) {
+        self.0.lists.forget(what);
+    }
+
     async fn page<R>(&self, cursor: Option<String>) -> Result<R::Result, Error>
     where
         R: Request<Params = ListParams>,
@@ -154,6 +160,7 @@ impl Client {
     where
         R: Request<Params = ListParams, Result: Page>,
     {
+        self.0.lists.catch_up();
         let (kept, generation) = place.look();
         if let Some(kept) = kept {
             return Ok(kept);

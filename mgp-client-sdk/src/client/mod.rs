@@ -36,6 +36,7 @@ use crate::call::ToolCall;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::listening::Listening;
+use crate::presence::Presence;
 use crate::wire::{Allowance, Driver, Life};
 
 /// A connected client; cheap to clone, the connection ends with the last clone.
@@ -80,6 +81,10 @@ struct Inner {
     max_pages: usize,
     max_rounds: u32,
     child: Option<Kin>,
+    /// Where the audit log is told of it; ahead of the driver, whose end it would take for the server's.
+    presence: Option<Presence>,
+    /// Tells the server what changes of its permissions.
+    _following: Option<Driver>,
     _driver: Driver,
 }
 
@@ -155,6 +160,9 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future leaves the connection closed and the escalation where it was; call it again.
     pub async fn close(&self) -> Option<ExitReport> {
+        if let Some(presence) = &self.0.presence {
+            presence.close("the client closed it");
+        }
         self.0.peer.close("the client closed it");
         self.0.life.over().await;
         match &self.0.child {

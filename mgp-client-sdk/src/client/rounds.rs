@@ -5,7 +5,9 @@
 
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
-use mgp_types::service::{Ask, Call, CallKey, Context, Method, Params, Reply, result_type};
+use mgp_types::service::{
+    Ask, Call, CallKey, Context, Method, Params, Principal, Reply, result_type,
+};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::Client;
@@ -43,22 +45,37 @@ impl Client {
         asks: Vec<(String, Ask)>,
     ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
-            let method = ask.method();
-            if !self.0.answers.methods().any(|known| known == method) {
-                return Err(not_offered(method));
-            }
-            let mut cx = cx.clone();
-            cx.key = CallKey::next();
-            let params = Params::split(method, ask.params().as_shared().clone())?;
-            let question = Call::request(Method::of(method), params, cx);
-            let reply = self.0.asked.send(question).await?;
-            let body = reply.as_body().ok_or_else(|| RpcError::internal("nobody answered"))?;
-            let text = String::from_utf8(body.to_json());
-            let text =
-                text.map_err(|error| RpcError::internal("an answer is no text").because(error))?;
-            Ok((key, Payload::from_trusted(text)))
+            self.answer(cx.clone(), &ask).await.map(|answer| (key, answer))
         });
         Ok(try_join_all(answering).await?.into_iter().collect())
+    }
+
+    /// Has a handler answer on behalf of a principal whose call came from elsewhere.
+    pub(crate) async fn answer_for(
+        &self,
+        principal: &Principal,
+        ask: &Ask,
+    ) -> Result<Payload, RpcError> {
+        let mut cx = self.context();
+        cx.principal = principal.clone();
+        self.answer(cx, ask).await
+    }
+
+    /// Has a handler answer one question.
+    async fn answer(&self, mut cx: Context, ask: &Ask) -> Result<Payload, RpcError> {
+        let method = ask.method();
+        if !self.0.answers.methods().any(|known| known == method) {
+            return Err(not_offered(method));
+        }
+        cx.key = CallKey::next();
+        let params = Params::split(method, ask.params().as_shared().clone())?;
+        let question = Call::request(Method::of(method), params, cx);
+        let reply = self.0.asked.send(question).await?;
+        let body = reply.as_body().ok_or_else(|| RpcError::internal("nobody answered"))?;
+        let text = String::from_utf8(body.to_json());
+        let text =
+            text.map_err(|error| RpcError::internal("an answer is no text").because(error))?;
+        Ok(Payload::from_trusted(text))
     }
 }
 

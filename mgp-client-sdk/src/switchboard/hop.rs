@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mgp_types::mcp::Era;
+use mgp_types::method::{PermissionRequest, Request as _};
 use mgp_types::service::{
     Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack,
 };
@@ -53,7 +54,7 @@ impl Hop {
         let (above, below) = (call.cx().caller.era, self.client.server().era);
         match (above, below) {
             (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
-            (_, Era::Modern) => Box::pin(in_rounds(stack, peer, call)),
+            (_, Era::Modern) => Box::pin(in_rounds(self.client.clone(), call)),
             (Era::Modern, Era::Legacy) => Box::pin(parked(stack, peer, park, call)),
         }
     }
@@ -96,21 +97,27 @@ impl Round {
     }
 
     /// Gets all answers; a modern caller suspends here until its next round.
-    async fn answers(&self, cx: &Context) -> Result<Object, RpcError> {
+    async fn answers(&self, client: &Client, cx: &Context) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
+            let ask = Ask::new(question.method.clone(), question.params.clone());
+            if question.method == PermissionRequest::METHOD {
+                // What a server may do is never decided by whoever calls it.
+                let answer = client.answer_for(&cx.principal, &ask).await;
+                return answer.map(|answer| (question.key.clone(), answer));
+            }
             // A callee may use a key again in a later round for another question.
             let key = match self.number {
                 0 => question.key.clone(),
                 number => format!("{}@{number}", question.key),
             };
-            let ask = Ask::new(question.method.clone(), question.params.clone());
             cx.ask(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
     }
 }
 
-async fn in_rounds(stack: Stack, peer: Peer, mut call: Call) -> Result<Reply, RpcError> {
+async fn in_rounds(client: Client, mut call: Call) -> Result<Reply, RpcError> {
+    let (stack, peer) = (client.stack().clone(), client.peer().clone());
     if let Asking::Peer(_) = call.cx().asking {
         // A legacy caller keeps nothing between rounds, so this hop does.
         let remember = Remember::new(call.cx().clone());
@@ -127,7 +134,7 @@ async fn in_rounds(stack: Stack, peer: Peer, mut call: Call) -> Result<Reply, Rp
         next.cx_mut().logical = Some(logical.clone());
         let mut number = 0;
         if let Some(round) = &round {
-            let answers = round.answers(&cx).await?;
+            let answers = round.answers(&client, &cx).await?;
             let hop = next.hop_mut();
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;

@@ -41,6 +41,11 @@ impl Life {
         self.ended.borrow().is_some()
     }
 
+    /// Why it is over, if it is.
+    pub(crate) fn reason(&self) -> Option<Arc<str>> {
+        self.ended.borrow().clone()
+    }
+
     /// Waits until it is over.
     pub(crate) async fn over(&self) {
         // An error means that nobody drives the connection any more.
@@ -49,17 +54,27 @@ impl Life {
 
     /// Words the error of a call that found the connection gone.
     async fn why(self, error: RpcError) -> RpcError {
+        match self.how().await {
+            Some(how) => closed(&how),
+            None => error,
+        }
+    }
+
+    /// Waits until it is over and says how it ended.
+    pub(crate) async fn ending(self) -> String {
+        self.how().await.unwrap_or_else(|| "the client let go of it".to_owned())
+    }
+
+    /// How it ended, once it is over; none where nobody drives it any more.
+    async fn how(&self) -> Option<String> {
         let mut ended = self.ended.clone();
-        let reason = match ended.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone(),
-            Err(_) => return error,
-        };
+        let reason = ended.wait_for(Option::is_some).await.ok()?.clone();
         if let Some(child) = &self.child
             && let Ok(report) = timeout(EXIT_CODE, child.wait()).await
         {
-            return closed(&format!("the server {report}"));
+            return Some(format!("the server {report}"));
         }
-        closed(reason.as_deref().unwrap_or("the connection ended"))
+        Some(reason.as_deref().unwrap_or("the connection ended").to_owned())
     }
 }
 
@@ -73,6 +88,13 @@ impl fmt::Debug for Life {
 
 /// Ends the driver with whoever holds it: the client, or a handshake that is given up half-way.
 pub(crate) struct Driver(JoinHandle<()>);
+
+impl Driver {
+    /// Drives something else that belongs to the client.
+    pub(crate) fn of(running: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(running))
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {

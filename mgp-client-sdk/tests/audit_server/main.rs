@@ -9,7 +9,7 @@ mod world;
 use std::time::Duration;
 
 use mgp_client_sdk::EraChoice;
-use mgp_security::Confirm;
+use mgp_security::Delivery;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use tokio::time::sleep;
 
@@ -20,7 +20,7 @@ const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 #[tokio::test]
 async fn a_thousand_events_arrive_in_order() {
     for era in ERAS {
-        for confirm in [Confirm::Sent, Confirm::Asked] {
+        for confirm in [Delivery::Sent, Delivery::Asked] {
             let world = World::new(confirm);
             let client = world.start(era).await;
             let mut forwarding = world.forward(&client);
@@ -36,7 +36,7 @@ async fn a_thousand_events_arrive_in_order() {
 #[tokio::test]
 async fn what_was_under_way_when_the_server_was_killed_is_sent_again() {
     for era in ERAS {
-        let world = World::new(Confirm::Asked);
+        let world = World::new(Delivery::Asked);
         let client = world.start(era).await;
         let mut forwarding = world.forward(&client);
         let writer = tokio::spawn({
@@ -65,7 +65,7 @@ async fn what_was_under_way_when_the_server_was_killed_is_sent_again() {
 
 #[tokio::test]
 async fn a_gap_is_closed_by_asking_the_client() {
-    let world = World::new(Confirm::Sent);
+    let world = World::new(Delivery::Sent);
     let client = world.start(EraChoice::Legacy).await;
     let mut forwarding = world.forward(&client);
     world.write(200).await;
@@ -90,7 +90,7 @@ async fn a_gap_is_closed_by_asking_the_client() {
 
 #[tokio::test]
 async fn what_the_log_has_no_more_is_given_up_and_counted() {
-    let world = World::small(Confirm::Sent, 10);
+    let world = World::small(Delivery::Sent, 10);
     world.write(25).await;
     let client = world.start(EraChoice::Legacy).await;
     let _forwarding = world.forward(&client);
@@ -108,7 +108,7 @@ async fn what_the_log_has_no_more_is_given_up_and_counted() {
 
 #[tokio::test]
 async fn a_client_that_did_not_negotiate_audit_sends_nothing() {
-    let world = World::new(Confirm::Sent);
+    let world = World::new(Delivery::Sent);
     let without = ExtensionSet::STANDARD.without(Extension::Audit);
     let client = world.builder(EraChoice::Legacy).mgp(without).spawn(world.command()).await;
     let client = client.unwrap();
@@ -121,7 +121,7 @@ async fn a_client_that_did_not_negotiate_audit_sends_nothing() {
 
 #[tokio::test]
 async fn a_full_file_takes_nothing_more_and_says_so() {
-    let world = World::new(Confirm::Asked);
+    let world = World::new(Delivery::Asked);
     let command = world.command().args(["--most", "5"]);
     let client = world.builder(EraChoice::Auto).spawn(command).await.unwrap();
     let mut forwarding = world.forward(&client);
@@ -143,7 +143,7 @@ async fn a_full_file_takes_nothing_more_and_says_so() {
 
 #[tokio::test]
 async fn a_line_that_was_not_finished_is_written_again() {
-    let world = World::new(Confirm::Asked);
+    let world = World::new(Delivery::Asked);
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
     world.write(20).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::{Client, EraChoice};
-use mgp_security::{Confirm, Event};
+use mgp_security::{Delivery, Event};
 use mgp_types::mgp::{AccessEntry, AccessPermission, Actor, EntryType};
 use mgp_types::service::{AuditSink, Principal};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::world::{World, ask};
 
 /// Thirty events of three kinds, a second apart, from noon on.
 async fn garden() -> (World, Client, mgp_security::Forwarding) {
-    let world = World::new(Confirm::Asked);
+    let world = World::new(Delivery::Asked);
     let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(492_396);
     let agent = Principal::local().agent("agent.one");
     let garden = "garden".into();

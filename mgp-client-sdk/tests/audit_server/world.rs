@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
-use mgp_security::{Confirm, Event, Forwarder, Forwarding, Replay};
+use mgp_security::{Delivery, Event, Forwarder, Forwarding, Replay};
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mgp::Actor;
@@ -33,12 +33,12 @@ impl Drop for TempFile {
 }
 
 impl World {
-    pub(crate) fn new(confirm: Confirm) -> Self {
+    pub(crate) fn new(confirm: Delivery) -> Self {
         Self::small(confirm, 10_000)
     }
 
     /// A world whose log keeps so many events.
-    pub(crate) fn small(confirm: Confirm, capacity: usize) -> Self {
+    pub(crate) fn small(confirm: Delivery, capacity: usize) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("mgp-audit-server-{}-{number}.jsonl", std::process::id());

@@ -10,7 +10,9 @@ use mgp_types::mcp::{
     ServerCapabilities, UnsupportedVersionData, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
-use mgp_types::service::{BoxFuture, Call, Context, Facts, MgpService, Params, Reply, WireRules};
+use mgp_types::service::{
+    BoxFuture, Call, Context, Facts, Grantor, MgpService, Params, Reply, WireRules,
+};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +21,7 @@ use tokio::time::timeout;
 use super::era::{self, Next, Probe};
 use super::negotiate;
 use super::offer::ClientOffer;
+use super::permission::PermissionFlow;
 use super::session::{Phase, Session};
 
 /// How to connect.
@@ -35,7 +38,15 @@ pub struct ConnectConfig {
     pub handshake_timeout: Duration,
     /// Decides about the permissions a server needs, between the answer and `initialized`.
     pub gate: Option<Arc<dyn PermissionGate>>,
-    /// How long the gate may take; then the decision is deferred. 60 s.
+    /// Decides about the permissions a server needs, and tells what stands while it is connected (MGP §3.4).
+    ///
+    /// Decisions are kept under the id in [`Context::server`], so the context of the connection must have one.
+    pub grantor: Option<Arc<dyn Grantor>>,
+    /// What becomes of the connection when a permission the server needs is denied. It proceeds.
+    pub denied: Ungranted,
+    /// What becomes of it when nobody decided in time. It proceeds.
+    pub deferred: Ungranted,
+    /// How long the gate, and the grantor, may take; then the decision is deferred. 60 s.
     pub permission_timeout: Duration,
 }
 
@@ -46,6 +57,9 @@ impl Default for ConnectConfig {
             probe_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(30),
             gate: None,
+            grantor: None,
+            denied: Ungranted::Proceed,
+            deferred: Ungranted::Proceed,
             permission_timeout: Duration::from_mins(1),
         }
     }
@@ -67,6 +81,16 @@ pub enum EraChoice {
     Legacy,
     /// Modern only.
     Modern,
+}
+
+/// What becomes of a connection to a server that lacks a permission it needs (MGP §3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ungranted {
+    /// It goes on; calls of tools that need the permission are refused.
+    #[default]
+    Proceed,
+    /// It is closed, after the server was told why.
+    Close,
 }
 
 /// Decides whether a connection goes on, given what the server needs (MGP §3.4).
@@ -100,6 +124,14 @@ pub enum ConnectError {
     /// The permissions the server needs were rejected.
     #[error("the permissions the server needs were rejected: {}", .0.join(", "))]
     Rejected(Vec<String>),
+    /// Nobody decided about the permissions the server needs.
+    #[error("nobody decided in time about the permissions the server needs: {}", .0.join(", "))]
+    Deferred(Vec<String>),
+    /// What is decided and recorded of a server is kept under its id, and it has none.
+    #[error(
+        "what is decided and recorded of a server is kept under its id; give it one with `.server_id(…)`"
+    )]
+    Nameless,
 }
 
 /// Shakes hands over an outbound stack; what was settled is kept in the scope of the connection.
@@ -117,17 +149,33 @@ pub async fn connect<S: MgpService>(
     offer: &ClientOffer,
     config: &ConnectConfig,
 ) -> Result<Arc<Facts>, ConnectError> {
+    let flow = permission_flow(cx, config)?;
     let limit = config.handshake_timeout;
     let facts = timeout(limit, settle(stack, cx, offer, config))
         .await
         .map_err(|_| ConnectError::TimedOut(limit))??;
     run_gate(&facts, cx, config).await?;
+    if let Some(flow) = flow {
+        flow.run(stack, &facts, cx, config).await?;
+    }
     if facts.era == mgp_types::mcp::Era::Legacy {
         let ready = Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
         ready_call(stack, ready).await?;
         cx.scope.state::<Session>().ready();
     }
     Ok(facts)
+}
+
+/// The flow of this connection, where anybody can find it who has the scope.
+fn permission_flow(
+    cx: &Context,
+    config: &ConnectConfig,
+) -> Result<Option<PermissionFlow>, ConnectError> {
+    let Some(grantor) = &config.grantor else { return Ok(None) };
+    let server = cx.server.clone().ok_or(ConnectError::Nameless)?;
+    let flow = PermissionFlow::new(server, Arc::clone(grantor), config.permission_timeout);
+    cx.scope.state::<Session>().keep_permissions(flow.clone());
+    Ok(Some(flow))
 }
 
 async fn settle<S: MgpService>(

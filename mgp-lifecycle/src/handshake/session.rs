@@ -4,7 +4,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mgp_types::mcp::Era;
 use mgp_types::service::Facts;
+
+use super::permission::PermissionFlow;
 
 /// The state of the legacy handshake of one scope, and the facts it settled.
 #[derive(Debug, Default)]
@@ -15,6 +18,7 @@ struct State {
     phase: Phase,
     facts: Arc<Facts>,
     is_guessed: bool,
+    permissions: Option<PermissionFlow>,
 }
 
 /// How far the legacy handshake is.
@@ -31,7 +35,7 @@ pub enum Phase {
 
 impl Default for State {
     fn default() -> Self {
-        Self { phase: Phase::New, facts: Facts::none(), is_guessed: false }
+        Self { phase: Phase::New, facts: Facts::none(), is_guessed: false, permissions: None }
     }
 }
 
@@ -52,6 +56,23 @@ impl Session {
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.state().is_guessed
+    }
+
+    /// The permission flow of a client whose configuration has somebody who decides.
+    #[must_use]
+    pub fn permissions(&self) -> Option<PermissionFlow> {
+        self.state().permissions.clone()
+    }
+
+    pub(crate) fn keep_permissions(&self, flow: PermissionFlow) {
+        self.state().permissions = Some(flow);
+    }
+
+    /// What an outbound call needs to know: the facts, and what a modern server is told of its permissions.
+    pub(crate) fn outbound(&self) -> (Arc<Facts>, Option<PermissionFlow>) {
+        let state = self.state();
+        let flow = state.permissions.as_ref().filter(|_| state.facts.era == Era::Modern);
+        (Arc::clone(&state.facts), flow.cloned())
     }
 
     pub(crate) fn guessed(&self) {

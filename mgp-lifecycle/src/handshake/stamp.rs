@@ -11,7 +11,7 @@ use std::task::{Context as Task, Poll};
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply};
+use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -26,6 +26,7 @@ use super::session::Session;
 pub struct StampLayer {
     session: Arc<Session>,
     offer: Arc<Stamps>,
+    server: Option<ServerId>,
 }
 
 /// The members of `_meta` that every modern request carries, encoded once.
@@ -68,7 +69,13 @@ impl StampLayer {
             with_tasks: Payload::of(&capabilities)?,
             handle: Payload::of(&unguessable()?)?,
         };
-        Ok(Self { session, offer: Arc::new(stamps) })
+        Ok(Self { session, offer: Arc::new(stamps), server: None })
+    }
+
+    /// Says which server the calls go to that do not say so themselves.
+    pub fn server(mut self, server: Option<ServerId>) -> Self {
+        self.server = server;
+        self
     }
 }
 
@@ -109,7 +116,10 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let facts = self.layer.session.facts();
+        let (facts, permissions) = self.layer.session.outbound();
+        if call.cx().server.is_none() {
+            call.cx_mut().server.clone_from(&self.layer.server);
+        }
         // A method of an extension that is not active does not go out: the peer would not know it.
         let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
         if let Some(extension) = extension
@@ -133,6 +143,11 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), stamps.handle.clone());
                 call.hop_mut().meta.push(handle);
+            }
+            if let Some(flow) = permissions.filter(|_| facts.has(Extension::Permissions))
+                && let Err(error) = flow.stamp(&mut call)
+            {
+                return Either::Right { future: ready(Err(error)) };
             }
         }
         // A plain peer never sees our trace member (checklist C12).

@@ -2,11 +2,27 @@
 //!
 //! Applies to: both.
 
+mod configured;
+mod elicit;
+mod first;
+mod shown;
+mod terminal;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_types::mgp::{Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
 use mgp_types::{Hash, Object, RpcError, Timestamp};
+
+pub use configured::Configured;
+pub use elicit::Elicit;
+pub use first::First;
+pub use terminal::Terminal;
 
 /// Decides what the rules leave to a person, or to a configuration.
 ///
@@ -21,6 +37,25 @@ pub trait Approver: Send + Sync {
         cx: &Context,
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>>;
+
+    /// How long a call waits for its decision; one that takes longer is not approved. 30 seconds.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+impl Approver for Arc<dyn Approver> {
+    fn decide(
+        &self,
+        cx: &Context,
+        question: Question,
+    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        (**self).decide(cx, question)
+    }
+
+    fn patience(&self) -> Duration {
+        (**self).patience()
+    }
 }
 
 /// What is to be decided.

@@ -36,6 +36,6 @@ mod tests;
 
 pub use arguments::{Arguments, AuditConfig};
 pub use event::{Event, Flagged};
-pub use forward::{Confirm, Forwarder, Forwarding, Ingest, NotNamed, Replay};
+pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use layer::{Audit, AuditLayer};
 pub use source::EventSource;

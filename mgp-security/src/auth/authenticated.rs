@@ -11,9 +11,9 @@ use mgp_types::service::Principal;
 /// An authenticated caller: the principal, what the credentials permit, and how long they last.
 ///
 /// [`AuthLayer`](super::AuthLayer) puts it beside the [`Principal`] into the extensions of the request.
-/// The permissions travel on as a [`Pass`](mgp_types::service::Pass), which calls find in their extensions: nothing in
-/// this crate refuses a call for want of one, but for the scopes a [`ResourceServer`](super::ResourceServer) requires of
-/// every token.
+/// The permissions travel on as a [`Pass`](mgp_types::service::Pass), which calls find in their extensions:
+/// [`AccessLayer`](crate::AccessLayer) holds callers to those it knows, see [`ApiKeys`](super::ApiKeys), and a
+/// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
 /// The same `Pass` ends streams that outlive the key or token.
 #[derive(Clone, PartialEq, Eq)]

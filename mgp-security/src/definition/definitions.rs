@@ -2,33 +2,96 @@
 //!
 //! Applies to: both.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_types::mcp;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 
 use super::Standing;
+use super::pin::Book;
+use super::seen::Seen;
 use super::table::{Known, Table};
-use crate::policy::{Policies, ServerPolicy};
+use crate::policy::Policies;
+use crate::state::State;
 use crate::tool::Assessment;
 
 /// What is known of the tools of all servers; a cheap handle.
+///
+/// The first definition of a tool that is seen is pinned. From then on the tool can be called as long as its server
+/// lists it with that definition; another one waits until an operator approves it.
+///
+/// ```
+/// use mgp_security::{Definitions, Policies, Standing};
+/// use mgp_types::Payload;
+/// use mgp_types::service::{Principal, ServerId};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let (definitions, files) = (Definitions::in_memory(Policies::default()), ServerId::from("files"));
+/// let tool = |text: &str| Payload::parse(format!(r#"{{"name":"read","description":"{text}","inputSchema":{{}}}}"#)).unwrap();
+///
+/// definitions.observe(&files, &[tool("Reads a file.")]).await.unwrap();
+/// assert_eq!(definitions.standing(Some(&files), "read"), Standing::Pinned);
+///
+/// definitions.observe(&files, &[tool("Reads any file.")]).await.unwrap();
+/// let Standing::Changed(held) = definitions.standing(Some(&files), "read") else { panic!("it changed") };
+/// let ada = Principal::new("acme", "ada").operator();
+/// definitions.approve(&ada, &files, "read", &held.fingerprint, Some("we asked for it")).await.unwrap();
+/// assert_eq!(definitions.standing(Some(&files), "read"), Standing::Pinned);
+/// # });
+/// ```
 #[derive(Clone)]
-pub struct Definitions(Arc<Inner>);
+pub struct Definitions(pub(super) Arc<Inner>);
 
-struct Inner {
-    policies: Policies,
+pub(super) struct Inner {
+    pub(super) pins: State<Book>,
+    pub(super) policies: Policies,
+    /// What lookups read.
     now: RwLock<Arc<Table>>,
+    /// What each server listed last; held while the table is made of it, so that the table never goes back.
+    seen: Mutex<HashMap<Option<ServerId>, Seen>>,
+    /// Held by the call that lists the tools of a server for all that wait.
+    turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+/// What is to be done with a call of a tool.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// It may go on.
+    Pass,
+    /// It may go on once an event tells of the operator's word on its risk.
+    Tell(Arc<Known>),
+    /// It may not.
+    Refuse(Standing),
+    /// The tools of its server must be listed first.
+    List,
 }
 
 impl Definitions {
     /// Definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
     #[must_use]
-    pub fn new(_store: Arc<dyn Store>, _audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
-        Self(Arc::new(Inner { policies, now: RwLock::default(), hooks: Mutex::default() }))
+    pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
+        let inner = Arc::new(Inner {
+            pins: State::new(store, audit),
+            policies,
+            now: RwLock::default(),
+            seen: Mutex::default(),
+            turns: Mutex::default(),
+            hooks: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        let refresh = move || {
+            if let Some(inner) = weak.upgrade() {
+                inner.publish();
+            }
+        };
+        inner.pins.on_change(refresh.clone());
+        inner.policies.on_change(refresh);
+        Self(inner)
     }
 
     /// Definitions that are pinned as long as the process runs.
@@ -43,54 +106,48 @@ impl Definitions {
     /// [`StoreError`] when they cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the pins unread.
+    /// Dropping the future leaves the pins as they were known before.
     pub async fn open(&self) -> Result<(), StoreError> {
-        std::future::ready(Ok(())).await
+        self.0.pins.open().await?;
+        self.0.publish();
+        Ok(())
     }
 
     /// What a call of a tool needs; [`Assessment::unknown`] where nobody has seen the tool.
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        static UNKNOWN: LazyLock<Arc<Assessment>> = LazyLock::new(|| Assessment::unknown().into());
-        match self.table().get(server, tool) {
+        match self.0.table().get(server, tool) {
             Some(known) => Arc::clone(&known.assessment),
-            None => Arc::clone(&UNKNOWN),
+            None => unknown(),
         }
     }
 
     /// How the definition of a tool stands.
     #[must_use]
     pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
-        self.table().get(server, tool).map(|known| known.standing.clone()).unwrap_or_default()
+        let table = self.0.table();
+        let Some(tools) = table.of(server) else { return Standing::Unseen };
+        tools.named.get(tool).map_or(&tools.others, |known| &known.standing).clone()
     }
 
     /// The definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
-        self.table().get(server, tool).map(|known| Arc::clone(&known.tool))
+        self.0.table().get(server, tool)?.tool.clone()
     }
 
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
-        let policy = self.0.policies.of(server);
-        let known = |tool: &mcp::Tool| Known {
-            tool: Arc::new(tool.clone()),
-            assessment: Arc::new(assess(tool, &policy)),
-            standing: Standing::Pinned,
-        };
-        let tools = tools.iter().map(|tool| (tool.name.as_str().into(), known(tool).into()));
-        let tools = Arc::new(tools.collect());
-        let mut now = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
-        let table = Arc::make_mut(&mut now);
-        match server {
-            Some(server) => drop(table.servers.insert(server.clone(), tools)),
-            None => table.own = tools,
+        self.0.seen().insert(server.cloned(), Seen::own(tools));
+        self.0.publish();
+    }
+
+    /// Notes that a server says its tools have changed: the next call of one lists them again.
+    pub fn stale(&self, server: &ServerId) {
+        if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
+            seen.stale();
         }
-        drop(now);
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in &hooks {
-            hook();
-        }
+        self.0.publish();
     }
 
     /// Runs after each change of what is known; it must not wait.
@@ -98,33 +155,85 @@ impl Definitions {
         self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
     }
 
-    fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
+    /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
+    pub(super) fn look(&self, server: &ServerId, tool: &str) -> Result<Look, StoreError> {
+        // What cannot be read is not decided.
+        self.0.pins.now()?;
+        let table = self.0.table();
+        let Some(tools) = table.servers.get(server) else { return Ok(Look::List) };
+        let Some(known) = tools.named.get(tool) else {
+            return Ok(match &tools.others {
+                Standing::Unseen if tools.stale || self.0.relists(server) => Look::List,
+                Standing::Unseen => Look::Pass,
+                refused => Look::Refuse(refused.clone()),
+            });
+        };
+        Ok(match &known.standing {
+            _ if tools.stale => Look::List,
+            Standing::Pinned if known.untold.load(Ordering::Relaxed) => {
+                Look::Tell(Arc::clone(known))
+            }
+            Standing::Pinned => Look::Pass,
+            Standing::Unseen => Look::List,
+            held => Look::Refuse(held.clone()),
+        })
+    }
+
+    /// The turn of listing the tools of a server.
+    pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits for those that only the table holds.
+        turns.retain(|known, turn| known == server || Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(server.clone()).or_default())
     }
 }
 
-/// What follows from a definition and the operator's policy.
-fn assess(_tool: &mcp::Tool, _policy: &ServerPolicy) -> Assessment {
-    Assessment::unknown()
+impl Inner {
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a name that is not in the list may be in it by now.
+    fn relists(&self, server: &ServerId) -> bool {
+        self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)
+    }
+
+    /// Makes the table anew from what was listed, what is pinned and what the operator says.
+    pub(super) fn publish(&self) {
+        let seen = self.seen();
+        // While the pins cannot be read no call is decided; what is shown may stay.
+        let Ok(book) = self.pins.now() else { return };
+        let before = self.table();
+        let mut table = Table::default();
+        for (server, seen) in &*seen {
+            let policy = self.policies.of(server.as_ref());
+            let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref()));
+            match server {
+                Some(server) => drop(table.servers.insert(server.clone(), Arc::new(tools))),
+                None => table.own = Arc::new(tools),
+            }
+        }
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        drop(seen);
+        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for hook in &hooks {
+            hook();
+        }
+    }
+}
+
+/// What holds for tools nobody has seen.
+pub(super) fn unknown() -> Arc<Assessment> {
+    static UNKNOWN: LazyLock<Arc<Assessment>> = LazyLock::new(|| Assessment::unknown().into());
+    Arc::clone(&UNKNOWN)
 }
 
 impl fmt::Debug for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.table().servers.keys()).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn learned_tools_are_known_and_others_are_dangerous() {
-        let definitions = Definitions::in_memory(Policies::default());
-        definitions.learn(None, &[mcp::Tool::new("water", mgp_types::RawObject::empty())]);
-        assert_eq!(definitions.standing(None, "water"), Standing::Pinned);
-        assert!(definitions.definition(None, "water").is_some());
-        assert_eq!(definitions.standing(None, "shell"), Standing::Unseen);
-        assert_eq!(*definitions.assessment(None, "shell"), Assessment::unknown());
+        f.debug_set().entries(self.0.table().servers.keys()).finish()
     }
 }

@@ -1,3 +1,34 @@
 //! Permissions: what a server may do, and who said so (MGP §3).
 //!
+//! Three parts: `rule.rs` says what stands at one moment, from the policy of a server and what was decided before;
+//! `asking.rs`, `admin.rs` and `writing.rs` decide anew; `layer.rs` lets calls through or not.
+//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: what a server was told.
+//!
 //! Applies to: both.
+
+mod admin;
+mod asking;
+mod book;
+mod endpoints;
+mod entry;
+mod expiry;
+mod grantor;
+mod grants;
+mod layer;
+mod naming;
+mod permissions;
+mod refused;
+mod rule;
+mod scope;
+mod writing;
+
+#[cfg(test)]
+mod tests;
+
+pub use admin::PermissionChange;
+pub use entry::{Approval, ApprovalDecision, ApprovalSource};
+pub use grants::{GrantStanding, Grants};
+pub use layer::{PermissionGate, PermissionLayer};
+pub use permissions::Permissions;
+pub use refused::PermissionRefused;
+pub use rule::{Missing, MissingStatus};

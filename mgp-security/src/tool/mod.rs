@@ -2,11 +2,21 @@
 //!
 //! Applies to: both.
 
+mod annotate;
+mod assess;
 mod assessment;
 mod clues;
+mod confirm;
+mod validate;
 mod words;
 
+pub use annotate::derive_hints;
+pub use assess::Assess;
 pub use assessment::Assessment;
+pub use confirm::{
+    Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed,
+};
+pub use validate::{Validate, ValidateLayer, Validated, ValidationBlocked, Violation};
 
 #[cfg(test)]
 mod tests;

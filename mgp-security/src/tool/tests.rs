@@ -2,4 +2,8 @@
 //!
 //! Applies to: both.
 
+mod annotate;
 mod assessment;
+mod confirm;
+mod monotone;
+mod validate;

@@ -3,7 +3,8 @@
 //! Applies to: inbound.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
@@ -12,10 +13,9 @@ use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Re
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
-use super::extract::{Grants, ToolRequest};
+use super::extract::{Grants, ToolRequest, admit};
 use super::layers::Carried;
 use super::run::Running;
-use super::security::derive_hints;
 use super::{SchemaStyle, Tool, check, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
@@ -24,11 +24,32 @@ use crate::error::{Flaw, Flaws};
 #[derive(Clone, Debug, Default)]
 pub struct Tools(Arc<Inner>);
 
+/// The tools, as long as somebody holds them.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakTools(Weak<Inner>);
+
+impl WeakTools {
+    pub(crate) fn upgrade(&self) -> Option<Tools> {
+        self.0.upgrade().map(Tools)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     now: Mutex<Arc<Snapshot>>,
     /// Who is told about changes, once the server is put together.
     audience: OnceLock<Audience>,
+    /// Who judges calls by the definitions, where the server is governed.
+    judge: OnceLock<Judge>,
+}
+
+/// Learns the definitions of tools whenever they change.
+struct Judge(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Judge")
+    }
 }
 
 /// The tools at one moment; a change makes a new one, so that calls and lists never wait.
@@ -66,7 +87,7 @@ struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
     /// What a call needs, by standard names.
-    permissions: Vec<Permission>,
+    permissions: Arc<[Permission]>,
     /// The arguments that stand in headers too, where a call has headers.
     headers: HeaderPlan,
     /// The tool with its own layers around it.
@@ -80,8 +101,8 @@ impl Entry {
             tool.write_schemas(style);
         }
         let mut definition = tool.definition.clone();
-        derive_hints(&mut definition);
-        let permissions = check::permissions(&definition);
+        mgp_security::derive_hints(&mut definition);
+        let permissions = check::permissions(&definition).into();
         // What cannot be read was refused before.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
@@ -186,7 +207,7 @@ impl Tools {
     /// The permissions the tools need, by standard names, each once.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
-        Permission::canonical(snapshot.order.iter().flat_map(|entry| &entry.permissions))
+        Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
     /// Whether a tool has an output schema.
@@ -261,13 +282,20 @@ impl Tools {
             let grants = Grants::of(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
-                    grants.admit(&entry.definition.name, &entry.permissions).is_ok()
+                    admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
                 };
                 return snapshot.encode(form, shown).map(Reply::raw);
             }
         }
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
+    }
+
+    /// The permissions a tool needs; none where it needs none, or is unknown.
+    pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
+        let snapshot = self.snapshot();
+        let needed = &snapshot.by_name.get(name)?.permissions;
+        (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
     /// Starts the tool a call names.
@@ -283,7 +311,7 @@ impl Tools {
             entry.check_headers(&call)?;
         }
         if !entry.permissions.is_empty() {
-            Grants::of(call.cx()).admit(tool.name, &entry.permissions)?;
+            admit(&Grants::of(call.cx()), tool.name, &entry.permissions)?;
         }
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
@@ -304,6 +332,36 @@ impl Tools {
         }))
     }
 
+    /// Tells everyone who listens that the list of tools has changed for them, though no tool has: their access has.
+    ///
+    /// Changes that come at once are told once.
+    pub fn tell_changed(&self) {
+        if let Some(audience) = self.0.audience.get() {
+            audience.changed(List::Tools);
+        }
+    }
+
+    /// Says who judges calls by the definitions of the tools; `false` when somebody does already.
+    pub(crate) fn judged_by(&self, learn: impl Fn(&[mcp::Tool]) + Send + Sync + 'static) -> bool {
+        let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
+        self.judge();
+        is_first
+    }
+
+    fn judge(&self) {
+        if let Some(Judge(learn)) = self.0.judge.get() {
+            let snapshot = self.snapshot();
+            let all: Vec<_> =
+                snapshot.order.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
+            learn(&all);
+        }
+    }
+
+    /// A handle that does not keep the tools alive.
+    pub(crate) fn downgrade(&self) -> WeakTools {
+        WeakTools(Arc::downgrade(&self.0))
+    }
+
     /// Says who is told about changes.
     pub(crate) fn tell(&self, audience: Audience) {
         // A server is put together once; a second audience would be the same.
@@ -322,9 +380,8 @@ impl Tools {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
-        }
+        self.judge();
+        self.tell_changed();
         result
     }
 

@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use mgp_types::Lenient;
-use mgp_types::mcp::{self, ToolAnnotations};
+use mgp_types::mcp;
 use mgp_types::mgp::{CodeSafety, Permission, RiskLevel, SideEffect, ToolSecurity, Validator};
 
 use super::Tool;
@@ -96,57 +96,4 @@ impl Tool {
 /// The security metadata a definition declares.
 pub(super) fn declared(definition: &mcp::Tool) -> Option<&ToolSecurity> {
     definition.security.as_ref().and_then(Lenient::valid)
-}
-
-/// Derives MCP's hints from the security metadata where the author gave none.
-pub(super) fn derive_hints(definition: &mut mcp::Tool) {
-    let Some(security) = declared(definition) else { return };
-    let (read_only, destructive) = match security.risk_level {
-        RiskLevel::Safe => (true, false),
-        RiskLevel::Moderate => (false, security.reversible != Some(true)),
-        _ => (false, true),
-    };
-    let network = security.side_effects.contains(&SideEffect::Network);
-    let hints = definition.annotations.get_or_insert_with(ToolAnnotations::new);
-    // Hints that contradict the author's own would be worse than none.
-    let read_only = *hints.read_only_hint.get_or_insert(read_only);
-    hints.destructive_hint.get_or_insert(destructive && !read_only);
-    if network {
-        hints.open_world_hint.get_or_insert(true);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Hints = (Option<bool>, Option<bool>, Option<bool>);
-
-    #[track_caller]
-    fn check(tool: Tool, expected: Hints) {
-        let mut definition = tool.definition;
-        derive_hints(&mut definition);
-        let hints = definition.annotations.unwrap_or_default();
-        let hints = (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint);
-        assert_eq!(hints, expected);
-    }
-
-    #[test]
-    fn hints_follow_the_metadata_unless_the_author_gave_them() {
-        let tool = || Tool::new("t", "", || async { "" });
-        check(tool(), (None, None, None));
-        check(tool().risk(RiskLevel::Safe), (Some(true), Some(false), None));
-        check(tool().risk(RiskLevel::Moderate), (Some(false), Some(true), None));
-        check(tool().risk(RiskLevel::Moderate).reversible(), (Some(false), Some(false), None));
-        check(tool().risk(RiskLevel::Dangerous).reversible(), (Some(false), Some(true), None));
-        check(tool().risk(RiskLevel::from("odd")), (Some(false), Some(true), None));
-        let networked = tool().risk(RiskLevel::Safe).side_effects([SideEffect::Network]);
-        check(networked, (Some(true), Some(false), Some(true)));
-        let mut hints = ToolAnnotations::new();
-        hints.read_only_hint = Some(true);
-        let own = tool().annotations(hints).risk(RiskLevel::Dangerous);
-        check(own, (Some(true), Some(false), None));
-        // Metadata without a risk is dangerous.
-        check(tool().permissions(["shell"]), (Some(false), Some(true), None));
-    }
 }

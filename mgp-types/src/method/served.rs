@@ -180,6 +180,48 @@ static SERVED: &[Served] = &[
         test: "mgp-server-sdk/tests/features/changes.rs",
     },
     Served {
+        method: "mgp/permission/request",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_request",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/response",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_response",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/await",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_await",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/permission/grant",
+        by: "mgp-server-sdk",
+        call: "Mgp::permission_grant",
+        test: "mgp-client-sdk/tests/permission_flow/told.rs",
+    },
+    Served {
+        method: "mgp/access/query",
+        by: "mgp-security",
+        call: "Mgp::access_query",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
+        method: "mgp/access/grant",
+        by: "mgp-security",
+        call: "Mgp::access_grant",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
+        method: "mgp/access/revoke",
+        by: "mgp-security",
+        call: "Mgp::access_revoke",
+        test: "mgp-security/tests/access_changes.rs",
+    },
+    Served {
         method: "mgp/stream/cancel",
         by: "mgp-stream",
         call: "Mgp::stream_cancel",

@@ -9,15 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::{Change, Loaded, PendingEvent, Record, Store, StoreError};
+use super::{
+    Change, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record, Store, StoreError,
+};
 use crate::Payload;
 use crate::service::BoxFuture;
-
-/// How many removed records are remembered; whoever looks less often than that loads everything again.
-const GONE_MAX: usize = 4096;
-
-/// How many events may wait for their logs.
-const PENDING_MAX: usize = 65_536;
 
 /// Keeps records in memory; nothing survives the process.
 #[derive(Clone)]
@@ -139,15 +135,15 @@ impl Kept {
             }
         }
         if self.pending.len() + events.len() > PENDING_MAX {
-            return Err(StoreError::Busy("no log takes the events that wait"));
+            return Err(PENDING_FULL);
         }
         self.revision += 1;
         let revision = self.revision;
         for write in writes {
-            self.gone.retain(|(space, key, _)| *space != write.space || *key != write.key);
             let name = (write.space, write.key);
             match write.value {
                 Some(value) => {
+                    self.gone.retain(|(space, key, _)| *space != name.0 || *key != name.1);
                     self.records.insert(name, (value, revision));
                 }
                 None if self.records.remove(&name).is_some() => {
@@ -166,49 +162,5 @@ impl Kept {
             self.pending.push_back((log, PendingEvent::new(self.numbers, event)));
         }
         Ok(revision)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one() -> Payload {
-        Payload::from_trusted("1")
-    }
-
-    #[tokio::test]
-    async fn a_change_that_expects_otherwise_changes_nothing() {
-        let store = MemoryStore::new();
-        let first = store.commit(Change::new().put("s", "a", one())).await.unwrap();
-        let wrong = Change::new().put("s", "b", one()).expect("s", "a", None);
-        assert!(matches!(store.commit(wrong).await, Err(StoreError::Conflict { .. })));
-        assert_eq!(store.load("s").await.unwrap().records.len(), 1);
-        let right = Change::new().remove("s", "a").expect("s", "a", Some(first));
-        assert_eq!(store.commit(right).await.unwrap(), 2);
-        assert_eq!(*store.revision().borrow(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_record_that_came_back_is_not_gone() {
-        let store = MemoryStore::new();
-        store.commit(Change::new().put("s", "a", one())).await.unwrap();
-        store.commit(Change::new().remove("s", "a")).await.unwrap();
-        store.commit(Change::new().put("s", "a", one())).await.unwrap();
-        let changes = store.changes("s", 1).await.unwrap();
-        assert_eq!(changes.records, [Record::new("a", Some(one()), 3)]);
-        assert!(store.changes("other", 0).await.unwrap().records.is_empty());
-    }
-
-    #[tokio::test]
-    async fn removals_are_remembered_for_a_while() {
-        let store = MemoryStore::new();
-        for number in 0..=GONE_MAX {
-            let key = number.to_string();
-            store.commit(Change::new().put("s", key.clone(), one())).await.unwrap();
-            store.commit(Change::new().remove("s", key)).await.unwrap();
-        }
-        assert!(matches!(store.changes("s", 1).await, Err(StoreError::Forgotten)));
-        assert_eq!(store.changes("s", 2).await.unwrap().records.len(), GONE_MAX);
     }
 }

@@ -6,6 +6,10 @@
 //! Applies to: both.
 
 mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -17,6 +21,20 @@ use crate::service::BoxFuture;
 use crate::{ErrorCode, Payload, RpcError};
 
 pub use memory::MemoryStore;
+/// The SQLite that a [`Db`] is made of, for closures given to [`Db::read`] and [`Db::write`].
+#[cfg(feature = "sqlite")]
+pub use rusqlite as sql;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Db, DbConfig, DbFault, Durability};
+
+/// How many removed records a store remembers; whoever looks less often than that loads everything again.
+const GONE_MAX: usize = 4096;
+
+/// How many events may wait for their logs; changes that tell of more are refused as [`PENDING_FULL`].
+const PENDING_MAX: usize = 65_536;
+
+/// Nothing is changed that could not be told.
+const PENDING_FULL: StoreError = StoreError::Busy("no log takes the events that wait");
 
 /// Keeps records, in memory or in a file that several processes share.
 ///
@@ -247,14 +265,14 @@ impl StoreError {
 
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
-        let code = match &error {
+        let (code, message) = match &error {
             // Somebody else was first, or there is no room now: trying again helps.
             StoreError::Conflict { .. } | StoreError::Forgotten | StoreError::Busy(_) => {
-                ErrorCode::RESOURCE_EXHAUSTED
+                (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
-            // Whoever runs this must look.
-            _ => ErrorCode::SERVER_NOT_READY,
+            // Whoever runs this must look; what they find there is no caller's business.
+            _ => (ErrorCode::SERVER_NOT_READY, "the store cannot be used".to_owned()),
         };
-        Self::new(code, error.to_string()).because(error)
+        Self::new(code, message).because(error)
     }
 }

@@ -17,7 +17,7 @@ use super::task::Task;
 /// How it is known that a sink has an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Confirm {
+pub enum Delivery {
     /// It was sent: what was on its way when the sink died is missing there until the sink sees the gap and
     /// [asks](super::Replay) for it, which it can with the next event.
     #[default]
@@ -37,7 +37,7 @@ pub enum Confirm {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use mgp_security::{Confirm, Event, Forwarder};
+/// use mgp_security::{Delivery, Event, Forwarder};
 /// use mgp_types::mgp::Actor;
 /// use mgp_types::service::{AuditSink, MemoryAudit, Reply, Stack, mock};
 /// use mgp_types::store::MemoryStore;
@@ -45,7 +45,7 @@ pub enum Confirm {
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let log = MemoryAudit::new();
 /// let forwarder = Forwarder::new(Arc::new(log.clone()), Arc::new(MemoryStore::new()))
-///     .sink("archive", Confirm::Sent);
+///     .sink("archive", Delivery::Sent);
 ///
 /// let archive = mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }));
 /// let mut forwarding = forwarder.forward("archive", archive.peer()).unwrap();
@@ -61,7 +61,7 @@ pub enum Confirm {
 pub struct Forwarder {
     source: Arc<dyn EventSource>,
     store: Arc<dyn Store>,
-    sinks: Arc<BTreeMap<String, Confirm>>,
+    sinks: Arc<BTreeMap<String, Delivery>>,
     /// What runs for each sink, so that a second connection takes over from the first.
     running: Arc<Mutex<HashMap<String, AbortHandle>>>,
 }
@@ -73,7 +73,7 @@ impl Forwarder {
     }
 
     /// Names a sink; it gets all events there are, from the oldest on.
-    pub fn sink(mut self, name: impl Into<String>, confirm: Confirm) -> Self {
+    pub fn sink(mut self, name: impl Into<String>, confirm: Delivery) -> Self {
         Arc::make_mut(&mut self.sinks).insert(name.into(), confirm);
         self
     }

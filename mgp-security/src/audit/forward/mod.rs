@@ -7,7 +7,7 @@
 //!
 //! Applies to: both.
 
-mod confirm;
+mod delivery;
 mod forwarder;
 mod ingest;
 mod replay;
@@ -15,6 +15,6 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use forwarder::{Confirm, Forwarder, Forwarding, NotNamed};
+pub use forwarder::{Delivery, Forwarder, Forwarding, NotNamed};
 pub use ingest::Ingest;
 pub use replay::Replay;

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::source::EventSource;
-use super::confirm::{Unconfirmed, confirmed};
-use super::forwarder::Confirm;
+use super::delivery::{Unconfirmed, confirmed};
+use super::forwarder::Delivery;
 
 /// Where it is kept how far each sink is.
 const SPACE: &str = "audit.forward";
@@ -38,7 +38,7 @@ pub(super) struct Task {
     pub(super) source: Arc<dyn EventSource>,
     pub(super) store: Arc<dyn Store>,
     pub(super) peer: Stack,
-    pub(super) confirm: Confirm,
+    pub(super) confirm: Delivery,
     pub(super) reached: watch::Sender<u64>,
 }
 
@@ -114,11 +114,11 @@ impl Task {
         for event in &events {
             self.send(event).await?;
             sent.extend(number(event));
-            if let (Confirm::Sent, Some(last)) = (self.confirm, sent.last()) {
+            if let (Delivery::Sent, Some(last)) = (self.confirm, sent.last()) {
                 *at = *last;
             }
         }
-        if self.confirm == Confirm::Asked {
+        if self.confirm == Delivery::Asked {
             confirmed(&self.peer, &sent, at).await?;
         }
         Ok(())

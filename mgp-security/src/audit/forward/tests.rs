@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::super::event::Event;
 use super::super::source::EventSource;
-use super::{Confirm, Forwarder, Ingest, Replay};
+use super::{Delivery, Forwarder, Ingest, Replay};
 
 async fn write(log: &MemoryAudit, count: usize) {
     for number in 0..count {
@@ -108,7 +108,7 @@ impl EventSource for Archive {
     }
 }
 
-fn forwarder(log: &MemoryAudit, store: &MemoryStore, confirm: Confirm) -> Forwarder {
+fn forwarder(log: &MemoryAudit, store: &MemoryStore, confirm: Delivery) -> Forwarder {
     Forwarder::new(Arc::new(log.clone()), Arc::new(store.clone())).sink("archive", confirm)
 }
 
@@ -119,7 +119,7 @@ async fn reaches(forwarding: &mut super::Forwarding, seq: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_events_come_in_order_each_once() {
-    for confirm in [Confirm::Sent, Confirm::Asked] {
+    for confirm in [Delivery::Sent, Delivery::Asked] {
         let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
         write(&log, 500).await;
         let forwarder = forwarder(&log, &store, confirm);
@@ -133,7 +133,7 @@ async fn a_thousand_events_come_in_order_each_once() {
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_was_away_loses_nothing() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
-    let forwarder = forwarder(&log, &store, Confirm::Sent);
+    let forwarder = forwarder(&log, &store, Delivery::Sent);
     let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
     write(&log, 10).await;
     reaches(&mut forwarding, 10).await;
@@ -151,14 +151,14 @@ async fn a_restart_goes_on_where_the_sink_is() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
     write(&log, 30).await;
     let mut forwarding =
-        forwarder(&log, &store, Confirm::Sent).forward("archive", archive.stack()).unwrap();
+        forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 30).await;
     // Progress is written once a second.
     tokio::time::sleep(Duration::from_secs(2)).await;
     drop(forwarding);
     write(&log, 5).await;
     let mut forwarding =
-        forwarder(&log, &store, Confirm::Sent).forward("archive", archive.stack()).unwrap();
+        forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 35).await;
     assert_eq!(archive.came(), (1..=35).collect::<Vec<_>>());
 }
@@ -168,7 +168,7 @@ async fn what_was_lost_on_its_way_is_sent_again_where_the_sink_is_asked() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
     archive.0.loses.store(150, Ordering::SeqCst);
     write(&log, 120).await;
-    let forwarder = forwarder(&log, &store, Confirm::Asked);
+    let forwarder = forwarder(&log, &store, Delivery::Asked);
     let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 120).await;
     assert_eq!(archive.numbers(), (1..=120).collect::<Vec<_>>()[..], "{:?}", archive.came());
@@ -177,7 +177,7 @@ async fn what_was_lost_on_its_way_is_sent_again_where_the_sink_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_gap_is_closed_by_replay() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
-    let forwarder = forwarder(&log, &store, Confirm::Sent);
+    let forwarder = forwarder(&log, &store, Delivery::Sent);
     let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
     write(&log, 3).await;
     reaches(&mut forwarding, 3).await;
@@ -204,7 +204,7 @@ fn structured(answer: &Payload) -> String {
 #[tokio::test(start_paused = true)]
 async fn nobody_gets_events_whom_no_operator_named() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
-    let forwarder = forwarder(&log, &store, Confirm::Sent);
+    let forwarder = forwarder(&log, &store, Delivery::Sent);
     let refused = forwarder.forward("garden", archive.stack()).unwrap_err();
     assert!(refused.to_string().contains("`garden` gets no audit events"));
     let replay = Replay::new(Arc::new(log.clone()), Arc::new(log.clone()));
@@ -217,7 +217,7 @@ async fn nobody_gets_events_whom_no_operator_named() {
 async fn a_new_connection_takes_over() {
     let (log, store) = (MemoryAudit::new(), MemoryStore::new());
     let (first, second) = (Archive::default(), Archive::default());
-    let forwarder = forwarder(&log, &store, Confirm::Sent);
+    let forwarder = forwarder(&log, &store, Delivery::Sent);
     let mut old = forwarder.forward("archive", first.stack()).unwrap();
     write(&log, 3).await;
     reaches(&mut old, 3).await;
@@ -236,7 +236,7 @@ async fn a_log_that_began_anew_is_sent_from_its_beginning() {
     for count in [20, 4] {
         let log = MemoryAudit::new();
         write(&log, count).await;
-        let forwarder = forwarder(&log, &store, Confirm::Sent);
+        let forwarder = forwarder(&log, &store, Delivery::Sent);
         let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
         reaches(&mut forwarding, count as u64).await;
         tokio::time::sleep(Duration::from_secs(2)).await;

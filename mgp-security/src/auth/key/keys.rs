@@ -28,6 +28,21 @@ const STRONG_SECRET: usize = 22;
 
 /// The API keys of a server; a handle.
 ///
+/// A key may narrow what its holder has access to, by these permissions; [`AccessLayer`](crate::AccessLayer) holds it to them:
+///
+/// | permission | what it permits |
+/// |---|---|
+/// | `tools.call` | to call every tool, and to see it |
+/// | `tools.call:NAME` | to call one tool, and to see it |
+/// | `tools.list` | to see every tool in lists |
+/// | `tools.read:NAME` | to see one tool in lists |
+/// | `admin.write` | an operator: to grant and revoke |
+/// | `admin.read` | an operator: to ask about others |
+///
+/// A key without any `tools.` permission is not narrowed; with one, it calls and sees what these permit and no more.
+/// A key with any `tools.` or `admin.` permission administers only what an `admin.` one permits.
+/// None of them gives access that no entry or policy gives, or makes an operator.
+///
 /// ```
 /// use mgp_security::auth::{ApiKeys, KeyGrant};
 ///

@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use mgp_types::mcp::Tool;
-use mgp_types::mgp::{RiskLevel, TrustLevel, Validator};
+use mgp_types::mgp::{Permission, RiskLevel, TrustLevel, Validator};
 
 use crate::{Assessment, ServerPolicy};
 
@@ -29,12 +29,9 @@ fn policy(trust: &str) -> ServerPolicy {
 
 /// One line: `risk permissions validators`, each list joined by commas, `-` where it is empty.
 fn shown(assessment: &Assessment) -> String {
-    let list = |words: Vec<&str>| match words.is_empty() {
-        true => "-".to_owned(),
-        false => words.join(","),
-    };
-    let permissions = assessment.permissions.iter().map(|permission| permission.as_str()).collect();
-    let validators = assessment.validators.iter().map(|validator| validator.as_str()).collect();
+    let list = |words: Vec<&str>| if words.is_empty() { "-".to_owned() } else { words.join(",") };
+    let permissions = assessment.permissions.iter().map(Permission::as_str).collect();
+    let validators = assessment.validators.iter().map(Validator::as_str).collect();
     format!("{} {} {}", assessment.effective_risk, list(permissions), list(validators))
 }
 
@@ -203,7 +200,7 @@ fn declared_metadata_add_up() {
         (r#"{"risk_level":"moderate","validator":"none"}"#, "moderate - -"),
         (r#"{"risk_level":"moderate","validator":"sandbx"}"#, "moderate - sandbx"),
         // What does not fit is absent.
-        (r#"{}"#, "dangerous - -"),
+        (r"{}", "dangerous - -"),
         (r#"{"risk_level":"safe","permissions_required":"none"}"#, "dangerous - -"),
         (r#""safe""#, "dangerous - -"),
     ];

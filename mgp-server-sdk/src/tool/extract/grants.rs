@@ -1,162 +1,27 @@
-//! What the client decided about permissions, as far as the server was told (MGP §3.6, §8.2).
+//! What the client decided about permissions, as an argument of tools (MGP §3.6, §8.2).
 //!
 //! Applies to: inbound.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
-
-use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
-use mgp_types::service::Context;
-use mgp_types::{RpcError, Timestamp};
+use mgp_security::{GrantStanding, Grants};
+use mgp_types::RpcError;
+use mgp_types::mgp::Permission;
 
 use super::{FromCall, ToolRequest};
 use crate::error::PermissionMissing;
 
-/// The decisions about permissions that one connection, or one call, works with.
-///
-/// Whoever learns of decisions (the handshake, the permission flow) notes them here:
-/// in the state of the connection's scope, or in the extensions of a call, which come first.
-/// A server that was told nothing runs its tools, because enforcement is the client's (§8.2);
-/// one that was told something refuses a tool whose permission was not granted, with 1000.
-///
-/// ```
-/// use mgp_server_sdk::{Grants, Standing};
-/// use mgp_types::mgp::{GrantDecision, Permission};
-///
-/// let grants = Grants::default();
-/// assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Unknown);
-/// grants.note(&Permission::from("filesystem"), GrantDecision::Approved, None);
-/// assert!(grants.is_granted(&Permission::FilesystemRead));
-/// assert_eq!(grants.standing(&Permission::ShellExecute), Standing::Deferred);
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Grants(Arc<Mutex<Board>>);
-
-/// Where a permission stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Standing {
-    /// Nobody told the server anything about permissions.
-    Unknown,
-    /// It is granted.
-    Granted,
-    /// It is denied.
-    Denied,
-    /// It is not decided yet.
-    Deferred,
-    /// It was granted, and the grant has ended.
-    Expired,
-}
-
-impl Standing {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Granted => "granted",
-            Self::Denied => "denied",
-            Self::Deferred => "deferred",
-            Self::Expired => "expired",
+/// Refuses a tool whose permissions are not all granted, if anything is known about permissions.
+pub(crate) fn admit(
+    grants: &Grants,
+    tool: &str,
+    needed: &[Permission],
+) -> Result<(), PermissionMissing> {
+    for permission in needed {
+        match grants.standing(permission) {
+            GrantStanding::Unknown | GrantStanding::Granted => {}
+            standing => return Err(PermissionMissing::new(tool, permission.clone(), standing)),
         }
     }
-}
-
-#[derive(Debug, Default)]
-struct Board {
-    /// Whether the server was told anything.
-    told: bool,
-    decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
-}
-
-impl Grants {
-    /// The decisions a call works with.
-    #[must_use]
-    pub fn of(cx: &Context) -> Self {
-        match cx.extensions.get::<Self>() {
-            Some(grants) => grants.clone(),
-            None => (*cx.scope.state::<Self>()).clone(),
-        }
-    }
-
-    /// Notes a decision about a permission, or about each a short name stands for.
-    ///
-    /// A time that cannot be read counts as past.
-    pub fn note(
-        &self,
-        permission: &Permission,
-        decision: GrantDecision,
-        until: Option<&Timestamp>,
-    ) {
-        let until = until.map(|time| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH));
-        let mut board = self.board();
-        board.told = true;
-        for permission in permission.expand() {
-            board.decisions.insert(permission, (decision, until));
-        }
-    }
-
-    /// Notes the decisions of a message (§3.6).
-    pub fn apply(&self, decision: &PermissionDecision) {
-        self.board().told = true;
-        for (permission, grant) in &decision.grants {
-            self.note(permission, Grant::decision(grant), decision.expires_at.as_ref());
-        }
-    }
-
-    /// Whether the server was told anything about permissions.
-    #[must_use]
-    pub fn is_told(&self) -> bool {
-        self.board().told
-    }
-
-    /// Where a permission stands; of those a short name stands for, the worst.
-    #[must_use]
-    pub fn standing(&self, permission: &Permission) -> Standing {
-        let board = self.board();
-        if !board.told {
-            return Standing::Unknown;
-        }
-        let now = SystemTime::now();
-        let stands = permission.expand().into_iter().map(|name| board.standing(&name, now));
-        stands
-            .into_iter()
-            .find(|standing| *standing != Standing::Granted)
-            .unwrap_or(Standing::Granted)
-    }
-
-    /// Whether a permission is granted; `false` also when nothing is known.
-    #[must_use]
-    pub fn is_granted(&self, permission: &Permission) -> bool {
-        self.standing(permission) == Standing::Granted
-    }
-
-    /// Refuses a tool whose permissions are not all granted, if anything is known about permissions.
-    pub(crate) fn admit(&self, tool: &str, needed: &[Permission]) -> Result<(), PermissionMissing> {
-        for permission in needed {
-            match self.standing(permission) {
-                Standing::Unknown | Standing::Granted => {}
-                standing => return Err(PermissionMissing::new(tool, permission.clone(), standing)),
-            }
-        }
-        Ok(())
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Board {
-    fn standing(&self, permission: &Permission, now: SystemTime) -> Standing {
-        match self.decisions.get(permission) {
-            Some((GrantDecision::Approved, Some(until))) if *until <= now => Standing::Expired,
-            Some((GrantDecision::Approved, _)) => Standing::Granted,
-            Some((GrantDecision::Denied, _)) => Standing::Denied,
-            _ => Standing::Deferred,
-        }
-    }
+    Ok(())
 }
 
 impl FromCall for Grants {

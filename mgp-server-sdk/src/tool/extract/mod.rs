@@ -17,7 +17,8 @@ use mgp_types::{Payload, RawObject, RpcError};
 
 pub use args::Args;
 pub use cancelled::Cancelled;
-pub use grants::{Grants, Standing};
+pub(super) use grants::admit;
+pub use mgp_security::{GrantStanding as Standing, Grants};
 pub use session::{SessionInfo, Trace};
 pub use state::{Need, State};
 

@@ -1,9 +1,11 @@
-//! What a legacy session was asked to do of its own, so that the next one can be asked the same (MCP resources, logging).
+//! What a legacy session was asked to do of its own, so that the next one can be asked the same (MCP resources, logging; MGP §3.6).
 //!
 //! Applies to: outbound, legacy.
 
 use mgp_types::mcp::SubscribeParams;
-use mgp_types::method::{LoggingSetLevel, ResourcesSubscribe, ResourcesUnsubscribe};
+use mgp_types::method::{
+    LoggingSetLevel, PermissionGrant, PermissionResponse, ResourcesSubscribe, ResourcesUnsubscribe,
+};
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
 
 /// How many watched resources are remembered; those above it are not watched in a new session.
@@ -13,12 +15,15 @@ const WATCHED: usize = 4096;
 #[derive(Default)]
 pub(super) struct Wishes {
     level: Option<Call>,
+    /// What its server was told last of its permissions, which is all of them.
+    permissions: Option<Call>,
     watched: Vec<(String, Call)>,
 }
 
 /// A request that changes them, once it is granted.
 pub(super) enum Wish {
     Level(Call),
+    Permissions(Call),
     Watch(String, Call),
     Unwatch(String),
 }
@@ -31,6 +36,9 @@ impl Wish {
     pub(super) fn of(call: &Call) -> Option<Self> {
         if call.is::<LoggingSetLevel>() {
             return Some(Self::Level(again(call)));
+        }
+        if call.is::<PermissionResponse>() || call.is::<PermissionGrant>() {
+            return Some(Self::Permissions(again(call)));
         }
         let watches = call.is::<ResourcesSubscribe>();
         if !watches && !call.is::<ResourcesUnsubscribe>() {
@@ -45,6 +53,7 @@ impl Wishes {
     pub(super) fn note(&mut self, wish: Wish) {
         match wish {
             Wish::Level(call) => self.level = Some(call),
+            Wish::Permissions(call) => self.permissions = Some(call),
             Wish::Unwatch(uri) => self.watched.retain(|(known, _)| *known != uri),
             Wish::Watch(uri, call) => {
                 self.watched.retain(|(known, _)| *known != uri);
@@ -64,7 +73,8 @@ impl Wishes {
     /// The requests that ask a new session for the same.
     pub(super) fn requests(&self) -> Vec<Call> {
         let watched = self.watched.iter().map(|(_, call)| call);
-        self.level.iter().chain(watched).map(again).collect()
+        // A new session knows of no permission, and calls that need some may follow at once.
+        self.permissions.iter().chain(&self.level).chain(watched).map(again).collect()
     }
 }
 
@@ -100,7 +110,9 @@ mod tests {
         for (method, params) in [
             (LoggingSetLevel::METHOD, r#"{"level":"info"}"#),
             (LoggingSetLevel::METHOD, r#"{"level":"debug"}"#),
+            (PermissionResponse::METHOD, r#"{"request_id":"1","grants":{"camera":"approved"}}"#),
             (ResourcesSubscribe::METHOD, r#"{"uri":"a:1"}"#),
+            (PermissionGrant::METHOD, r#"{"request_id":"2","grants":{"camera":"denied"}}"#),
             (ResourcesSubscribe::METHOD, r#"{"uri":"a:2"}"#),
             (ResourcesSubscribe::METHOD, r#"{"uri":"a:2"}"#),
             (ResourcesUnsubscribe::METHOD, r#"{"uri":"a:1"}"#),
@@ -109,8 +121,9 @@ mod tests {
         }
         let asked: Vec<_> =
             wishes.requests().iter().map(|call| format!("{:?}", call.params())).collect();
-        assert_eq!(asked.len(), 2, "{asked:?}");
-        assert!(asked[0].contains("debug") && asked[1].contains("a:2"), "{asked:?}");
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert!(asked[0].contains("denied"), "{asked:?}");
+        assert!(asked[1].contains("debug") && asked[2].contains("a:2"), "{asked:?}");
         assert!(wish(ToolsCall::METHOD, r#"{"name":"t"}"#).is_none());
     }
 

@@ -1,0 +1,171 @@
+//! One entry: who may, or may not, use what (MGP §5.3).
+//!
+//! Applies to: both.
+
+use std::time::SystemTime;
+
+use mgp_types::mgp::{AccessEntry, AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::service::{AgentId, Principal};
+use mgp_types::{Hash, Id, Payload, RpcError, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::refused::Unfit;
+use crate::policy::ConfirmRule;
+
+/// What the agent of an entry for a group begins with.
+const GROUP: &str = "group:";
+
+/// The agent of an entry for everyone.
+const EVERYONE: &str = "*";
+
+/// The longest name of an agent, server or tool, in bytes.
+const NAME_MAX: usize = 256;
+
+/// The longest justification, in bytes.
+const JUSTIFICATION_MAX: usize = 1024;
+
+/// An entry as it is kept, in the space `access` of the store.
+///
+/// Its agent is an agent's name, `group:NAME`, or `*` for everyone.
+/// An agent is who a principal says it acts through, else its subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The tenant it counts for.
+    pub tenant: String,
+    /// What it says.
+    pub access: AccessEntry,
+    /// What it says about confirming the calls it names; only a `tool_grant` that allows does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<ConfirmRule>,
+}
+
+/// Whom an entry is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who<'a> {
+    Everyone,
+    Group(&'a str),
+    Agent(&'a str),
+}
+
+impl<'a> Who<'a> {
+    pub(super) fn of(agent: &'a str) -> Self {
+        match agent.strip_prefix(GROUP) {
+            Some(group) => Self::Group(group),
+            None if agent == EVERYONE => Self::Everyone,
+            None => Self::Agent(agent),
+        }
+    }
+}
+
+/// The name by which entries know a principal.
+pub(super) fn name_of(principal: &Principal) -> &str {
+    principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
+}
+
+impl Entry {
+    /// An entry of a tenant.
+    #[must_use]
+    pub fn new(tenant: impl Into<String>, access: AccessEntry) -> Self {
+        Self { tenant: tenant.into(), access, confirm: None }
+    }
+
+    /// Says that the calls it names are never confirmed.
+    #[must_use]
+    pub fn never_confirmed(mut self) -> Self {
+        self.confirm = Some(ConfirmRule::Never);
+        self
+    }
+
+    /// What an operator asks for, made by them now.
+    pub(super) fn asked(
+        params: AccessGrantParams,
+        by: &Principal,
+        now: SystemTime,
+    ) -> Result<Self, RpcError> {
+        let confirm = params.extra.decode::<ConfirmRule>("confirm")?;
+        check(&params, confirm, now).map_err(RpcError::invalid_params)?;
+        let mut access = AccessEntry::new(
+            params.entry_type,
+            params.agent_id,
+            params.server_id,
+            params.permission,
+        );
+        access.tool_name = params.tool_name;
+        access.granted_by = Some(name_of(by).to_owned());
+        access.granted_at = Some(now.into());
+        access.justification = params.justification;
+        access.expires_at = params.expires_at;
+        Ok(Self { tenant: by.tenant().as_str().to_owned(), access, confirm })
+    }
+
+    /// The key of the store: one entry for each agent on each server or tool.
+    ///
+    /// # Errors
+    /// −32603, which strings never give.
+    pub(super) fn key(&self) -> Result<String, RpcError> {
+        let AccessEntry { agent_id, server_id, tool_name, .. } = &self.access;
+        let key = Payload::of(&(&self.tenant, agent_id, server_id, tool_name))?;
+        Ok(key.as_str().to_owned())
+    }
+
+    /// The name of the entry towards callers: the same for whatever replaces it.
+    pub(super) fn id(key: &str) -> Id {
+        let hash = Hash::of(key.as_bytes()).to_string();
+        Id::String(hash[..16].into())
+    }
+
+    /// Until when it is in force; none is for ever.
+    ///
+    /// An end that cannot be read has passed for what allows, and never comes for what denies.
+    pub(super) fn until(&self) -> Option<SystemTime> {
+        let end = self.access.expires_at.as_ref()?;
+        match (end.to_system_time(), self.access.permission) {
+            (Some(end), _) => Some(end),
+            (None, AccessPermission::Allow) => Some(SystemTime::UNIX_EPOCH),
+            (None, _) => None,
+        }
+    }
+
+    pub(super) fn in_force(&self, at: SystemTime) -> bool {
+        self.until().is_none_or(|until| at < until)
+    }
+}
+
+/// Refuses what would not mean what it seems to mean.
+fn check(
+    params: &AccessGrantParams,
+    confirm: Option<ConfirmRule>,
+    now: SystemTime,
+) -> Result<(), Unfit> {
+    name("agent_id", &params.agent_id)?;
+    name("server_id", &params.server_id)?;
+    if params.agent_id == GROUP {
+        return Err(Unfit::Name("agent_id"));
+    }
+    match (params.entry_type, &params.tool_name) {
+        (EntryType::ToolGrant, None) => return Err(Unfit::NoTool),
+        (EntryType::ToolGrant, Some(tool)) => name("tool_name", tool)?,
+        (_, None) => {}
+        (_, Some(_)) => return Err(Unfit::Tool),
+    }
+    if params.justification.as_ref().is_some_and(|text| text.len() > JUSTIFICATION_MAX) {
+        return Err(Unfit::Justification(JUSTIFICATION_MAX));
+    }
+    let names_an_allowed_tool =
+        params.entry_type == EntryType::ToolGrant && params.permission == AccessPermission::Allow;
+    if confirm.is_some() && !names_an_allowed_tool {
+        return Err(Unfit::Confirm);
+    }
+    match params.expires_at.as_ref().map(Timestamp::to_system_time) {
+        Some(None) => Err(Unfit::NoTime),
+        Some(Some(end)) if end <= now => Err(Unfit::Past),
+        _ => Ok(()),
+    }
+}
+
+/// Names stand in logs and rules, so they are short and printable.
+fn name(member: &'static str, name: &str) -> Result<(), Unfit> {
+    let fits = !name.is_empty() && name.len() <= NAME_MAX && !name.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(Unfit::Name(member)) }
+}

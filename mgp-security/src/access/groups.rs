@@ -1,0 +1,80 @@
+//! Which groups an agent is in: the operator's configuration (MGP §5).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustc_hash::FxHashMap;
+
+/// The groups of agents; a change holds from the next message on.
+///
+/// They come from configuration and never from a caller, so their number is the operator's choice.
+///
+/// ```
+/// use mgp_security::{Access, Policies};
+///
+/// let access = Access::in_memory(Policies::default());
+/// access.groups().set("acme", "ada", ["interns"]);
+/// ```
+#[derive(Clone, Default)]
+pub struct Groups(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    now: RwLock<Table>,
+    /// Most parties have no groups, and need not look.
+    any: AtomicBool,
+    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+/// By tenant, then by agent.
+type Table = FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<[Box<str>]>>>;
+
+impl Groups {
+    /// Sets the groups of an agent of a tenant, in place of those it had.
+    pub fn set(
+        &self,
+        tenant: &str,
+        agent: &str,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) {
+        let names: Arc<[Box<str>]> =
+            names.into_iter().map(|name| name.into().into_boxed_str()).collect();
+        let mut table = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
+        let agents = table.entry(tenant.into()).or_default();
+        if names.is_empty() {
+            agents.remove(agent);
+        } else {
+            agents.insert(agent.into(), names);
+        }
+        let any = table.values().any(|agents| !agents.is_empty());
+        self.0.any.store(any, Ordering::Release);
+        drop(table);
+        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for hook in hooks {
+            hook();
+        }
+    }
+
+    /// Runs after each change.
+    pub(super) fn on_change(&self, hook: Arc<dyn Fn() + Send + Sync>) {
+        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(hook);
+    }
+
+    /// The groups of an agent.
+    pub(super) fn of(&self, tenant: &str, agent: &str) -> Option<Arc<[Box<str>]>> {
+        if !self.0.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(tenant)?.get(agent).map(Arc::clone)
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.now.read().unwrap_or_else(PoisonError::into_inner).fmt(f)
+    }
+}

@@ -1,0 +1,171 @@
+//! Methods of MGP that are called as tools (MGP §16.5, later revisions of §5).
+//!
+//! Applies to: inbound.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::mcp::CallToolResult;
+use mgp_types::method::{self, Kind, method_of_tool};
+use mgp_types::service::{
+    BoxFuture, Call, Context, Either, Method, MgpService, Params, Reply, Router, Start, Target,
+};
+use mgp_types::{Payload, RpcError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Answers tool calls that mean a method of a router: `mgp.access.grant`, `mgp_access_grant`, `mgp/access/grant`.
+///
+/// The arguments are the params, and the result is that of the method as text and as structured content.
+/// These tools are in no list. Names of methods the router does not serve pass.
+///
+/// It stands inside the audit, which records these calls like others, and outside [`AccessLayer`](super::AccessLayer):
+/// each method has an authorisation of its own.
+///
+/// ```
+/// use mgp_security::{Access, KernelToolsLayer, Policies};
+/// use mgp_types::service::{Principal, Router, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let access = Access::in_memory(Policies::default());
+/// let stack = KernelToolsLayer::new(access.router()).layer(Router::new());
+/// let mut client = mock::client(Stack::new(stack));
+/// let revoke = r#"{"name":"mgp_access_revoke","arguments":
+///     {"agent_id":"ada","server_id":"files","entry_type":"server_grant"}}"#;
+/// assert_eq!(client.request("tools/call", revoke).await.unwrap_err().code().0, 1000);
+///
+/// client.cx.principal = Principal::local().operator();
+/// let result = client.request("tools/call", revoke).await.unwrap();
+/// assert!(result.as_str().contains(r#""structuredContent":{"status":"revoked","deleted_count":0"#));
+/// # });
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct KernelToolsLayer(Arc<Served>);
+
+struct Served {
+    router: Router,
+    methods: Vec<&'static str>,
+}
+
+impl KernelToolsLayer {
+    /// A layer for the methods of a router.
+    pub fn new(router: Router) -> Self {
+        let methods = router.methods().collect();
+        Self(Arc::new(Served { router, methods }))
+    }
+}
+
+impl fmt::Debug for KernelToolsLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KernelToolsLayer").field(&self.0.methods).finish()
+    }
+}
+
+impl<S> Layer<S> for KernelToolsLayer {
+    type Service = KernelTools<S>;
+
+    fn layer(&self, inner: S) -> KernelTools<S> {
+        KernelTools { inner, served: Arc::clone(&self.0) }
+    }
+}
+
+/// Service of [`KernelToolsLayer`].
+#[derive(Clone)]
+pub struct KernelTools<S> {
+    inner: S,
+    served: Arc<Served>,
+}
+
+impl<S> fmt::Debug for KernelTools<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KernelTools")
+    }
+}
+
+/// The answer of a router's method, or why it was not asked.
+type Own = Either<BoxFuture<'static, Result<Reply, RpcError>>, Ready<Result<Reply, RpcError>>>;
+
+impl<S: MgpService> Service<Call> for KernelTools<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<Own, S::Future>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match self.served.method(&call) {
+            Some(method) => Either::Left { future: self.served.run(method, call) },
+            None => Either::Right { future: self.inner.call(call) },
+        }
+    }
+}
+
+impl Served {
+    /// The method a tool call means, where the router serves it.
+    fn method(&self, call: &Call) -> Option<&'static str> {
+        // Whether it is answered makes no difference: a notification must not find another way.
+        let Some(Target::Tool(name)) = call.params().target() else { return None };
+        let tool = method_of_tool(name)?;
+        let method = tool.method.unwrap_or(tool.name);
+        self.methods.contains(&method).then_some(method)
+    }
+
+    fn run(&self, method: &'static str, call: Call) -> Own {
+        let arguments = call.tool_arguments();
+        let kind = match call.kind() {
+            Kind::Notification => Kind::Notification,
+            Kind::Request => method::lookup(method).map_or(Kind::Request, |info| info.kind),
+        };
+        let (_, _, mut cx) = call.into_parts();
+        Recorded::mark(&mut cx);
+        let params = match Params::split(method, arguments.as_shared().clone()) {
+            Ok(params) if params.is_object_or_none() => params,
+            _ => {
+                let error = RpcError::invalid_params("`arguments` must be an object");
+                return Either::Right { future: ready(Err(error)) };
+            }
+        };
+        let name = Method::from_static(method);
+        let answer = self.router.clone().call(match kind {
+            Kind::Request => Call::request(name, params, cx),
+            Kind::Notification => Call::notification(name, params, cx),
+        });
+        Either::Left { future: Box::pin(async move { as_tool_result(answer.await?) }) }
+    }
+}
+
+/// The result of a method as that of a tool.
+fn as_tool_result(reply: Reply) -> Result<Reply, RpcError> {
+    let value = match &reply {
+        Reply::Complete(body) => body.to_json(),
+        Reply::None => b"{}".to_vec(),
+        _ => return Ok(reply),
+    };
+    let value = Payload::from_trusted(String::from_utf8_lossy(&value).into_owned());
+    let mut result = CallToolResult::text(value.as_str());
+    result.structured_content = Some(value);
+    Reply::of(&result)
+}
+
+/// Marks a call whose refusal the audit of tool calls records, so that nobody records it twice.
+#[derive(Debug)]
+pub(super) struct Recorded;
+
+impl Recorded {
+    /// Marks a call if an audit layer further out holds a ticket for this very call.
+    fn mark(cx: &mut Context) {
+        if cx.extensions.get::<Start>().is_some_and(|start| start.key == cx.key) {
+            cx.extensions.insert(Self);
+        }
+    }
+
+    pub(super) fn is(cx: &Context) -> bool {
+        cx.extensions.get::<Self>().is_some()
+    }
+}

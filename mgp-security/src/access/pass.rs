@@ -1,0 +1,152 @@
+//! What the credentials of a caller permit (MGP §5): they narrow what entries allow, and never widen it.
+//!
+//! An API key has permissions, a token has scopes; these words of them mean something here:
+//!
+//! | word | what it permits |
+//! |---|---|
+//! | `tools.call` | to call every tool, and to see it |
+//! | `tools.call:NAME` | to call one tool, and to see it |
+//! | `tools.list` | to see every tool in lists |
+//! | `tools.read:NAME` | to see one tool in lists |
+//! | `admin.write` | an operator: to grant and revoke |
+//! | `admin.read` | an operator: to ask about others |
+//!
+//! Credentials without any `tools.` word restrict no tool.
+//! With one, tools are restricted to what the words permit; a word that means nothing permits nothing.
+//! Credentials without any `tools.` or `admin.` word restrict no administration;
+//! with one, it takes the `admin.` word, since a key that was made for tools was not made to administer.
+//! Names are compared letter by letter.
+//!
+//! Applies to: both.
+
+use mgp_types::service::{Context, Pass};
+
+use super::refused::PassEnded;
+
+const TOOLS: &str = "tools.";
+const ADMIN: &str = "admin.";
+const CALL: &str = "tools.call";
+const CALL_ONE: &str = "tools.call:";
+const LIST: &str = "tools.list";
+const READ_ONE: &str = "tools.read:";
+const ADMIN_READ: &str = "admin.read";
+const ADMIN_WRITE: &str = "admin.write";
+
+/// What credentials must permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need<'a> {
+    /// To call a tool.
+    Call(&'a str),
+    /// To see a tool in a list.
+    See(&'a str),
+    /// To see every tool there is.
+    SeeAll,
+    /// To ask about others.
+    Read,
+    /// To grant and revoke.
+    Write,
+}
+
+/// Credentials that permit less than what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pass without {word}")]
+pub(super) struct Lacking {
+    word: String,
+}
+
+/// The credentials of a call; none restricts nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credentials<'a>(Option<&'a Pass>);
+
+impl<'a> Credentials<'a> {
+    pub(super) const NONE: Self = Self(None);
+
+    pub(super) fn of(cx: &'a Context) -> Self {
+        Self(cx.extensions.get::<Pass>())
+    }
+
+    /// Refuses credentials that ended.
+    pub(super) fn hold(self) -> Result<(), PassEnded> {
+        match self.0 {
+            Some(pass) if !pass.is_good() => Err(PassEnded::new()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what they do not permit.
+    pub(super) fn permit(self, need: Need<'_>) -> Result<(), Lacking> {
+        match self.0 {
+            Some(pass) if !need.is_met(pass.permissions()) => Err(Lacking { word: need.word() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Need<'_> {
+    fn is_met(self, words: &[String]) -> bool {
+        let any = |is: &dyn Fn(&str) -> bool| words.iter().any(|word| is(word));
+        let one = |prefix: &str, name: &str| any(&|word| word.strip_prefix(prefix) == Some(name));
+        let for_tools = || any(&|word| word.starts_with(TOOLS));
+        match self {
+            Self::Call(tool) => !for_tools() || any(&|word| word == CALL) || one(CALL_ONE, tool),
+            Self::SeeAll => !for_tools() || any(&|word| word == CALL || word == LIST),
+            Self::See(tool) => {
+                Self::SeeAll.is_met(words) || one(CALL_ONE, tool) || one(READ_ONE, tool)
+            }
+            Self::Read | Self::Write => {
+                let is_open = !for_tools() && !any(&|word| word.starts_with(ADMIN));
+                is_open
+                    || any(&|word| word == ADMIN_WRITE)
+                    || (self == Self::Read && any(&|word| word == ADMIN_READ))
+            }
+        }
+    }
+
+    /// The word that would permit it.
+    fn word(self) -> String {
+        match self {
+            Self::Call(tool) => format!("{CALL_ONE}{tool}"),
+            Self::See(tool) => format!("{READ_ONE}{tool}"),
+            Self::SeeAll => LIST.to_owned(),
+            Self::Read => ADMIN_READ.to_owned(),
+            Self::Write => ADMIN_WRITE.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(words: &[&str], need: Need<'_>, expected: bool) {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(need.is_met(&words), expected, "{words:?} {need:?}");
+    }
+
+    #[test]
+    fn words_permit_what_they_name() {
+        use Need::{Call, Read, See, SeeAll, Write};
+        for need in [Call("a"), See("a"), SeeAll, Read, Write] {
+            check(&[], need, true);
+            check(&["files.read"], need, true);
+            check(&["tools.cal"], need, false);
+        }
+        check(&["tools.call:a"], Call("a"), true);
+        check(&["tools.call:a"], See("a"), true);
+        check(&["tools.call:a"], Call("ab"), false);
+        check(&["tools.call:a"], SeeAll, false);
+        check(&["tools.call"], Call("b"), true);
+        check(&["tools.call"], SeeAll, true);
+        check(&["tools.list"], See("b"), true);
+        check(&["tools.list"], Call("b"), false);
+        check(&["tools.read:a"], See("a"), true);
+        check(&["tools.read:a"], See("b"), false);
+        check(&["tools.read:a"], Call("a"), false);
+        check(&["tools.call"], Write, false);
+        check(&["admin.write"], Call("a"), true);
+        check(&["admin.write"], Read, true);
+        check(&["admin.read"], Read, true);
+        check(&["admin.read"], Write, false);
+    }
+}

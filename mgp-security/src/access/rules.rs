@@ -1,0 +1,201 @@
+//! The snapshot that decisions read: entries by tenant, server, tool and agent (MGP §5.2).
+//!
+//! Applies to: both.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::entry::{Entry, Who};
+use super::names::Names;
+use crate::state::Snapshot;
+use mgp_types::mgp::{AccessPermission, EntryType};
+
+/// All entries, arranged for deciding.
+#[derive(Default)]
+pub(super) struct Rules {
+    tenants: Names<Names<Server>>,
+    /// When entries end, in order.
+    ends: Vec<SystemTime>,
+}
+
+/// The entries of one server.
+#[derive(Default)]
+struct Server {
+    whole: Level,
+    tools: Names<Level>,
+    /// Whether any tool is denied to anybody: without, an allowed server hides nothing.
+    any_tool_denied: bool,
+}
+
+/// The entries that stand on one level: for the whole server, or for one tool.
+#[derive(Default)]
+struct Level {
+    agents: Names<Vec<Rule>>,
+    groups: Names<Vec<Rule>>,
+    everyone: Vec<Rule>,
+}
+
+struct Rule {
+    entry: Arc<Entry>,
+    until: Option<SystemTime>,
+    denies: bool,
+}
+
+/// For whom is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seeker<'a> {
+    pub(super) tenant: &'a str,
+    pub(super) agent: Option<&'a str>,
+    pub(super) groups: &'a [Box<str>],
+}
+
+/// The time a decision is made for, read once and only if an entry has an end.
+pub(super) struct Moment<'a> {
+    clock: &'a dyn Fn() -> SystemTime,
+    read: Cell<Option<SystemTime>>,
+}
+
+impl<'a> Moment<'a> {
+    pub(super) fn of(clock: &'a dyn Fn() -> SystemTime) -> Self {
+        Self { clock, read: Cell::new(None) }
+    }
+
+    fn get(&self) -> SystemTime {
+        self.read.get().unwrap_or_else(|| {
+            let now = (self.clock)();
+            self.read.set(Some(now));
+            now
+        })
+    }
+}
+
+impl Snapshot for Rules {
+    type Entry = Entry;
+
+    const SPACE: &'static str = "access";
+
+    fn of(entries: &BTreeMap<String, Arc<Entry>>) -> Self {
+        let mut rules = Self::default();
+        for entry in entries.values() {
+            rules.add(entry);
+        }
+        rules.ends.sort_unstable();
+        rules
+    }
+
+    fn next_expiry(&self, after: SystemTime) -> Option<SystemTime> {
+        let at = self.ends.partition_point(|end| *end <= after);
+        self.ends.get(at).copied()
+    }
+}
+
+impl Rules {
+    fn add(&mut self, entry: &Arc<Entry>) {
+        let until = entry.until();
+        self.ends.extend(until);
+        let access = &entry.access;
+        let denies = access.permission != AccessPermission::Allow;
+        let servers = self.tenants.entry(&entry.tenant);
+        let server = servers.entry(&access.server_id);
+        let level = match (access.entry_type, &access.tool_name) {
+            (EntryType::ToolGrant, Some(tool)) => {
+                server.any_tool_denied |= denies;
+                server.tools.entry(tool)
+            }
+            // It names nothing that it could allow; what it denies may be anything.
+            (EntryType::ToolGrant, None) if !denies => return,
+            _ => &mut server.whole,
+        };
+        let rule = Rule { entry: Arc::clone(entry), until, denies };
+        match Who::of(&access.agent_id) {
+            Who::Everyone => level.everyone.push(rule),
+            Who::Group(group) => level.groups.entry(group).push(rule),
+            Who::Agent(agent) => level.agents.entry(agent).push(rule),
+        }
+    }
+
+    /// The entry that decides, where one does: for the tool first, then for the server.
+    pub(super) fn find(
+        &self,
+        seeker: Seeker<'_>,
+        server: &str,
+        tool: Option<&str>,
+        at: &Moment<'_>,
+    ) -> Option<&Arc<Entry>> {
+        let server = self.server(seeker, server)?;
+        tool.and_then(|tool| server.tools.get(tool)?.find(seeker, at))
+            .or_else(|| server.whole.find(seeker, at))
+    }
+
+    /// The entry that names a tool and decides about it.
+    pub(super) fn find_tool(
+        &self,
+        seeker: Seeker<'_>,
+        server: &str,
+        tool: &str,
+        at: &Moment<'_>,
+    ) -> Option<&Arc<Entry>> {
+        self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
+    }
+
+    /// Whether an entry denies a single tool of a server.
+    pub(super) fn denies_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
+        let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));
+        self.server(seeker, server)
+            .is_some_and(|server| server.any_tool_denied && server.tools.values().any(denies))
+    }
+
+    /// Whether an entry's time is over.
+    pub(super) fn any_ended(&self, at: SystemTime) -> bool {
+        self.ends.first().is_some_and(|end| *end <= at)
+    }
+
+    fn server(&self, seeker: Seeker<'_>, server: &str) -> Option<&Server> {
+        self.tenants.get(seeker.tenant)?.get(server)
+    }
+}
+
+impl Level {
+    /// The entry that decides on this level: one that denies beats all that allow.
+    ///
+    /// Of those that allow, the agent's own comes before those of its groups, and these before everyone's.
+    fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
+        let mut found = None;
+        // Plain loops: chained iterators cost as much as everything else here.
+        if let Some(own) = seeker.agent.and_then(|agent| self.agents.get(agent))
+            && pick(own, at, &mut found)
+        {
+            return found;
+        }
+        for group in seeker.groups {
+            if let Some(rules) = self.groups.get(group)
+                && pick(rules, at, &mut found)
+            {
+                return found;
+            }
+        }
+        pick(&self.everyone, at, &mut found);
+        found
+    }
+}
+
+/// Takes the first rule that allows, and any that denies; `true` for one that does, which settles it.
+fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
+    for rule in rules {
+        if rule.until.is_some_and(|until| until <= at.get()) {
+            continue;
+        }
+        if rule.denies {
+            *found = Some(&rule.entry);
+            return true;
+        }
+        found.get_or_insert(&rule.entry);
+    }
+    false
+}
+
+fn denies(entry: &Entry) -> bool {
+    entry.access.permission != AccessPermission::Allow
+}

@@ -1,0 +1,102 @@
+//! Questions as a person reads them: short, and with nothing in them that cannot be seen (MGP §3.4, §4.4).
+//!
+//! Applies to: both.
+
+use std::fmt::Write;
+
+use super::{About, Question};
+
+/// How many characters of a name are shown.
+const NAME_MAX: usize = 128;
+
+/// How many characters of arguments are shown, in two parts.
+const ARGUMENTS_MAX: usize = 2000;
+
+/// The question in words, one fact a line.
+pub(super) fn in_words(question: &Question) -> String {
+    let mut words = String::new();
+    let server = question.server.as_ref().map(|server| name(server.as_str()));
+    let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
+    match &question.about {
+        About::Call { tool, arguments, risk } => {
+            let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
+            let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
+            let _ = write!(words, "Arguments: {}", visible(arguments, ARGUMENTS_MAX));
+        }
+        About::Permissions { permissions, tool } => {
+            let who = match tool {
+                Some(tool) => format!("the tool `{}`{of_server}", name(tool)),
+                None => format!("the server{}", of_server.replace(" of the server", "")),
+            };
+            let _ = write!(words, "Which permissions may {who} have?");
+            for permission in permissions {
+                let risk = permission.risk();
+                let _ = write!(words, "\n- {} ({risk})", name(permission.as_str()));
+            }
+        }
+    }
+    words
+}
+
+/// A name as it can be shown.
+pub(super) fn name(text: &str) -> String {
+    visible(text, NAME_MAX)
+}
+
+/// Text without what cannot be seen or changes how the rest is seen; too long a text loses its middle.
+fn visible(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    let (head, tail) = if length > most { (most * 3 / 4, most / 4) } else { (length, 0) };
+    let mut shown = String::with_capacity(text.len().min(most * 4));
+    for (index, letter) in text.chars().enumerate() {
+        if index == head && length > head {
+            let _ = write!(shown, " … ({} more characters) … ", length - head - tail);
+        }
+        if index >= head && index < length - tail {
+            continue;
+        }
+        if is_visible(letter) {
+            shown.push(letter);
+        } else {
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
+        }
+    }
+    shown
+}
+
+/// Whether a character shows itself, and nothing else differently.
+fn is_visible(letter: char) -> bool {
+    let hidden = letter.is_control()
+        || letter.is_whitespace() && letter != ' '
+        || matches!(letter,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}');
+    !hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, most: usize, expected: &str) {
+        assert_eq!(visible(text, most), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_spelled_out() {
+        check("rm -rf ~/Müll", 99, "rm -rf ~/Müll");
+        check("a\u{1b}[2Jb\nc\td", 99, "a\\u{1b}[2Jb\\u{a}c\\u{9}d");
+        check("a\u{202e}b\u{200b}c\u{feff}", 99, "a\\u{202e}b\\u{200b}c\\u{feff}");
+        check("x\u{e0041}\u{a0}y", 99, "x\\u{e0041}\\u{a0}y");
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_end() {
+        check("0123456789abcdef", 16, "0123456789abcdef");
+        check("0123456789abcdefX", 8, "012345 … (9 more characters) … fX");
+    }
+}

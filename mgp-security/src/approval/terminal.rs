@@ -1,0 +1,163 @@
+//! Asks at the terminal of this process (MGP §3.4, §4.4).
+//!
+//! Never on stdin or stdout: those may be the protocol.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mgp::GrantDecision;
+use mgp_types::service::{BoxFuture, Context};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::{Mutex, mpsc};
+
+use super::shown::in_words;
+use super::{Approver, Decision, Question};
+
+/// The longest line that is read; a longer one counts as empty.
+const LINE_MAX: u64 = 256;
+
+/// How many lines wait to be looked at; the next one is thrown away.
+const LINES: usize = 16;
+
+/// Asks whoever sits at the terminal of this process, one question at a time; only `yes` approves.
+///
+/// A permission is approved for an hour.
+/// From its first question on it reads every line that is typed at that terminal,
+/// so it is for processes that read nothing else from there.
+/// Where the process has no terminal nobody can be asked.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Terminal(Arc<Mutex<Option<Opened>>>);
+
+/// The terminal, once it was opened.
+struct Opened {
+    screen: Box<dyn Write + Send>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Terminal {
+    /// The terminal that controls this process; it is opened with the first question.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn over(
+        keyboard: impl Read + Send + 'static,
+        screen: impl Write + Send + 'static,
+    ) -> Self {
+        let opened = Opened::over(keyboard, Box::new(screen)).ok();
+        Self(Arc::new(Mutex::new(opened)))
+    }
+}
+
+impl fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Terminal")
+    }
+}
+
+impl Approver for Terminal {
+    fn decide(
+        &self,
+        _cx: &Context,
+        question: Question,
+    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        let terminal = self.clone();
+        Box::pin(async move {
+            // Whoever waits here has no question on the screen yet.
+            let mut opened = terminal.0.lock().await;
+            let said = match &mut *opened {
+                Some(opened) => opened.ask(&question).await,
+                none => match Opened::new() {
+                    Ok(opened) => none.insert(opened).ask(&question).await,
+                    Err(error) => Err(error),
+                },
+            };
+            match said {
+                Ok(line) => Ok(read(&line)),
+                Err(error) => {
+                    *opened = None;
+                    Err(RpcError::new(
+                        ErrorCode::PERMISSION_DENIED,
+                        "nobody can be asked: this process has no terminal",
+                    )
+                    .because(error))
+                }
+            }
+        })
+    }
+}
+
+impl Opened {
+    fn new() -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+        let screen = file.try_clone()?;
+        Self::over(file, Box::new(screen))
+    }
+
+    /// Reads lines on a thread of its own, because reading from a terminal cannot be given up.
+    fn over(
+        keyboard: impl Read + Send + 'static,
+        screen: Box<dyn Write + Send>,
+    ) -> io::Result<Self> {
+        let (sender, lines) = mpsc::channel(LINES);
+        let mut keyboard = BufReader::new(keyboard);
+        let read = move || {
+            while let Some(line) = line(&mut keyboard) {
+                if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(line) {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("terminal".to_owned()).spawn(read)?;
+        Ok(Self { screen, lines })
+    }
+
+    async fn ask(&mut self, question: &Question) -> io::Result<String> {
+        // What was typed before the question is no answer to it.
+        while self.lines.try_recv().is_ok() {}
+        write!(
+            self.screen,
+            "\r\n{}\r\nType yes or no: ",
+            in_words(question).replace('\n', "\r\n")
+        )?;
+        self.screen.flush()?;
+        self.lines.recv().await.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// One line, none after the last; of a line that is too long nothing is left, and nothing is no.
+fn line(keyboard: &mut impl BufRead) -> Option<String> {
+    let mut line = Vec::new();
+    let mut whole = true;
+    loop {
+        let read = keyboard.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
+        if line.last() == Some(&b'\n') {
+            let line = String::from_utf8_lossy(&line);
+            return Some(if whole { line.trim().to_owned() } else { String::new() });
+        }
+        if read == 0 {
+            return None;
+        }
+        whole = false;
+        line.clear();
+    }
+}
+
+/// What a line decides: `yes` and nothing else approves.
+fn read(line: &str) -> Decision {
+    let answer = match line {
+        "yes" => GrantDecision::Approved,
+        _ => GrantDecision::Denied,
+    };
+    let mut decision = Decision::new(answer, "terminal");
+    decision.expires_at =
+        std::time::SystemTime::now().checked_add(Duration::from_hours(1)).map(Into::into);
+    decision
+}

@@ -1,0 +1,294 @@
+//! Who can be asked, what is shown, and what counts as yes.
+//!
+//! Applies to: both.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::service::{
+    Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
+};
+use mgp_types::{Hash, Payload, RpcError};
+use serde_json::{Value, json};
+
+use crate::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
+
+/// A caller that answers every question the same, and remembers what it was asked.
+#[derive(Clone)]
+struct Caller {
+    answer: Value,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Caller {
+    fn says(answer: Value) -> Self {
+        Self { answer, asked: Arc::default() }
+    }
+
+    fn cx(&self) -> Context {
+        let mut cx =
+            Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+        let mut facts = Facts::default();
+        let mut asks = Asks::default();
+        asks.elicitation = true;
+        facts.asks = asks;
+        cx.caller = Arc::new(facts);
+        cx.asking = Asking::Via(Arc::new(self.clone()));
+        cx
+    }
+
+    fn asked(&self) -> Vec<(String, Value)> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Asker for Caller {
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        self.asked.lock().unwrap().push((key.to_owned(), ask.params().get().unwrap()));
+        Box::pin(std::future::ready(Payload::of(&self.answer)))
+    }
+}
+
+fn about(about: About) -> Question {
+    Question::new(about, Some("files".into()), Principal::local(), Hash::of(b"x"))
+}
+
+fn call(arguments: &str) -> Question {
+    about(About::Call {
+        tool: "rm".to_owned(),
+        arguments: arguments.to_owned(),
+        risk: RiskLevel::Dangerous,
+    })
+}
+
+fn permissions(names: &[&str]) -> Question {
+    let permissions = names.iter().map(|name| Permission::from(*name)).collect();
+    about(About::Permissions { permissions, tool: None })
+}
+
+async fn elicit(question: Question, answer: Value) -> (Decision, String, Value) {
+    let caller = Caller::says(answer);
+    let decision = Elicit::everyone().decide(&caller.cx(), question).await.unwrap();
+    let (key, params) = caller.asked().remove(0);
+    (decision, key, params)
+}
+
+#[tokio::test]
+async fn only_the_right_content_of_an_accepted_form_confirms() {
+    let rows = [
+        (json!({"action": "accept", "content": {"confirm": true}}), GrantDecision::Approved),
+        (json!({"action": "accept", "content": {"confirm": false}}), GrantDecision::Denied),
+        (json!({"action": "accept", "content": {"confirm": "true"}}), GrantDecision::Denied),
+        (json!({"action": "accept", "content": {"yes": true}}), GrantDecision::Denied),
+        (json!({"action": "accept"}), GrantDecision::Denied),
+        (json!({"action": "decline", "content": {"confirm": true}}), GrantDecision::Denied),
+        (json!({"action": "cancel", "content": {"confirm": true}}), GrantDecision::Deferred),
+        (json!({"action": "later", "content": {"confirm": true}}), GrantDecision::Deferred),
+    ];
+    for (answer, expected) in rows {
+        let (decision, key, _) = elicit(call("{}"), answer.clone()).await;
+        assert_eq!(decision.answer, expected, "{answer}");
+        assert!(key.starts_with("mgp.confirm."), "{key}");
+    }
+    let caller = Caller::says(json!(7));
+    assert!(Elicit::everyone().decide(&caller.cx(), call("{}")).await.is_err());
+}
+
+#[tokio::test]
+async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
+    let arguments = "{\"path\":\"a\u{202e}b\u{200b}c\",\"text\":\"\u{9b}31m\"}";
+    let (_, _, params) = elicit(call(arguments), json!({"action": "decline"})).await;
+    let message = params["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "Run the tool `rm` of the server `files`?\nRisk: dangerous\n\
+         Arguments: {\"path\":\"a\\u{202e}b\\u{200b}c\",\"text\":\"\\u{9b}31m\"}"
+    );
+    let field = &params["requestedSchema"]["properties"]["confirm"];
+    assert_eq!(field["type"], "boolean");
+    assert!(field.get("default").is_none(), "what nobody touched is no yes");
+    let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(100_000));
+    let (_, _, params) = elicit(call(&long), json!({"action": "decline"})).await;
+    assert!(params["message"].as_str().unwrap().len() < 3000);
+}
+
+#[tokio::test]
+async fn each_permission_is_decided_by_itself_and_for_a_time() {
+    let question = || permissions(&["filesystem.read", "shell.execute"]);
+    let both =
+        json!({"filesystem.read": true, "shell.execute": true, "holds for": "until revoked"});
+    let (decision, key, params) =
+        elicit(question(), json!({"action": "accept", "content": both})).await;
+    assert_eq!((decision.answer, decision.expires_at), (GrantDecision::Approved, None));
+    assert!(key.starts_with("mgp.permission."), "{key}");
+    let message = params["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "Which permissions may the server `files` have?\n- filesystem.read (moderate)\n- shell.execute (dangerous)"
+    );
+    let one = json!({"filesystem.read": true, "shell.execute": false, "holds for": "1 day"});
+    let (decision, ..) = elicit(question(), json!({"action": "accept", "content": one})).await;
+    assert_eq!(decision.answer, GrantDecision::Denied);
+    let single = |name: &str| decision.single[&Permission::from(name)].decision();
+    assert_eq!(single("filesystem.read"), GrantDecision::Approved);
+    assert_eq!(single("shell.execute"), GrantDecision::Denied);
+    let end = decision.expires_at.unwrap().to_system_time().unwrap();
+    let left = end.duration_since(SystemTime::now()).unwrap();
+    assert!(left > Duration::from_hours(23) && left <= Duration::from_hours(24));
+    // No choice is the shortest one.
+    let silent = json!({"filesystem.read": true, "shell.execute": true, "holds for": "ever"});
+    let (decision, ..) = elicit(question(), json!({"action": "accept", "content": silent})).await;
+    let end = decision.expires_at.unwrap().to_system_time().unwrap();
+    assert!(end <= SystemTime::now() + Duration::from_hours(1));
+    let (decision, ..) = elicit(question(), json!({"action": "decline"})).await;
+    assert_eq!(decision.answer, GrantDecision::Denied);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_on_the_form_is_not_decided() {
+    let names: Vec<_> = (0..40).map(|index| format!("com.example.p{index}")).collect();
+    let mut names: Vec<_> = names.iter().map(String::as_str).collect();
+    names.push("holds for");
+    let content: Value = names.iter().map(|name| ((*name).to_owned(), json!(true))).collect();
+    let (decision, _, params) =
+        elicit(permissions(&names), json!({"action": "accept", "content": content})).await;
+    assert_eq!(decision.answer, GrantDecision::Deferred);
+    assert_eq!(decision.single.len(), 32);
+    let fields = params["requestedSchema"]["properties"].as_object().unwrap();
+    assert_eq!(fields.len(), 33);
+    assert_eq!(fields["holds for"]["type"], "string");
+}
+
+#[tokio::test]
+async fn who_is_not_interactive_is_not_asked() {
+    let caller = Caller::says(json!({"action": "accept", "content": {"confirm": true}}));
+    let mut cx = caller.cx();
+    assert!(Elicit::default().decide(&cx, call("{}")).await.is_err());
+    let people = Elicit::new(|principal| principal.as_agent().is_none());
+    assert!(people.decide(&cx, call("{}")).await.is_ok());
+    cx.principal = Principal::local().agent("bot");
+    assert!(people.decide(&cx, call("{}")).await.is_err());
+    assert_eq!(caller.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn the_first_that_can_be_asked_decides() {
+    let yes = json!({"action": "accept", "content": {"confirm": true}});
+    let caller = Caller::says(yes);
+    let listed = || Configured::new().tool("files", "ls").permissions(["filesystem".into()]);
+    let approver = First::of(listed()).then(Elicit::everyone());
+    let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
+    assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
+    let read = permissions(&["filesystem.read"]);
+    let decision = approver.decide(&caller.cx(), read).await.unwrap();
+    assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
+    let declines = Caller::says(json!({"action": "decline"}));
+    let approver = First::of(Elicit::everyone()).then(Configured::new().tool("files", "rm"));
+    let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
+    assert_eq!(decision.answer, GrantDecision::Denied, "a no is a decision");
+    assert!(First::of(listed()).decide(&caller.cx(), call("{}")).await.is_err());
+    let other = Question { server: Some("other".into()), ..call("{}") };
+    let configured = Configured::new().tool("files", "rm");
+    assert!(configured.decide(&caller.cx(), other).await.is_err());
+    assert!(configured.decide(&caller.cx(), call("{}")).await.is_ok());
+}
+
+// === The terminal ===
+
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Screen {
+    /// Waits until so many questions were asked.
+    async fn questions(&self, count: usize) {
+        let asked =
+            || String::from_utf8_lossy(&self.0.lock().unwrap()).matches("yes or no").count();
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while asked() < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+fn terminal() -> (Terminal, Screen, impl Write) {
+    let (keyboard, keys) = std::io::pipe().unwrap();
+    let screen = Screen::default();
+    (Terminal::over(keyboard, screen.clone()), screen, keys)
+}
+
+#[tokio::test]
+async fn the_terminal_approves_with_yes_only_and_asks_one_thing_at_a_time() {
+    let (terminal, screen, mut keys) = terminal();
+    let cx = Caller::says(json!(null)).cx();
+    let mut count = 0;
+    for (line, expected) in [
+        ("yes\n", GrantDecision::Approved),
+        (" yes \r\n", GrantDecision::Approved),
+        ("y\n", GrantDecision::Denied),
+        ("\n", GrantDecision::Denied),
+        ("YES\n", GrantDecision::Denied),
+        ("no\n", GrantDecision::Denied),
+    ] {
+        let deciding = tokio::spawn(terminal.decide(&cx, call("{\"a\":\"\u{1b}[2J\"}")));
+        count += 1;
+        screen.questions(count).await;
+        keys.write_all(line.as_bytes()).unwrap();
+        assert_eq!(deciding.await.unwrap().unwrap().answer, expected, "{line:?}");
+    }
+    let long = format!("yes{}\n", " ".repeat(1000) + "x");
+    let first = tokio::spawn(terminal.decide(&cx, call("{}")));
+    screen.questions(count + 1).await;
+    let second = tokio::spawn(terminal.decide(&cx, call("{}")));
+    keys.write_all(long.as_bytes()).unwrap();
+    assert_eq!(first.await.unwrap().unwrap().answer, GrantDecision::Denied);
+    screen.questions(count + 2).await;
+    keys.write_all(b"yes\n").unwrap();
+    assert_eq!(second.await.unwrap().unwrap().answer, GrantDecision::Approved);
+    let shown = screen.0.lock().unwrap().clone();
+    assert!(!shown.contains(&0x1b), "a control character was shown");
+}
+
+#[tokio::test]
+async fn what_was_typed_before_a_question_is_no_answer() {
+    let (terminal, screen, mut keys) = terminal();
+    let cx = Caller::says(json!(null)).cx();
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(20), terminal.decide(&cx, call("{}")));
+    assert!(given_up.await.is_err());
+    keys.write_all(b"yes\nyes\n").unwrap();
+    // The thread that reads lines needs a moment to see them.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let deciding = tokio::spawn(terminal.decide(&cx, call("{}")));
+    screen.questions(2).await;
+    keys.write_all(b"no\n").unwrap();
+    assert_eq!(deciding.await.unwrap().unwrap().answer, GrantDecision::Denied);
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_gone_can_be_asked_nothing() {
+    struct Nothing;
+    impl Read for Nothing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Ok(0)
+        }
+    }
+    let terminal = Terminal::over(Nothing, Screen::default());
+    let cx = Caller::says(json!(null)).cx();
+    assert!(terminal.decide(&cx, call("{}")).await.is_err());
+}

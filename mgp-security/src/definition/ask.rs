@@ -1,0 +1,166 @@
+//! Calls that cannot go on at once: the tools must be listed, or an event must tell something, first.
+//!
+//! Applies to: outbound.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::Actor;
+use mgp_types::service::{
+    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, Reply, ServerId,
+};
+use tokio::time::timeout;
+
+use super::Standing;
+use super::definitions::{Definitions, Look};
+use super::refused::DefinitionRefused;
+use super::reply::{self, Page};
+use super::seen::{Whole, refused};
+use super::table::Known;
+use crate::audit::Event;
+use crate::error::Refusal;
+
+/// How long listing may take; the call goes on as one of an unknown tool then.
+const LIST_FOR: Duration = Duration::from_secs(10);
+
+/// How many pages are read; a server with more is taken as not answering.
+const PAGES_MAX: usize = 100;
+
+/// Why the tools of a server could not be listed.
+enum Failed {
+    /// The server did not answer, or not as it should.
+    Server(RpcError),
+    /// What it answered cannot be kept.
+    Here(RpcError),
+}
+
+/// Does what must be done before a call, and then makes it.
+pub(super) async fn first<S: MgpService>(
+    definitions: Definitions,
+    server: ServerId,
+    mut inner: S,
+    call: Call,
+) -> Result<Reply, RpcError> {
+    let name = call.tool().map(|tool| tool.name.to_owned()).unwrap_or_default();
+    let mut look = look(&definitions, &server, &name)?;
+    if matches!(look, Look::List) {
+        look = listed(&definitions, &server, &mut inner, &call, &name).await?;
+    }
+    match look {
+        Look::Tell(known) => tell(&definitions, &server, &name, &call, &known).await?,
+        Look::Refuse(standing) => return Err(refuse(&server, &call, standing).into()),
+        Look::Pass | Look::List => {}
+    }
+    inner.call(call).await
+}
+
+fn look(definitions: &Definitions, server: &ServerId, name: &str) -> Result<Look, RpcError> {
+    definitions.look(server, name).map_err(|error| Refusal::Unchanged(error.into()).into())
+}
+
+/// Lists the tools, once for all calls that wait for it, and looks again.
+async fn listed<S: MgpService>(
+    definitions: &Definitions,
+    server: &ServerId,
+    inner: &mut S,
+    call: &Call,
+    name: &str,
+) -> Result<Look, RpcError> {
+    let turn = definitions.turn(server);
+    let turn = turn.lock().await;
+    // Whoever had the turn before may have listed them.
+    let before = look(definitions, server, name)?;
+    if !matches!(before, Look::List) {
+        return Ok(before);
+    }
+    let most = call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
+    let listed = match timeout(most, list(definitions, server, inner, call.cx())).await {
+        Ok(listed) => listed,
+        Err(_) => Err(Failed::Server(RpcError::internal("it did not list its tools in time"))),
+    };
+    drop(turn);
+    match listed {
+        Ok(()) => {}
+        Err(Failed::Here(error)) => return Err(error),
+        // A tool whose definition may have changed is not called on the old one.
+        Err(Failed::Server(error))
+            if definitions.standing(Some(server), name) != Standing::Unseen =>
+        {
+            return Err(Refusal::Unlisted { server: server.clone(), reason: error }.into());
+        }
+        Err(Failed::Server(error)) => {
+            tracing::warn!(%server, %error, "the tools cannot be listed; those nobody knows count as dangerous");
+            definitions.tried(server);
+        }
+    }
+    match look(definitions, server, name)? {
+        // It changed again in this moment, or it is not pinned: whoever calls may try again.
+        Look::List if definitions.definition(Some(server), name).is_some() => {
+            Ok(Look::Refuse(refused("its definition is not settled; try again")))
+        }
+        Look::List => Ok(Look::Pass),
+        settled => Ok(settled),
+    }
+}
+
+/// Reads all pages.
+async fn list<S: MgpService>(
+    definitions: &Definitions,
+    server: &ServerId,
+    inner: &mut S,
+    cx: &Context,
+) -> Result<(), Failed> {
+    let mut tools = Vec::new();
+    let mut params = ListParams::new();
+    for _ in 0..PAGES_MAX {
+        let call = Call::ask::<ToolsList>(&params, own(cx)).map_err(Failed::Here)?;
+        let reply = inner.call(call).await.map_err(Failed::Server)?;
+        let Page { tools: more, next } = reply::read(&reply).map_err(Failed::Server)?;
+        tools.extend(more);
+        params.cursor = next;
+        if params.cursor.is_none() {
+            let taken = definitions.take(server, &tools, Whole::Yes).await;
+            return taken.map_err(|error| Failed::Here(Refusal::Unchanged(error).into()));
+        }
+    }
+    Err(Failed::Server(RpcError::internal(format!("it has more than {PAGES_MAX} pages of tools"))))
+}
+
+/// The surroundings of a call of our own on behalf of another.
+fn own(cx: &Context) -> Context {
+    let mut own = cx.clone();
+    own.key = CallKey::next();
+    own.wire_id = None;
+    own.logical = None;
+    own.outlet = Outlet::none();
+    own.asking = Asking::Nobody;
+    // What layers further out noted is about their call, not about this one.
+    own.extensions = Extensions::default();
+    own
+}
+
+/// Tells that the operator replaced the risk of a tool, once per definition and word.
+async fn tell(
+    definitions: &Definitions,
+    server: &ServerId,
+    name: &str,
+    call: &Call,
+    known: &Known,
+) -> Result<(), RpcError> {
+    let Some(before) = &known.assessment.overrides else { return Ok(()) };
+    let after = &known.assessment.effective_risk;
+    let event = Event::risk_overridden(Actor::kernel(), Some(server), name, before, after)
+        .during(call.cx().trace.as_deref());
+    let audit = definitions.0.pins.audit();
+    audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+    known.untold.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(super) fn refuse(server: &ServerId, call: &Call, standing: Standing) -> Refusal {
+    let tool = call.tool().map(|tool| tool.name).unwrap_or_default();
+    DefinitionRefused::new(server, tool, standing, &call.cx().principal).into()
+}

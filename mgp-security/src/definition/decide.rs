@@ -1,0 +1,155 @@
+//! What an operator decides about definitions that wait.
+//!
+//! Applies to: both.
+
+use mgp_types::mgp::{AuditResult, EventType};
+use mgp_types::service::{Authority, Principal, ServerId};
+use mgp_types::store::StoreError;
+use mgp_types::{Hash, Timestamp};
+
+use super::definitions::Definitions;
+use super::pin::{Pair, Pin, PinKind};
+use super::refused::DecisionRefused;
+use super::review::Finding;
+use super::seen::changed;
+use super::standing::Held;
+use crate::audit::Event;
+use crate::error::Refusal;
+
+/// A tool that waits for an operator.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// The server.
+    pub server: ServerId,
+    /// The tool.
+    pub tool: String,
+    /// What waits, and why.
+    pub held: Held,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Definitions {
+    /// Approves the definition of a tool that has this fingerprint; the tool can be called before this answers.
+    ///
+    /// # Errors
+    /// [`Refusal`] when `by` is no operator, when no such definition waits, or when it cannot be kept and recorded.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether it was approved.
+    pub async fn approve(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        tool: &str,
+        fingerprint: &Hash,
+        justification: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let (held, pair) = self.held(by, server, tool, fingerprint)?;
+        let pin = Pin {
+            kind: PinKind::Pinned,
+            findings: Vec::<Finding>::new(),
+            by: Some(by.subject().to_string()),
+            at: Timestamp::now(),
+            ..held
+        };
+        let before = pair.pinned.as_ref().map(|pin| pin.fingerprint.as_str());
+        let event = Event::definition_approved(by, server, tool, fingerprint)
+            .before(&before)
+            .justification(justification);
+        let held_key = Pin::key(server.as_str(), tool, PinKind::Waiting);
+        let pin_key = Pin::key(server.as_str(), tool, PinKind::Pinned);
+        let writes = vec![(pin_key, Some(pin)), (held_key, None)];
+        self.0.pins.write(writes, vec![event.build()]).await?;
+        Ok(())
+    }
+
+    /// Rejects the definition of a tool that has this fingerprint: it waits no longer, and the tool stays refused.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether it was rejected.
+    pub async fn reject(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        tool: &str,
+        fingerprint: &Hash,
+        justification: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let (held, _) = self.held(by, server, tool, fingerprint)?;
+        let pin = Pin {
+            kind: PinKind::Rejected,
+            by: Some(by.subject().to_string()),
+            at: Timestamp::now(),
+            ..held
+        };
+        let kind = EventType::Other("dev.cloto.definition_rejected".into());
+        let event = Event::new(kind, by, AuditResult::Success)
+            .server(Some(server))
+            .tool(tool)
+            .detail("hash", &fingerprint.to_string())
+            .justification(justification);
+        let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
+        self.0.pins.write(vec![(key, Some(pin))], vec![event.build()]).await?;
+        Ok(())
+    }
+
+    /// The definitions that wait for an operator, by server and tool.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the pins cannot be read.
+    pub fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
+        let book = self.0.pins.now()?;
+        let mut waiting: Vec<_> = book
+            .waiting()
+            .map(|pin| {
+                let server = ServerId::from(pin.server.as_str());
+                let pinned = book.get(&server, &pin.tool).and_then(|pair| pair.pinned.clone());
+                Waiting {
+                    tool: pin.tool.clone(),
+                    held: Held {
+                        fingerprint: pin.hash(),
+                        pinned: pinned.as_ref().map(|pin| pin.hash()),
+                        differences: pinned
+                            .map(|before| changed(&before, &pin.shown))
+                            .unwrap_or_default(),
+                        findings: pin.findings.clone(),
+                        rejected_by: None,
+                    },
+                    since: pin.at.clone(),
+                    server,
+                }
+            })
+            .collect();
+        waiting.sort_by(|one, other| (&one.server, &one.tool).cmp(&(&other.server, &other.tool)));
+        Ok(waiting)
+    }
+
+    /// What is held of a tool, if it is what was meant.
+    fn held(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        tool: &str,
+        fingerprint: &Hash,
+    ) -> Result<(Pin, Pair), Refusal> {
+        if by.authority() != Authority::Operator {
+            return Err(DecisionRefused::NotOperator.into());
+        }
+        let book = self.0.pins.now().map_err(crate::ChangeError::Store)?;
+        let pair = book.get(server, tool).cloned().unwrap_or_default();
+        let Some(held) = pair.held.as_deref().cloned() else {
+            let (server, tool) = (server.clone(), tool.to_owned());
+            return Err(DecisionRefused::Nothing { server, tool }.into());
+        };
+        if held.fingerprint != fingerprint.to_string() {
+            let (tool, waiting) = (tool.to_owned(), held.fingerprint);
+            return Err(DecisionRefused::Another { tool, waiting }.into());
+        }
+        Ok((held, pair))
+    }
+}

@@ -1,0 +1,326 @@
+//! Names of servers and tools: which can be used, and which look like another (MGP §4; UTS 39).
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+
+use mgp_types::method;
+use unicode_normalization::UnicodeNormalization;
+use unicode_security::skeleton;
+
+/// The longest name of a tool or server, in bytes.
+const NAME_MAX: usize = 128;
+
+/// Ids of servers that would pass for a part of the protocol or of its operator.
+const RESERVED_SERVERS: [&str; 14] = [
+    "mgp",
+    "mcp",
+    "system",
+    "kernel",
+    "host",
+    "gateway",
+    "self",
+    "operator",
+    "admin",
+    "root",
+    "internal",
+    "builtin",
+    "core",
+    "dev.cloto",
+];
+
+/// What names of the protocol itself begin with.
+const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
+
+/// Letters in a row that look like one other letter; the skeletons of UTS 39 do not know them.
+const LOOKS: [(&str, &str); 2] = [("vv", "w"), ("cl", "d")];
+
+/// Names shorter than this do not look alike by a doubled or a swapped letter.
+const NEAR_MIN: usize = 6;
+
+/// Why a name cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameFlaw {
+    /// It is empty or too long.
+    #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
+    Length(usize),
+    /// It holds what no name may hold.
+    #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
+    Characters(String),
+    /// It belongs to the protocol.
+    #[error("the name `{0}` belongs to the protocol; choose another")]
+    Reserved(String),
+    /// It is another one's name.
+    #[error("the name `{name}` is already that of `{of}`")]
+    Taken {
+        /// The name.
+        name: String,
+        /// Whose it is.
+        of: String,
+    },
+    /// It would be taken for another.
+    #[error("the name `{name}` looks like `{like}`; choose another")]
+    LooksLike {
+        /// The name, with what does not show spelled out.
+        name: String,
+        /// The one it looks like.
+        like: String,
+    },
+}
+
+impl NameFlaw {
+    /// What is wrong with the name of a tool in itself.
+    ///
+    /// # Errors
+    /// [`NameFlaw`] when it is too long, holds characters it must not hold, or belongs to the protocol.
+    pub fn check_tool(name: &str) -> Result<(), Self> {
+        check_length(name)?;
+        let wrong = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "_./-".contains(*c)));
+        if let Some(wrong) = wrong {
+            return Err(Self::Characters(super::review::visible(&format!("`{wrong}`"))));
+        }
+        if name.split('/').any(|part| matches!(part, "" | "." | "..")) || name.contains("..") {
+            return Err(Self::Characters("a path".to_owned()));
+        }
+        let small = name.to_ascii_lowercase();
+        let is_method = small.contains('/') && method::lookup(&small).is_some();
+        if is_method
+            || small == "mgp"
+            || RESERVED_PREFIXES.iter().any(|prefix| small.starts_with(prefix))
+        {
+            return Err(Self::Reserved(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the id of a server, in itself and beside those that are known.
+    ///
+    /// # Errors
+    /// [`NameFlaw`] when it cannot be used, belongs to the protocol, or looks like a known one that is not the same.
+    pub fn check_server<'a>(
+        id: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Self> {
+        check_length(id)?;
+        if let Some(wrong) = id.chars().find(|c| c.is_control() || super::review::is_hidden(*c)) {
+            return Err(Self::Characters(super::review::visible(&format!("`{wrong}`"))));
+        }
+        let reserved = RESERVED_SERVERS.iter().any(|word| look_alike(id, word));
+        let begins = |prefix: &&str| id.to_lowercase().starts_with(*prefix);
+        if reserved || RESERVED_PREFIXES[..2].iter().any(begins) {
+            return Err(Self::Reserved(super::review::visible(id)));
+        }
+        // Letters of another alphabet that all look like Latin ones have no other purpose.
+        let looks: String = skeleton(id).collect();
+        if !id.is_ascii() && looks.is_ascii() {
+            return Err(Self::LooksLike { name: super::review::visible(id), like: looks });
+        }
+        match known.into_iter().find(|known| *known != id && look_alike(known, id)) {
+            Some(like) => {
+                Err(Self::LooksLike { name: super::review::visible(id), like: like.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a tool of one server passes for a tool of another.
+    ///
+    /// # Errors
+    /// [`NameFlaw::Taken`] when another server has a tool of the very same name,
+    /// [`NameFlaw::LooksLike`] when it has one that this name could be taken for.
+    pub fn check_shadow<'a>(
+        server: &str,
+        tool: &str,
+        known: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), Self> {
+        let mut taken = None;
+        for (other, name) in known.into_iter().filter(|(other, _)| *other != server) {
+            let qualified = ['/', '.', '_', ':', '-'].map(|mark| format!("{other}{mark}{name}"));
+            if tool == name {
+                taken = Some(Self::Taken { name: tool.to_owned(), of: other.to_owned() });
+            } else if look_alike(tool, name) || qualified.iter().any(|name| look_alike(tool, name))
+            {
+                let like = format!("{other}/{name}");
+                return Err(Self::LooksLike { name: super::review::visible(tool), like });
+            }
+        }
+        taken.map_or(Ok(()), Err)
+    }
+}
+
+/// The names of tools of other servers, to find those that look like them.
+#[derive(Debug, Default)]
+pub(super) struct Shadows(HashMap<String, (String, String)>);
+
+impl Shadows {
+    /// The looks of some names.
+    pub(super) fn of<'a>(known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut shadows = HashMap::new();
+        for (server, name) in known {
+            for looks in looks(name).into_iter().chain(looks(&format!("{server}{name}"))) {
+                shadows.insert(looks, (server.to_owned(), name.to_owned()));
+            }
+        }
+        Self(shadows)
+    }
+
+    /// The tool of another server that a name could be taken for.
+    ///
+    /// The very same name is none: tools are called by server and name, and which server a bare name means is decided
+    /// where such names are routed.
+    pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
+        let (server, name) = looks(tool).iter().find_map(|looks| self.0.get(looks))?;
+        let like = format!("{server}/{name}");
+        (name != tool).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
+    }
+}
+
+fn check_length(name: &str) -> Result<(), NameFlaw> {
+    match name.len() {
+        1..=NAME_MAX => Ok(()),
+        length => Err(NameFlaw::Length(length)),
+    }
+}
+
+/// Whether two names could be taken for each other.
+fn look_alike(one: &str, other: &str) -> bool {
+    let (ones, others) = (looks(one), looks(other));
+    ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
+}
+
+/// How a name looks: as it is, and in small letters; without marks between its parts.
+fn looks(name: &str) -> [String; 2] {
+    [plain(name), plain(&name.to_lowercase())]
+}
+
+fn plain(name: &str) -> String {
+    let name: String = name.nfkc().collect();
+    let mut looks: String =
+        skeleton(&name).flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).collect();
+    for (pair, letter) in LOOKS {
+        looks = looks.replace(pair, letter);
+    }
+    looks
+}
+
+/// Whether two names differ by a letter that is doubled or two that are swapped, which nobody reads.
+fn is_near(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    if one.len().min(other.len()) < NEAR_MIN {
+        return false;
+    }
+    let once = |name: &[char]| {
+        let mut name = name.to_vec();
+        name.dedup();
+        name
+    };
+    if once(&one) == once(&other) {
+        return true;
+    }
+    let Some(at) = one.iter().zip(&other).position(|(a, b)| a != b) else { return false };
+    one.len() == other.len()
+        && at + 1 < one.len()
+        && one[at] == other[at + 1]
+        && one[at + 1] == other[at]
+        && one[at + 2..] == other[at + 2..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tools_are_plain() {
+        for name in [
+            "add",
+            "read_file",
+            "files.read",
+            "a/b",
+            "getUser2",
+            "initialize",
+            "x-y",
+            &"a".repeat(128),
+        ] {
+            assert_eq!(NameFlaw::check_tool(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            "../add",
+            "/add",
+            "a//b",
+            "a/../b",
+            "add;rm",
+            "add\u{0}",
+            "add\u{200b}",
+            "\u{430}dd",
+            "a b",
+            "mgp",
+            "mgp/tools/discover",
+            "MGP.x",
+            "mgp_access_grant",
+            "tools/call",
+            "Tools/List",
+            &"a".repeat(129),
+        ] {
+            assert!(NameFlaw::check_tool(name).is_err(), "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn server(id: &str, fits: bool) {
+        let known = ["tool.fs", "tool.mail", "github", "billing"];
+        assert_eq!(NameFlaw::check_server(id, known).is_ok(), fits, "{id}");
+    }
+
+    #[test]
+    fn ids_of_servers_do_not_look_like_others() {
+        for id in
+            ["tool.fs", "tool.fs2", "tool.img", "files", "gitlab", "日本語", "Größe", "my server"]
+        {
+            server(id, true);
+        }
+        for id in [
+            "t\u{43e}\u{43e}l.fs",
+            "tool-fs",
+            "Tool.FS",
+            "too1.fs",
+            "t00l.mail",
+            "tool.fs\u{200b}",
+            "githu\u{7}b",
+            "gihtub",
+            "bi11ing",
+            "biling",
+            "tool_rnail",
+            "mgp",
+            "MGP",
+            "kernel",
+            "mgp.audit",
+            "\u{455}ystem",
+        ] {
+            server(id, false);
+        }
+    }
+
+    #[test]
+    fn tools_do_not_shadow_those_of_others() {
+        let known = [("tool.fs", "read_file"), ("tool.mail", "send_email")];
+        for (name, fits) in [
+            ("read_file_metadata", true),
+            ("list_files", true),
+            ("read_files", true),
+            ("send_sms", true),
+            ("read_fi1e", false),
+            ("send_emai1", false),
+            ("Read_File", false),
+            ("readFile", false),
+            ("raed_file", false),
+            ("sennd_email", false),
+            ("tool.fs/read_file", false),
+            ("read_file", false),
+        ] {
+            assert_eq!(NameFlaw::check_shadow("new", name, known).is_ok(), fits, "{name}");
+        }
+        assert_eq!(NameFlaw::check_shadow("tool.fs", "read_file", known), Ok(()));
+    }
+}

@@ -1,0 +1,113 @@
+//! What is kept of definitions: the one that is pinned, and the one that waits (DESIGN §6).
+//!
+//! They are records of their own, so that a server that changes a tool cannot undo what an operator approves meanwhile.
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mgp_types::service::ServerId;
+use mgp_types::{Hash, Payload, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::review::Finding;
+use crate::state::Snapshot;
+
+/// A record about one tool of one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Pin {
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) kind: PinKind,
+    pub(super) fingerprint: String,
+    /// What a model sees of the tool.
+    pub(super) shown: Payload,
+    /// What the review found, where it waits for that.
+    #[serde(default)]
+    pub(super) findings: Vec<Finding>,
+    /// Who approved or rejected it; none where nobody did.
+    #[serde(default)]
+    pub(super) by: Option<String>,
+    pub(super) at: Timestamp,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PinKind {
+    /// This definition may be used.
+    Pinned,
+    /// This definition waits for an operator.
+    Waiting,
+    /// An operator rejected this definition.
+    Rejected,
+}
+
+/// All records, for decisions.
+#[derive(Debug, Default)]
+pub(super) struct Book(HashMap<String, HashMap<String, Pair>>);
+
+/// What is kept of one tool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pair {
+    pub(super) pinned: Option<Arc<Pin>>,
+    /// What waits, or was rejected.
+    pub(super) held: Option<Arc<Pin>>,
+}
+
+impl Pin {
+    /// The fingerprint of what is kept.
+    pub(super) fn hash(&self) -> Hash {
+        Hash::of(self.shown.as_str().as_bytes())
+    }
+
+    /// The key of a record: what is held has one of its own.
+    pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
+        let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
+        // Text can always be written; as JSON no two pairs of names make the same key.
+        Payload::of(&[server, tool, slot]).map(|key| key.as_str().to_owned()).unwrap_or_default()
+    }
+}
+
+impl Book {
+    /// What is kept of a tool.
+    pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&Pair> {
+        self.0.get(server.as_str())?.get(tool)
+    }
+
+    /// The servers with pinned tools.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The tools of a server of which something is kept.
+    pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &Pair)> {
+        let tools = self.0.get(server.as_str()).into_iter().flatten();
+        tools.map(|(name, pair)| (name.as_str(), pair))
+    }
+
+    /// Everything that waits.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Pin>> {
+        let held = self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref());
+        held.filter(|pin| pin.kind == PinKind::Waiting)
+    }
+}
+
+impl Snapshot for Book {
+    type Entry = Pin;
+    const SPACE: &'static str = "pins";
+
+    fn of(entries: &BTreeMap<String, Arc<Pin>>) -> Self {
+        let mut book: HashMap<String, HashMap<String, Pair>> = HashMap::new();
+        for pin in entries.values() {
+            let tools = book.entry(pin.server.clone()).or_default();
+            let pair = tools.entry(pin.tool.clone()).or_default();
+            match pin.kind {
+                PinKind::Pinned => pair.pinned = Some(Arc::clone(pin)),
+                PinKind::Waiting | PinKind::Rejected => pair.held = Some(Arc::clone(pin)),
+            }
+        }
+        Self(book)
+    }
+}

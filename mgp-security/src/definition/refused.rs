@@ -1,0 +1,134 @@
+//! Why a call of a tool is refused, or a decision about one.
+//!
+//! Applies to: both.
+
+use mgp_types::Object;
+use mgp_types::service::{Authority, Principal, Rule, ServerId};
+
+use super::Standing;
+use super::diff::{Difference, top};
+use super::review::Finding;
+
+/// A tool that may not be called: its definition changed, waits, or cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{tool}` of `{server}` is disabled: {}", why(.standing))]
+pub struct DefinitionRefused {
+    server: ServerId,
+    tool: String,
+    standing: Standing,
+    /// Whether who calls may read what the server wrote.
+    reads: Reads,
+    #[source]
+    rule: Rule,
+}
+
+/// How much of a definition a refusal tells.
+///
+/// A definition that is held back because of what it says to a model must not reach one in its refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    /// Where something changed.
+    Places,
+    /// What changed, too.
+    Everything,
+}
+
+impl DefinitionRefused {
+    pub(super) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
+        let reads = match by.authority() {
+            Authority::Operator => Reads::Everything,
+            _ => Reads::Places,
+        };
+        let rule =
+            Rule::new(format!("definition {} for `{tool}` of `{server}`", standing.as_str()));
+        Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
+    }
+
+    /// The facts, for the caller.
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Texts and lists of them can always be written.
+        let _ = details.encode("server", self.server.as_str());
+        let _ = details.encode("tool", &self.tool);
+        let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
+        let mut findings: &[Finding] = &[];
+        match &self.standing {
+            Standing::Changed(held) | Standing::Flagged(held) => {
+                findings = &held.findings;
+                let _ = details.encode("hash", &held.fingerprint.to_string());
+                if let Some(pinned) = &held.pinned {
+                    let _ = details.encode("pinned_hash", &pinned.to_string());
+                }
+                let differences: Vec<Difference> = match self.reads {
+                    Reads::Everything => held.differences.clone(),
+                    Reads::Places => {
+                        let mut places: Vec<_> =
+                            held.differences.iter().map(Difference::place).collect();
+                        places.dedup();
+                        places
+                    }
+                };
+                let _ = details.encode("differences", &differences);
+            }
+            Standing::Refused(found) => findings = found,
+            Standing::Unseen | Standing::Pinned => {}
+        }
+        let found: Vec<String> = findings
+            .iter()
+            .map(|one| match self.reads {
+                Reads::Everything => one.to_string(),
+                Reads::Places => format!("{} in {}", one.what, top(&one.at)),
+            })
+            .collect();
+        let _ = details.encode("findings", &found);
+        let _ = details.encode("remedy", remedy(&self.standing));
+        details
+    }
+}
+
+fn why(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Changed(held) if held.rejected_by.is_some() => {
+            "its definition changed, and an operator rejected that"
+        }
+        Standing::Changed(_) => "its definition changed since it was approved",
+        Standing::Flagged(held) if held.rejected_by.is_some() => {
+            "an operator rejected its definition"
+        }
+        Standing::Flagged(_) => "its definition says things that an operator must look at first",
+        Standing::Refused(_) => "its definition cannot be used",
+        Standing::Unseen | Standing::Pinned => "its definition is not known",
+    }
+}
+
+fn remedy(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Refused(_) => "its author must mend the definition",
+        _ => "an operator can compare the definitions and approve the new one by its hash",
+    }
+}
+
+/// Why an operator's decision about a definition is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecisionRefused {
+    /// Whoever decides is no operator.
+    #[error("only an operator decides about definitions of tools")]
+    NotOperator,
+    /// Nothing waits under these names.
+    #[error("no definition of `{tool}` of `{server}` waits for a decision")]
+    Nothing {
+        /// The server.
+        server: ServerId,
+        /// The tool.
+        tool: String,
+    },
+    /// Something else waits by now.
+    #[error("the definition of `{tool}` changed again; look at it and approve `{waiting}` instead")]
+    Another {
+        /// The tool.
+        tool: String,
+        /// The fingerprint of what waits.
+        waiting: String,
+    },
+}

@@ -1,0 +1,136 @@
+//! Lists of tools on their way to whoever asked: taken over, and without what must not be seen.
+//!
+//! Applies to: outbound.
+
+use mgp_types::mcp::key;
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::{Extension, RiskLevel};
+use mgp_types::service::{Authority, Call, Context, Reply, ServerId};
+use mgp_types::{Extras, Payload, RpcError};
+use serde::Deserialize;
+
+use super::Standing;
+use super::definitions::Definitions;
+use super::refused::DefinitionRefused;
+use super::seen::Whole;
+use crate::error::Refusal;
+
+/// One page of a list.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    pub(super) tools: Vec<Payload>,
+    #[serde(rename = "nextCursor", default)]
+    pub(super) next: Option<String>,
+}
+
+/// Reads a page.
+pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
+    reply.get()
+}
+
+/// Whether a request asks for the first page.
+pub(super) fn page(call: &Call) -> Whole {
+    match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
+        Ok(params) if params.cursor.is_none() => Whole::Yes,
+        _ => Whole::No,
+    }
+}
+
+/// Takes over what is listed and leaves out what must not be seen.
+pub(super) async fn watch(
+    definitions: &Definitions,
+    server: &ServerId,
+    cx: &Context,
+    asked: Whole,
+    mut reply: Reply,
+) -> Result<Reply, RpcError> {
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    let whole = Payload::from_trusted(String::from_utf8_lossy(&body.to_json()).into_owned());
+    let page: Page = whole.get().map_err(|error| {
+        let reason = RpcError::internal(format!("its list of tools cannot be read: {error}"));
+        RpcError::from(Refusal::Unlisted { server: server.clone(), reason })
+    })?;
+    let is_all = asked == Whole::Yes && page.next.is_none();
+    let taken = definitions.take(server, &page.tools, if is_all { Whole::Yes } else { Whole::No });
+    taken.await.map_err(Refusal::Unchanged)?;
+    let shown: Vec<Option<Payload>> =
+        page.tools.iter().map(|raw| show(definitions, server, cx, raw)).collect();
+    if shown.iter().zip(&page.tools).all(|(shown, raw)| shown.as_ref() == Some(raw)) {
+        return Ok(reply);
+    }
+    let kept: Vec<_> = shown.into_iter().flatten().collect();
+    body.insert("tools", Payload::of(&kept)?);
+    Ok(reply)
+}
+
+/// A tool as whoever asked may see it; none where it is left out.
+fn show(
+    definitions: &Definitions,
+    server: &ServerId,
+    cx: &Context,
+    raw: &Payload,
+) -> Option<Payload> {
+    let tool: Extras = raw.get().ok()?;
+    let name: String = tool.get("name")?.get().ok()?;
+    let standing = definitions.standing(Some(server), &name);
+    if standing == Standing::Pinned {
+        let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
+        return Some(annotated(cx, raw, tool, &risk));
+    }
+    // An operator sees that it is there, and nothing of what it says.
+    if cx.principal.authority() != Authority::Operator || standing == Standing::Unseen {
+        return None;
+    }
+    let refused = DefinitionRefused::new(server, &name, standing, &cx.principal);
+    let mut stub = Extras::new();
+    let mut meta = Extras::new();
+    let mut flagged = Extras::new();
+    flagged.insert("definition", Payload::of(&refused.details()).ok()?);
+    meta.insert(key::MGP, Payload::of(&flagged).ok()?);
+    stub.encode("name", &super::review::visible(&name)).ok()?;
+    stub.encode("description", &format!("Disabled: {refused}.")).ok()?;
+    stub.insert("inputSchema", Payload::from_trusted(r#"{"type":"object"}"#));
+    stub.insert("_meta", Payload::of(&meta).ok()?);
+    Payload::of(&stub).ok()
+}
+
+/// A tool with the risk that was worked out here, where whoever asked knows that member.
+///
+/// What a server writes there itself is taken away.
+fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
+    const MEMBER: &str = "effective_risk_level";
+    let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);
+    if !told && !raw.as_str().contains(MEMBER) {
+        return raw.clone();
+    }
+    let object = |value: Option<&Payload>| value.and_then(|value| value.get::<Extras>().ok());
+    let set = |security: &mut Extras| {
+        if told {
+            let _ = security.encode(MEMBER, risk);
+        } else {
+            security.remove(MEMBER);
+        }
+    };
+    let mut meta = object(tool.get("_meta")).unwrap_or_default();
+    let mut mirror = object(meta.get(key::MGP)).unwrap_or_default();
+    let write = |object: &mut Extras, name: &str, member: &Extras| {
+        if let Ok(member) = Payload::of(member) {
+            object.insert(name, member);
+        }
+    };
+    if let Some(mut security) = object(tool.get("security")) {
+        set(&mut security);
+        write(&mut tool, "security", &security);
+    }
+    if let Some(mut security) = object(mirror.get("security")) {
+        set(&mut security);
+        write(&mut mirror, "security", &security);
+    } else {
+        set(&mut mirror);
+    }
+    if !mirror.is_empty() {
+        write(&mut meta, key::MGP, &mirror);
+        write(&mut tool, "_meta", &meta);
+    }
+    Payload::of(&tool).unwrap_or_else(|_| raw.clone())
+}

@@ -1,0 +1,200 @@
+//! Characters that nobody sees, or that show a text otherwise than it is.
+//!
+//! Several of them have honest uses in some scripts and in pictures; there, and only there, they are let through.
+//!
+//! Applies to: both.
+
+use unicode_normalization::char::canonical_combining_class;
+
+use super::script::{any, same};
+
+/// How many blanks in a row push what follows out of view.
+const BLANKS_MAX: usize = 100;
+
+/// How many empty lines do.
+const LINES_MAX: usize = 20;
+
+/// How many marks one letter may carry; the most laden ones of living scripts carry half as many.
+const MARKS_MAX: usize = 8;
+
+/// Letters of the scripts whose letters join differently around U+200C and U+200D.
+const JOINING: &str = "اܐߊᠠकবਗગଓதతകಕසកမᨠꦏबꯀ";
+
+/// Letters of the scripts that are written without spaces, where U+200B says where a line may break.
+const UNSPACED: &str = "กລကខབ";
+
+/// The flags that are written with tag characters: England, Scotland, Wales.
+const TAGGED_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
+
+/// The first thing in a text that does not show: what it is, and its code points.
+pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
+    if let Some(blanks) = blank_run(text) {
+        return Some(("blanks push text out of view", blanks));
+    }
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+        return None;
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut marks = 0;
+    let mut at = 0;
+    while at < chars.len() {
+        let c = chars[at];
+        marks = if canonical_combining_class(c) == 0 { 0 } else { marks + 1 };
+        if marks > MARKS_MAX {
+            return Some(("marks pile up on one letter", code_points(&chars[at..])));
+        }
+        if let Some(what) = kind(c) {
+            match honest(&chars, at) {
+                Some(length) => at += length,
+                None => return Some((what, code_points(&chars[at..]))),
+            }
+        } else {
+            at += 1;
+        }
+    }
+    None
+}
+
+/// Whether a character may be hidden at all.
+pub(in crate::definition) fn is_suspect(c: char) -> bool {
+    kind(c).is_some()
+}
+
+/// What a character is that does not show; none for all others.
+fn kind(c: char) -> Option<&'static str> {
+    Some(match u32::from(c) {
+        0x09 | 0x0A => return None,
+        0x0D => "a carriage return",
+        0x00..=0x1F | 0x7F..=0x9F => "a control character",
+        0x202A..=0x202E | 0x2066..=0x2069 => "a bidirectional control",
+        0x200E | 0x200F | 0x061C => "a direction mark",
+        0xFE00..=0xFE0F | 0xE0100..=0xE01EF | 0x180B..=0x180D | 0x180F => "a variation selector",
+        0xE0000..=0xE007F => "a tag character",
+        0x00AD
+        | 0x034F
+        | 0x180E
+        | 0x200B..=0x200D
+        | 0x2028
+        | 0x2029
+        | 0x2060..=0x2065
+        | 0x206A..=0x206F
+        | 0xFEFF
+        | 0xFFF0..=0xFFFB
+        | 0x1_BCA0..=0x1_BCA3
+        | 0x1_D173..=0x1_D17A
+        | 0xE0080..=0xE00FF
+        | 0xE01F0..=0xE0FFF => "an invisible character",
+        0x115F | 0x1160 | 0x17B4 | 0x17B5 | 0x2800 | 0x3164 | 0xFFA0 | 0xFFFC => {
+            "a character that shows as a blank"
+        }
+        0xE000..=0xF8FF | 0xF0000.. => "a private character",
+        0xFDD0..=0xFDEF => "a code point that is no character",
+        code if code & 0xFFFE == 0xFFFE => "a code point that is no character",
+        _ => return None,
+    })
+}
+
+/// How many characters from here on are there for a good reason; none where there is none.
+fn honest(chars: &[char], at: usize) -> Option<usize> {
+    let before = at.checked_sub(1).map(|at| chars[at]);
+    let after = chars.get(at + 1).copied();
+    let c = chars[at];
+    let good = match u32::from(c) {
+        0x0D => after == Some('\n'),
+        0x200D => joins_pictures(chars, at) || joins_letters(before, after),
+        0x200C => joins_letters(before, after) && after.is_some_and(char::is_alphanumeric),
+        0x200B => [before, after].iter().all(|side| side.is_some_and(|c| any(c, UNSPACED))),
+        0x200E | 0x200F | 0x061C => stands_with_rtl(chars, at),
+        0xFE0E | 0xFE0F => {
+            before.is_some_and(|c| is_picture(c) || "0123456789#*".contains(c))
+                && !(before.is_some_and(|c| c.is_ascii()) && after != Some('\u{20E3}'))
+        }
+        0xFE00..=0xFE02 | 0xE0100..=0xE01EF => {
+            before.is_some_and(|c| same(c, '漢') || ('\u{2200}'..='\u{22FF}').contains(&c))
+        }
+        0x180B..=0x180D | 0x180F => before.is_some_and(|c| same(c, 'ᠠ')),
+        // Braille uses it as its space.
+        0x2800 => [before, after].iter().all(|side| side.is_some_and(is_braille)),
+        0xE0020..=0xE007E => return tagged_flag(chars, at),
+        _ => false,
+    };
+    good.then_some(1)
+}
+
+/// Whether U+200D stands between two pictures, which it makes one.
+fn joins_pictures(chars: &[char], at: usize) -> bool {
+    let mut before = chars[..at].iter().rev().copied();
+    let picture = before.find(|c| !matches!(c, '\u{FE0F}' | '\u{1F3FB}'..='\u{1F3FF}'));
+    picture.is_some_and(is_picture) && chars.get(at + 1).is_some_and(|c| is_picture(*c))
+}
+
+/// Whether U+200C or U+200D stands in a word of a script that needs it.
+fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
+    let Some(before) = before.filter(|c| any(*c, JOINING)) else { return false };
+    after.is_none_or(|after| {
+        !after.is_alphanumeric() && kind(after).is_none() || same(after, before)
+    })
+}
+
+/// Whether a direction mark stands near a letter that is written from right to left, and alone.
+fn stands_with_rtl(chars: &[char], at: usize) -> bool {
+    let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');
+    let near = |mut side: Box<dyn Iterator<Item = &char> + '_>| {
+        side.find(|c| c.is_alphabetic()).is_some_and(|c| any(*c, "אاܐހߊࠀ"))
+    };
+    let beside = [at.checked_sub(1), Some(at + 1)];
+    let alone = beside.iter().flatten().all(|at| !chars.get(*at).is_some_and(is_mark));
+    let before = chars[..at].iter().rev().take(8);
+    let after = chars[at + 1..].iter().take(8);
+    alone && (near(Box::new(before)) || near(Box::new(after)))
+}
+
+/// How long a flag goes on that is written with tags.
+fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
+    let flag = at.checked_sub(1).map(|at| chars[at]);
+    let tag = |c: &char| char::from_u32(u32::from(*c).checked_sub(0xE0000)?).filter(char::is_ascii);
+    let name: String = chars[at..].iter().take(5).filter_map(tag).collect();
+    let ends = chars.get(at + 5) == Some(&'\u{E007F}');
+    (flag == Some('\u{1F3F4}') && TAGGED_FLAGS.contains(&name.as_str()) && ends).then_some(6)
+}
+
+/// Whether a character is a picture, or may be shown as one.
+fn is_picture(c: char) -> bool {
+    matches!(u32::from(c),
+        0xA9 | 0xAE | 0x203C | 0x2049 | 0x20E3 | 0x2122 | 0x2139 | 0x2194..=0x21AA | 0x231A..=0x23FF | 0x24C2
+        | 0x25AA..=0x27BF | 0x2934 | 0x2935 | 0x2B05..=0x2B55 | 0x3030 | 0x303D | 0x3297 | 0x3299
+        | 0x1F000..=0x1FAFF)
+}
+
+fn is_braille(c: char) -> bool {
+    ('\u{2801}'..='\u{28FF}').contains(&c)
+}
+
+/// The first run of blanks with text behind it that is so long that nobody sees that text.
+fn blank_run(text: &str) -> Option<String> {
+    let (mut blanks, mut lines) = (0, 0);
+    for c in text.chars() {
+        match c {
+            '\n' => {
+                lines += 1;
+                blanks = 0;
+            }
+            c if c.is_whitespace() => blanks += 1,
+            _ if blanks > BLANKS_MAX || lines > LINES_MAX => {
+                return Some(format!("{blanks} blanks and {lines} line ends"));
+            }
+            _ => (blanks, lines) = (0, 0),
+        }
+    }
+    None
+}
+
+/// The first few characters as code points.
+fn code_points(chars: &[char]) -> String {
+    let hidden = chars.iter().take_while(|c| is_suspect(**c)).take(8);
+    let shown: Vec<_> = hidden.map(|c| format!("U+{:04X}", u32::from(*c))).collect();
+    if shown.is_empty() {
+        return format!("U+{:04X}", chars.first().map_or(0, |c| u32::from(*c)));
+    }
+    shown.join(" ")
+}

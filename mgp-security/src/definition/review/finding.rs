@@ -1,0 +1,76 @@
+//! What a review found.
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How long the evidence in a finding may be, in characters; the rest is cut.
+const EVIDENCE_MAX: usize = 160;
+
+/// What follows from a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Severity {
+    /// An operator must look at it before it is used.
+    Flagged,
+    /// Nobody can approve it.
+    Refused,
+}
+
+/// One thing in a definition that does not belong there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What follows.
+    pub severity: Severity,
+    /// Where it stands: a JSON pointer into the definition.
+    pub at: String,
+    /// What it is.
+    pub what: String,
+    /// The text, with everything invisible spelled out.
+    pub evidence: String,
+}
+
+impl Finding {
+    pub(in crate::definition) fn new(
+        severity: Severity,
+        at: &str,
+        what: impl Into<String>,
+        evidence: &str,
+    ) -> Self {
+        Self { severity, at: visible(at), what: what.into(), evidence: visible(evidence) }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        if !self.at.is_empty() {
+            write!(f, " at `{}`", self.at)?;
+        }
+        if !self.evidence.is_empty() {
+            write!(f, ": {}", self.evidence)?;
+        }
+        Ok(())
+    }
+}
+
+/// Text as it is, with every character spelled out that a reader would not see, and cut where it is long.
+pub(in crate::definition) fn visible(text: &str) -> String {
+    let mut out = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == EVIDENCE_MAX {
+            out.push('…');
+            break;
+        }
+        if c == ' ' || (!c.is_whitespace() && !super::characters::is_suspect(c)) {
+            out.push(c);
+        } else {
+            out.extend(c.escape_unicode());
+        }
+    }
+    out
+}

@@ -1,0 +1,109 @@
+//! Names of parameters that ask for what the tool does not need (MGP §4).
+//!
+//! A model fills in what a name asks for. The same name is honest where the tool is about it:
+//! a tool that calls a model has a `system_prompt`.
+//!
+//! Applies to: both.
+
+use serde_json::Value;
+
+use super::finding::{Finding, Severity};
+use super::text;
+use super::token::Place;
+
+/// What models have been made to give away by a name alone.
+const ASKED: &[&[&str]] = &[
+    &["system", "prompt"],
+    &["conversation", "history"],
+    &["chat", "history"],
+    &["conversation", "context"],
+    &["chat", "transcript"],
+    &["previous", "messages"],
+    &["all", "messages"],
+    &["user", "messages"],
+    &["chain", "of", "thought"],
+    &["tool", "call", "history"],
+    &["tools", "list"],
+    &["list", "of", "tools"],
+    &["available", "tools"],
+    &["other", "tool"],
+    &["environment", "variables"],
+    &["env", "vars"],
+    &["env", "dump"],
+];
+
+/// Words in the name or description of a tool that is about such things.
+const ABOUT: &[&str] = &[
+    "prompt",
+    "chat",
+    "llm",
+    "model",
+    "conversation",
+    "completion",
+    "message",
+    "agent",
+    "environment",
+    "process",
+    "tool",
+];
+
+/// Files that hold secrets, and the words of a name that asks for what is in them.
+const SECRET: &[&str] =
+    &["rsa", "ssh", "passwd", "shadow", "netrc", "ed25519", "dotenv", "bashrc", "keychain"];
+const INSIDE: &[&str] =
+    &["content", "contents", "reading", "read", "text", "dump", "file", "data", "value"];
+
+/// Looks at the names of all parameters.
+pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
+    let of = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
+    let purpose = format!("{} {}", of("name"), of("description")).to_lowercase();
+    let is_about = ABOUT.iter().any(|word| purpose.contains(word));
+    let mut names = Vec::new();
+    if let Some(schema) = shown.get("inputSchema") {
+        gather(schema, &mut names);
+    }
+    for name in names {
+        let words = words(name);
+        let asks = ASKED.iter().any(|asked| words.windows(asked.len()).any(|some| some == *asked));
+        let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+        let said = text::instructions(&words.join(" "), Place::Elsewhere);
+        if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || !said.is_empty() {
+            let what = "a parameter asks for what the tool is not about";
+            findings.push(Finding::new(Severity::Flagged, "/inputSchema", what, name));
+        }
+    }
+}
+
+fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if let ("properties", Value::Object(parameters)) = (name.as_str(), member) {
+                    names.extend(parameters.keys().map(String::as_str));
+                }
+                gather(member, names);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| gather(item, names)),
+        _ => {}
+    }
+}
+
+/// The words of a name in snake, kebab or camel case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && small) {
+            words.push(String::new());
+        }
+        small = c.is_lowercase() || c.is_ascii_digit();
+        if let Some(word) = words.last_mut()
+            && c.is_alphanumeric()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}

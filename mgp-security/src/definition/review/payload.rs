@@ -1,0 +1,230 @@
+//! Signs that are no words: markup that is hidden or speaks for the system, and text that must be decoded first.
+//!
+//! Applies to: both.
+
+use super::coded::{decoded, rot13, unescaped};
+use super::text::{ENOUGH, Sign, said};
+use super::token::Place;
+
+const ROLES: &str = "marks itself as a message of the system";
+const MARKUP: &str = "hides text in markup";
+const CODED: &str = "holds encoded text";
+const SCHEMES: &str = "holds an address that runs code";
+
+/// Words that only stand in the templates of chats.
+const TEMPLATES: &[&str] = &[
+    "<|",
+    "|>",
+    "[inst]",
+    "[/inst]",
+    "<<sys>>",
+    "<</sys>>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<function_calls>",
+    "<function_results>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_result",
+    "<system-reminder",
+    "<antml",
+    "\n\nhuman:",
+    "\n\nassistant:",
+    "<s>[",
+    "### instruction",
+    "### system",
+    "### response",
+    "## system prompt",
+    "begin system prompt",
+    "</tool",
+    "</description",
+    "<tool_description",
+    "</function",
+    "[system]",
+    "[assistant]",
+    "[system:",
+    "(system:",
+    "{system}",
+    "end of tool description",
+    "end of description",
+];
+
+/// Tags that claim an author or a weight; most hosts show them as text, and models obey them.
+const TAGS: &[&str] = &[
+    "important",
+    "critical",
+    "secret",
+    "hidden",
+    "instructions",
+    "instruction",
+    "system",
+    "assistant",
+    "admin",
+    "system_prompt",
+    "systemprompt",
+    "sys",
+    "override",
+    "urgent",
+    "mandatory",
+    "confidential",
+    "user",
+    "developer",
+    "policy",
+    "rules",
+    "prompt",
+    "internal",
+    "directive",
+    "ai",
+    "llm",
+    "agent",
+    "system_instruction",
+    "priority",
+];
+
+/// Titles that claim authority, in capitals as they come.
+const SHOUTED: &[&str] = &[
+    "SYSTEM OVERRIDE",
+    "ADMIN OVERRIDE",
+    "SYSTEM NOTICE",
+    "SYSTEM MESSAGE",
+    "SYSTEM ALERT",
+    "SECURITY NOTICE",
+    "SYSTEM INSTRUCTION",
+    "SYSTEM PROMPT:",
+    "NEW INSTRUCTIONS",
+    "ADMIN NOTICE",
+    "DEVELOPER MESSAGE",
+    "SYSTEM:",
+];
+
+/// Ways to keep markup out of sight.
+const UNSEEN: &[&str] = &[
+    "display:none",
+    "display: none",
+    "visibility:hidden",
+    "visibility: hidden",
+    "font-size:0",
+    "font-size: 0",
+    "opacity:0",
+    "opacity: 0",
+    "color:white",
+    "color: white",
+    "color:#fff",
+    "color: #fff",
+    "color:transparent",
+    "</script>",
+    "<iframe",
+    "<object",
+    "<embed",
+    "onerror=",
+    "onload=",
+    "[//]: #",
+    "[comment]:",
+    "[//]: <>",
+    "<!doctype",
+];
+
+/// The signs of a text.
+pub(super) fn signs(text: &str) -> Vec<Sign> {
+    let small = super::plain::plain_text(text);
+    let mut signs = Vec::new();
+    let mut add = |what, weight, evidence: &str| {
+        signs.push(Sign { what, weight, evidence: evidence.to_owned() });
+    };
+    if let Some(found) = TEMPLATES.iter().find(|word| small.contains(**word)) {
+        add(ROLES, ENOUGH, found);
+    }
+    if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
+        add(ROLES, ENOUGH, found);
+    }
+    if let Some(line) = small.lines().skip(1).chain(small.lines().next()).find(|line| is_role(line))
+    {
+        add(ROLES, 60, line);
+    }
+    if let Some(tag) = TAGS.iter().find(|tag| has_tag(&small, tag)) {
+        add(ROLES, ENOUGH, tag);
+    }
+    if let Some(found) = UNSEEN.iter().find(|word| small.contains(**word)) {
+        add(MARKUP, ENOUGH, found);
+    }
+    if let Some(comment) = comment(&small) {
+        add(MARKUP, ENOUGH, comment);
+    }
+    if let Some(image) = image(&small) {
+        add(SCHEMES, ENOUGH, image);
+    }
+    if let Some(address) = running(&small) {
+        add(SCHEMES, ENOUGH, address);
+    }
+    for decoded in decoded(text) {
+        let weight = if said(&decoded, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+            ENOUGH
+        } else {
+            70
+        };
+        add(CODED, weight, &decoded);
+    }
+    for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
+        if said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+            add(CODED, ENOUGH, &turned);
+        }
+    }
+    signs
+}
+
+/// Whether a line begins as a message of somebody in a chat.
+fn is_role(line: &str) -> bool {
+    let line = line.trim_start_matches([' ', '#', '*', '-', '>', '[']);
+    [
+        "system:",
+        "assistant:",
+        "system prompt:",
+        "developer:",
+        "human:",
+        "system message:",
+        "ai:",
+        "system note:",
+    ]
+    .iter()
+    .any(|role| line.starts_with(role))
+}
+
+fn has_tag(text: &str, tag: &str) -> bool {
+    ["<", "</", "[", "{{", "[[", "<!"]
+        .iter()
+        .zip([">", ">", "]!", "}}", "]]", ">"])
+        .any(|(open, close)| text.contains(&format!("{open}{tag}{close}")))
+        || text.contains(&format!("<{tag} "))
+}
+
+/// A comment of HTML that says something.
+fn comment(text: &str) -> Option<&str> {
+    let start = text.find("<!--")? + 4;
+    let end = text[start..].find("-->").map_or(text.len(), |end| start + end);
+    let inside = text[start..end].trim();
+    (inside.split_whitespace().count() >= 3).then_some(inside)
+}
+
+/// A picture that is loaded from an address with something to fill in.
+fn image(text: &str) -> Option<&str> {
+    let start = text.find("![")?;
+    let rest = &text[start..];
+    let address = &rest[rest.find("](")?..];
+    let address = &address[..address.find(')').unwrap_or(address.len())];
+    (address.contains("://") && address.contains('?')).then_some(address)
+}
+
+/// An address that is code or a page of its own.
+fn running(text: &str) -> Option<&str> {
+    let code = |scheme: &str| {
+        let at = text.find(scheme)?;
+        let rest = &text[at + scheme.len()..];
+        rest.starts_with(|c: char| c.is_alphanumeric() || c == '/' || c == '(').then(|| &text[at..])
+    };
+    ["javascript:", "vbscript:"].into_iter().find_map(code).or_else(|| {
+        ["data:text/", "data:application/"].iter().find_map(|scheme| {
+            let at = text.find(scheme)?;
+            text[at..].contains(',').then(|| &text[at..])
+        })
+    })
+}

@@ -1,0 +1,186 @@
+//! The phrases that speak to a model, and what each of them weighs: `phrases.txt` says how they are written.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::token::Token;
+
+/// One way to say something.
+pub(super) struct Phrase {
+    pub(super) what: &'static str,
+    pub(super) weight: u32,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// One word of a phrase.
+pub(super) struct Slot {
+    /// How many other words may stand before it.
+    pub(super) gap: usize,
+    orders: Orders,
+    any: Vec<&'static str>,
+}
+
+/// Whether a word must be an order.
+#[derive(Clone, Copy)]
+enum Orders {
+    No,
+    Anywhere,
+    /// Not in the first sentence of a description, where many tools say what they do as if it were one.
+    Later,
+}
+
+impl Orders {
+    fn fits(self, token: &Token) -> bool {
+        match self {
+            Self::No => true,
+            Self::Anywhere => token.orders,
+            Self::Later => token.orders && !token.first,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn fits(&self, token: &Token) -> bool {
+        self.orders.fits(token)
+            && self.any.iter().any(|wanted| match *wanted {
+                "@secret" => token.is_secret_file(),
+                "@tool" => token.is_tool(),
+                "@address" => token.is_address(),
+                "@path" => token.is_path(),
+                "@variable" => token.is_secret_variable(),
+                wanted => token.is(wanted),
+            })
+    }
+}
+
+/// All phrases, and which of them may begin with a word.
+pub(super) struct Phrases {
+    all: Vec<Phrase>,
+    /// By their first word, where it is one.
+    words: HashMap<&'static str, Vec<usize>>,
+    /// Those that may begin with words of a kind.
+    kinds: Vec<usize>,
+}
+
+impl Phrases {
+    /// The phrases that may begin with a word.
+    pub(super) fn from(&self, token: &Token) -> impl Iterator<Item = &Phrase> {
+        let known = token.spellings().filter_map(|word| self.words.get(word)).flatten();
+        known.chain(&self.kinds).map(|index| &self.all[*index])
+    }
+}
+
+pub(super) static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
+    let mut phrases = Phrases { all: Vec::new(), words: HashMap::new(), kinds: Vec::new() };
+    for phrase in read(SAID) {
+        let index = phrases.all.len();
+        let first = phrase.slots.first().map(|slot| slot.any.as_slice()).unwrap_or_default();
+        if first.iter().any(|word| word.starts_with('@') || word.ends_with('*')) {
+            phrases.kinds.push(index);
+        } else {
+            for word in first {
+                phrases.words.entry(word).or_default().push(index);
+            }
+        }
+        phrases.all.push(phrase);
+    }
+    phrases
+});
+
+/// Everything that is looked for in languages that put blanks between words.
+const SAID: &str = include_str!("phrases.txt");
+
+/// Reads lines of phrases; others say how they are written.
+fn read(text: &'static str) -> impl Iterator<Item = Phrase> {
+    let mut what = "";
+    text.lines().filter_map(move |line| {
+        if let Some(heading) = line.strip_prefix("# ") {
+            what = heading;
+            return None;
+        }
+        let (weight, said) = line.split_once(' ')?;
+        Some(Phrase { what, weight: weight.parse().ok()?, slots: slots(said) })
+    })
+}
+
+fn slots(text: &'static str) -> Vec<Slot> {
+    let mut gap = 0;
+    let mut slots = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        if let Some(count) = word.strip_prefix('~').and_then(|count| count.parse().ok()) {
+            gap = count;
+            continue;
+        }
+        let (orders, word) = match (word.strip_prefix('^'), word.strip_prefix('!')) {
+            (Some(word), _) => (Orders::Anywhere, word),
+            (_, Some(word)) => (Orders::Later, word),
+            _ => (Orders::No, word),
+        };
+        let any = word.split('|').collect();
+        slots.push(Slot { gap: std::mem::take(&mut gap), orders, any });
+    }
+    slots
+}
+
+const OVERRIDES: &str = "overrides the instructions of the model";
+const CONCEALS: &str = "hides something from the user";
+
+/// The same in languages that put no blanks between words: what it is, one word, and another soon behind it.
+pub(super) const WORDS_ELSEWHERE: &[(&str, &[&str], &[&str])] = &[
+    (
+        OVERRIDES,
+        &["忽略", "无视", "無視", "忘记", "忘記", "忽视", "忽視", "不要遵"],
+        &["指令", "指示", "说明", "提示", "規則", "规则", "命令"],
+    ),
+    (OVERRIDES, &["指示", "命令", "指令", "ルール", "プロンプト"], &["無視", "忘れ", "従わない"]),
+    (OVERRIDES, &["지시", "명령", "지침", "프롬프트"], &["무시", "잊어"]),
+    (OVERRIDES, &["تجاهل", "انس"], &["التعليمات", "تعليمات", "الأوامر"]),
+    (OVERRIDES, &["अनदेखा", "निर्देश"], &["निर्देश", "अनदेखा", "भूल"]),
+    (
+        CONCEALS,
+        &["不要", "别", "別", "勿", "不得", "禁止", "不能"],
+        &[
+            "告诉用户",
+            "告訴用戶",
+            "告知用户",
+            "通知用户",
+            "透露",
+            "让用户知",
+            "讓使用者",
+            "告诉使用者",
+            "告訴使用者",
+            "提及",
+        ],
+    ),
+    (
+        CONCEALS,
+        &["ユーザー", "利用者", "使用者"],
+        &[
+            "言わない",
+            "伝えない",
+            "知らせない",
+            "教えない",
+            "言うな",
+            "伝えるな",
+            "秘密",
+            "見せない",
+            "知られ",
+        ],
+    ),
+    (CONCEALS, &["사용자"], &["말하지", "알리지", "언급하지", "숨기", "비밀"]),
+    (CONCEALS, &["لا تخبر"], &["المستخدم"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_phrase() {
+        let lines = SAID.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        assert_eq!(read(SAID).count(), lines.count());
+        assert!(read(SAID).all(|phrase| !phrase.what.is_empty() && !phrase.slots.is_empty()));
+    }
+}

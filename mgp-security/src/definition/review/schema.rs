@@ -1,0 +1,231 @@
+//! Schemas that cannot be checked, or that point somewhere else (MGP §4).
+//!
+//! Applies to: both.
+
+use serde_json::{Map, Value};
+
+use super::finding::{Finding, Severity};
+
+/// How deep a schema may be nested; models and checkers give up long before.
+const DEPTH_MAX: usize = 48;
+
+/// How many values a schema may hold.
+const VALUES_MAX: usize = 20_000;
+
+/// How many references may lead to each other.
+const CHAIN_MAX: usize = 16;
+
+/// The types of JSON Schema.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// Members whose values are data, not schemas.
+const DATA: [&str; 6] = ["const", "default", "enum", "examples", "example", "required"];
+
+/// Members whose values are schemas by name.
+const NAMED: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// Looks at a schema of a tool.
+pub(super) fn review(schema: &Value, member: &str, findings: &mut Vec<Finding>) {
+    let mut add = |severity, what: &str, evidence: &str| {
+        findings.push(Finding::new(severity, &format!("/{member}"), what, evidence));
+    };
+    let mut look = Look { root: schema, values: 0, flaw: None };
+    if !matches!(schema.get("type"), None | Some(Value::Null))
+        && schema.get("type") != Some(&Value::from("object"))
+    {
+        add(Severity::Refused, "the schema is not one of an object", &schema["type"].to_string());
+    }
+    look.schema(schema, 0);
+    if let Some((severity, what, evidence)) = look.flaw {
+        add(severity, what, &evidence);
+    }
+}
+
+struct Look<'a> {
+    root: &'a Value,
+    values: usize,
+    flaw: Option<(Severity, &'static str, String)>,
+}
+
+impl Look<'_> {
+    fn found(&mut self, severity: Severity, what: &'static str, evidence: &str) {
+        if self.flaw.as_ref().is_none_or(|(known, ..)| *known < severity) {
+            self.flaw = Some((severity, what, evidence.to_owned()));
+        }
+    }
+
+    fn schema(&mut self, schema: &Value, depth: usize) {
+        self.values += 1;
+        if depth > DEPTH_MAX || self.values > VALUES_MAX {
+            return self.found(Severity::Refused, "the schema is too large or nested too deep", "");
+        }
+        match schema {
+            Value::Object(members) => self.object(members, depth),
+            Value::Array(items) => items.iter().for_each(|item| self.schema(item, depth + 1)),
+            _ => {}
+        }
+    }
+
+    fn object(&mut self, members: &Map<String, Value>, depth: usize) {
+        for (name, value) in members {
+            match name.as_str() {
+                "$ref" | "$dynamicRef" | "$recursiveRef" => self.reference(value),
+                "$id" | "id" if value.as_str().is_some_and(is_local_file) => {
+                    self.found(
+                        Severity::Refused,
+                        "the schema names a local file",
+                        &value.to_string(),
+                    );
+                }
+                "type" => self.kind(value),
+                "pattern" => {
+                    if value.as_str().is_some_and(explodes) {
+                        let what = "a pattern takes forever on some texts";
+                        self.found(Severity::Flagged, what, &value.to_string());
+                    }
+                }
+                name if DATA.contains(&name) => self.data(value, depth + 1),
+                name if NAMED.contains(&name) => {
+                    if let Value::Object(named) = value {
+                        named.values().for_each(|value| self.schema(value, depth + 1));
+                    } else {
+                        self.found(Severity::Refused, "the schema is none", name);
+                    }
+                }
+                _ => self.schema(value, depth + 1),
+            }
+        }
+    }
+
+    /// Values that are no schemas only count.
+    fn data(&mut self, value: &Value, depth: usize) {
+        self.values += 1;
+        if depth > DEPTH_MAX || self.values > VALUES_MAX {
+            return self.found(Severity::Refused, "the schema is too large or nested too deep", "");
+        }
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.data(item, depth + 1)),
+            Value::Object(members) => {
+                members.values().for_each(|value| self.data(value, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
+    fn kind(&mut self, value: &Value) {
+        let known = |value: &Value| value.as_str().is_some_and(|kind| TYPES.contains(&kind));
+        let fits = match value {
+            Value::Array(kinds) => !kinds.is_empty() && kinds.iter().all(known),
+            value => known(value),
+        };
+        if !fits {
+            self.found(Severity::Refused, "the schema has an unknown type", &value.to_string());
+        }
+    }
+
+    /// A reference may lead to another part of the same schema, and must arrive somewhere.
+    fn reference(&mut self, value: &Value) {
+        let Some(mut to) = value.as_str().map(str::to_owned) else {
+            return self.found(Severity::Refused, "a reference is no text", &value.to_string());
+        };
+        for _ in 0..CHAIN_MAX {
+            let Some(pointer) = to.strip_prefix('#') else {
+                return self.found(Severity::Refused, "the schema points somewhere else", &to);
+            };
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                // An anchor of the same schema.
+                return;
+            }
+            match self.root.pointer(pointer) {
+                None => return self.found(Severity::Flagged, "a reference leads nowhere", &to),
+                Some(target) => match target.get("$ref").and_then(Value::as_str) {
+                    Some(next) => to = next.to_owned(),
+                    None => return,
+                },
+            }
+        }
+        self.found(Severity::Refused, "references lead in a circle", &to);
+    }
+}
+
+fn is_local_file(id: &str) -> bool {
+    id.starts_with("file:")
+}
+
+/// Whether a repeated group is all repetitions, so that one text can be cut up in very many ways: `(a+)+`.
+fn explodes(pattern: &str) -> bool {
+    /// What is known of an open group: whether it repeats something, and whether something in it must be there.
+    #[derive(Default)]
+    struct Group {
+        repeats: bool,
+        anchored: bool,
+    }
+    let mut open = vec![Group::default()];
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        let mut inner = None;
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            '[' => while chars.next().is_some_and(|c| c != ']') {},
+            '(' => {
+                open.push(Group::default());
+                continue;
+            }
+            ')' => inner = if open.len() > 1 { open.pop() } else { None },
+            '|' | '?' | '*' | '+' | '^' | '$' | ':' => continue,
+            _ => {}
+        }
+        let repeated = matches!(chars.peek(), Some('+' | '*'));
+        let quantified = repeated || matches!(chars.peek(), Some('?' | '{'));
+        if repeated && inner.as_ref().is_some_and(|group| group.repeats && !group.anchored) {
+            return true;
+        }
+        if let Some(group) = open.last_mut() {
+            group.repeats |= repeated || inner.as_ref().is_some_and(|inner| inner.repeats);
+            group.anchored |= !quantified && inner.is_none_or(|inner| inner.anchored);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &str, expected: Option<Severity>) {
+        let mut findings = Vec::new();
+        review(&serde_json::from_str(schema).unwrap(), "inputSchema", &mut findings);
+        assert_eq!(findings.first().map(|finding| finding.severity), expected, "{findings:?}");
+    }
+
+    #[test]
+    fn schemas_of_every_day_pass() {
+        check("{}", None);
+        check(
+            r##"{"type":"object","properties":{"type":{"type":["string","null"]},"next":{"$ref":"#/$defs/a"}},"$defs":{"a":{"properties":{"a":{"$ref":"#/$defs/a"}}}}}"##,
+            None,
+        );
+        check(
+            r#"{"type":"object","properties":{"s":{"pattern":"^[a-z0-9]+(-[a-z0-9]+)*$","default":{"type":"x","$ref":"y"}}}}"#,
+            None,
+        );
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_checked_do_not() {
+        let refused = Some(Severity::Refused);
+        check(r#"{"$ref":"https://a.example/s.json"}"#, refused);
+        check(r#"{"properties":{"a":{"$ref":"file:///etc/passwd"}}}"#, refused);
+        check(r##"{"$ref":"#"}"##, refused);
+        check(r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}"##, refused);
+        check(r#"{"type":"strnig"}"#, refused);
+        check(r#"{"type":"string"}"#, refused);
+        check(&format!("{}{}", r#"{"not":"#.repeat(60) + "{}", "}".repeat(60)), refused);
+        check(r##"{"$ref":"#/$defs/a"}"##, Some(Severity::Flagged));
+        check(r#"{"properties":{"s":{"pattern":"^(a+)+$"}}}"#, Some(Severity::Flagged));
+    }
+}

@@ -1,0 +1,74 @@
+//! Alphabets: which one a character is of, and words that mix them to look like other words (UTS 39).
+//!
+//! Applies to: both.
+
+use unicode_security::mixed_script::AugmentedScriptSet;
+use unicode_security::skeleton;
+
+/// Words shorter than this mix alphabets for good reasons: `Δx`, `kΩ`, `µm`.
+const WORD_MIN: usize = 4;
+
+/// Whether a character is of the alphabet of another one; what belongs to all alphabets is of none.
+pub(super) fn same(c: char, example: char) -> bool {
+    let mut set = AugmentedScriptSet::for_char(c);
+    if set.is_all() {
+        return false;
+    }
+    set.intersect_with(AugmentedScriptSet::for_char(example));
+    !set.is_empty()
+}
+
+/// Whether a character is of one of some alphabets, each given by one of its letters.
+pub(super) fn any(c: char, examples: &str) -> bool {
+    !c.is_ascii() && examples.chars().any(|example| same(c, example))
+}
+
+/// The first word that reads as Latin and is not all Latin.
+pub(super) fn mixed(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return None;
+    }
+    let is_part = |c: char| c.is_alphanumeric();
+    let mut words = text.split(|c: char| !is_part(c));
+    words.find(|word| is_disguised(word)).map(str::to_owned)
+}
+
+/// Whether a word has Latin letters and others that look like Latin ones.
+pub(super) fn is_disguised(word: &str) -> bool {
+    !word.is_ascii()
+        && word.chars().count() >= WORD_MIN
+        && word.chars().any(|c| c.is_ascii_alphabetic())
+        && AugmentedScriptSet::for_str(word).is_empty()
+        && skeleton(word).all(|c| c.is_ascii())
+}
+
+/// The Latin letter another character looks like.
+pub(super) fn look_alike(c: char) -> Option<char> {
+    let mut buffer = [0; 4];
+    let mut prototype = skeleton(c.encode_utf8(&mut buffer));
+    let first = prototype.next().filter(char::is_ascii)?;
+    prototype.next().is_none().then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disguised_words_are_found_and_foreign_ones_are_not() {
+        for text in ["Adds two numb\u{435}rs.", "p\u{430}ssword", "send_em\u{430}il"] {
+            assert!(mixed(text).is_some(), "{text}");
+        }
+        for text in [
+            "Складывает числа",
+            "kΩ and µm",
+            "naïve café",
+            "日本語text",
+            "Δx/Δt",
+            "αβγ decay",
+            "Größe",
+        ] {
+            assert_eq!(mixed(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Characters, in the places where they are honest and where they are not.
+//!
+//! Applies to: both.
+
+use super::characters::hidden;
+
+#[track_caller]
+fn shows(text: &str) {
+    assert_eq!(hidden(text), None, "{}", text.escape_unicode());
+}
+
+#[track_caller]
+fn hides(text: &str) {
+    assert!(hidden(text).is_some(), "{}", text.escape_unicode());
+}
+
+#[test]
+fn text_in_every_script_shows() {
+    for text in [
+        "Adds two numbers.\n\n\tIndented, \"quoted\" – and dashed…",
+        "a\r\nb",
+        "Zażółć gęślą jaźń, e\u{301}, ẫ, ñ",
+        "Складывает числа. Άθροισμα. გამარჯობა",
+        "翻訳ツール。文章を\u{3000}日本語に訳します。葛\u{E0100}",
+        "مرحبا بالعالم",
+        "تحليل النص\u{200F} العربي",
+        "می\u{200C}خواهم",
+        "ه\u{200D}",
+        "क\u{94D}\u{200D}ष श\u{94D}\u{200C}र",
+        "ക്\u{200D}ഷ",
+        "සිංහල ශ්\u{200D}රී",
+        "សួស្តី\u{200B}ពិភពលោក",
+        "שלום \u{200E}עולם",
+        "ᠮᠣᠩᠭᠣᠯ\u{180B}",
+        "⠓⠑⠇⠇⠕\u{2800}⠺⠕⠗⠇⠙",
+    ] {
+        shows(text);
+    }
+}
+
+#[test]
+fn pictures_show() {
+    for text in [
+        "👨\u{200D}👩\u{200D}👧",
+        "👩🏽\u{200D}🚀",
+        "❤\u{FE0F} and ☎\u{FE0E}",
+        "❤\u{FE0F}\u{200D}🔥",
+        "1\u{FE0F}\u{20E3}",
+        "🏴\u{E0067}\u{E0062}\u{E0065}\u{E006E}\u{E0067}\u{E007F}",
+        "🇩🇪 © ™",
+    ] {
+        shows(text);
+    }
+}
+
+#[test]
+fn what_does_not_show_is_found() {
+    for text in [
+        "a\u{0}b",
+        "a\u{8}b",
+        "a\u{1b}[8mb",
+        "a\rb",
+        "a\u{7f}",
+        "a\u{85}b",
+        "a\u{9b}8m",
+        "a\u{ad}b",
+        "a\u{34f}b",
+        "a\u{200b}b",
+        "a\u{200c}b",
+        "a\u{200d}b",
+        "a\u{2060}b",
+        "a\u{2063}b",
+        "a\u{206a}b",
+        "a\u{feff}b",
+        "\u{feff}a",
+        "a\u{202e}b\u{202c}",
+        "a\u{2066}b\u{2069}",
+        "a\u{200f}b",
+        "a\u{61c}b",
+        "a\u{2028}b",
+        "a\u{2800}b",
+        "a\u{3164}b",
+        "a\u{115f}b",
+        "a\u{ffa0}b",
+        "a\u{180e}b",
+        "a\u{17b4}b",
+        "a\u{fff9}b",
+        "a\u{fffc}b",
+        "a\u{fe0f}b",
+        "a\u{fe00}b",
+        "1\u{fe0f}2",
+        "😀\u{fe0f}\u{fe0e}\u{fe0f}",
+        "😀\u{e0101}\u{e0142}",
+        "a\u{e0041}\u{e0042}",
+        "🏴\u{e0061}\u{e0062}\u{e0063}\u{e0064}\u{e0065}\u{e007f}",
+        "a\u{e000}b",
+        "a\u{f0000}b",
+        "a\u{100000}b",
+        "a\u{fdd0}b",
+        "a\u{ffff}b",
+        "a\u{1fffe}b",
+        "a\u{1d173}b",
+        "a\u{1bca0}b",
+        "👨\u{200d}",
+        "مرحبا\u{200f}\u{200f}",
+        "ab\u{200c}cd",
+        "می\u{200c}\u{200c}خ",
+    ] {
+        hides(text);
+    }
+    hides(&format!("a{}b", " ".repeat(300)));
+    hides(&format!("a{}b", "\n ".repeat(50)));
+    hides(&format!("a{}b", "\u{2003}".repeat(200)));
+    hides(&format!("a{}", "\u{301}".repeat(30)));
+    shows(&format!("a{}", " ".repeat(300)));
+    shows(&format!("a\n{}b", " ".repeat(40)));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_reviewed(text in "\\PC{0,200}", other in ".{0,200}") {
+        let shown = serde_json::json!({"name": "t", "description": text, "inputSchema": {"properties": {other.as_str(): {"default": other}}}});
+        let _ = super::review(&shown);
+    }
+}

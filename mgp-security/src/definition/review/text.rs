@@ -1,0 +1,103 @@
+//! Text that speaks to the model: signs of it, and how much they weigh together.
+//!
+//! Applies to: both.
+
+use super::payload;
+use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};
+use super::plain::plain_text;
+use super::token::{Place, Token, tokens};
+
+/// What signs weigh together from which on somebody must look at the text.
+pub(super) const ENOUGH: u32 = 100;
+
+/// How many characters of a text are read at most; a longer one is flagged for its length alone.
+const READ_MAX: usize = 20_000;
+
+/// One sign: what it is, what it weighs, and where it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sign {
+    pub(super) what: &'static str,
+    pub(super) weight: u32,
+    pub(super) evidence: String,
+}
+
+/// The signs that a text instructs the model; none where they do not weigh enough.
+pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, String)> {
+    if text.len() > READ_MAX {
+        let evidence = format!("{} bytes", text.len());
+        return vec![("the text is so long that it crowds out everything else", evidence)];
+    }
+    let mut signs = said(text, place);
+    signs.extend(payload::signs(text));
+    if signs.iter().map(|sign| sign.weight).sum::<u32>() < ENOUGH {
+        return Vec::new();
+    }
+    signs.into_iter().map(|sign| (sign.what, sign.evidence)).collect()
+}
+
+/// The signs in the words of a text.
+pub(super) fn said(text: &str, place: Place) -> Vec<Sign> {
+    let words = tokens(text, place);
+    let mut signs = Vec::new();
+    for (start, word) in words.iter().enumerate() {
+        for phrase in PHRASES.from(word) {
+            if let Some(end) = phrase.ends(&words, start) {
+                let said: Vec<_> =
+                    words[start..end].iter().map(|token| token.word.as_str()).collect();
+                signs.push(Sign {
+                    what: phrase.what,
+                    weight: phrase.weight,
+                    evidence: said.join(" "),
+                });
+            }
+        }
+    }
+    if !text.is_ascii() {
+        let plain = plain_text(text);
+        for (what, one, other) in WORDS_ELSEWHERE {
+            if let Some(evidence) = near(&plain, one, other) {
+                signs.push(Sign { what, weight: ENOUGH, evidence });
+            }
+        }
+    }
+    // Several ways to say one thing are one sign.
+    signs.sort_by_key(|sign| (sign.what, std::cmp::Reverse(sign.weight)));
+    signs.dedup_by_key(|sign| sign.what);
+    signs
+}
+
+/// Two words close to each other, in a language that writes no blanks between them.
+fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
+    const WITHIN: usize = 20;
+    for one in one {
+        for (at, _) in text.match_indices(one) {
+            let rest: String = text[at..].chars().take(WITHIN).collect();
+            if other.iter().any(|other| rest[one.len()..].contains(other)) {
+                return Some(rest);
+            }
+        }
+    }
+    None
+}
+
+impl Phrase {
+    /// Where the phrase ends that begins at a word.
+    fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
+        let (first, rest) = self.slots.split_first()?;
+        if !first.fits(&words[start]) {
+            return None;
+        }
+        let mut at = start + 1;
+        for slot in rest {
+            let reach = words.len().min(at + slot.gap + 1);
+            // A phrase does not go on in the next sentence.
+            let found = (at..reach)
+                .take_while(|index| !words[*index].begins)
+                // What is denied on the way is not said.
+                .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
+                .find(|index| slot.fits(&words[*index]))?;
+            at = found + 1;
+        }
+        Some(at)
+    }
+}

@@ -1,0 +1,284 @@
+//! What one server listed last, and how each of its tools stands.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_types::mcp;
+use mgp_types::service::ServerId;
+use mgp_types::{Hash, Payload};
+use tokio::time::Instant;
+
+use super::Standing;
+use super::definitions::unknown;
+use super::diff::differences;
+use super::inspection::Inspection;
+use super::name::NameFlaw;
+use super::pin::{Book, Pair, Pin, PinKind};
+use super::review::{Finding, Severity};
+use super::standing::Held;
+use super::table::{Known, Tools};
+use crate::policy::ServerPolicy;
+use crate::tool::Assessment;
+
+/// How many tools of one server are kept; names beyond are refused.
+pub(super) const TOOLS_MAX: usize = 10_000;
+
+/// How many bytes of definitions of one server are kept; tools beyond are refused.
+pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long a list counts as complete: a name that is not in an older one makes the server list again.
+const FRESH_FOR: Duration = Duration::from_secs(30);
+
+/// What one server listed last.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) listed: HashMap<Box<str>, Arc<Listed>>,
+    bytes: usize,
+    /// Whether tools were left out for want of room.
+    full: bool,
+    /// Whether the tools are our own: trusted, and not pinned.
+    own: bool,
+    stale: bool,
+    /// When the whole list was last seen.
+    complete: Option<Instant>,
+    /// What is wrong with the id of the server.
+    pub(super) flaw: Option<NameFlaw>,
+}
+
+/// One tool as it was listed.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// The hash of the text, so that what did not change is not read again.
+    pub(super) raw: Hash,
+    pub(super) inspection: Inspection,
+    bytes: usize,
+}
+
+impl Listed {
+    pub(super) fn new(
+        raw: &Payload,
+        hash: Hash,
+        shadows: impl FnOnce(&str) -> Option<NameFlaw>,
+    ) -> Self {
+        let mut inspection = Inspection::of(raw);
+        let name = inspection.shown.as_ref().map(|shown| shown.tool.name.as_str());
+        if let Some(flaw) = name.and_then(shadows) {
+            inspection.add(Finding::new(Severity::Flagged, "/name", flaw.to_string(), ""));
+        }
+        Self { raw: hash, inspection, bytes: raw.as_str().len() }
+    }
+
+    /// A name that stands twice in one list, with two definitions.
+    pub(super) fn twice(hash: Hash) -> Self {
+        let what = "the server lists the tool twice, with two definitions";
+        let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
+        Self { raw: hash, inspection, bytes: 0 }
+    }
+}
+
+impl Seen {
+    /// The tools of the party itself.
+    pub(super) fn own(tools: &[mcp::Tool]) -> Self {
+        let listed = tools.iter().map(|tool| {
+            let inspection = Inspection::trusted(tool);
+            let listed = Listed { raw: Hash::of(b""), inspection, bytes: 0 };
+            (tool.name.as_str().into(), Arc::new(listed))
+        });
+        Self { listed: listed.collect(), own: true, ..Self::default() }
+    }
+
+    /// Whether the tools are our own.
+    pub(super) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    pub(super) fn stale(&mut self) {
+        self.stale = !self.own;
+    }
+
+    /// Notes that the server was asked, whatever came of it.
+    pub(super) fn tried(&mut self) {
+        self.complete = Some(Instant::now());
+    }
+
+    /// Whether the list is so old that a name may have joined it.
+    pub(super) fn is_old(&self) -> bool {
+        !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_FOR)
+    }
+
+    /// Takes over what was listed; what stands in a complete list is all there is.
+    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<Listed>)>, whole: Whole) {
+        if whole == Whole::Yes {
+            // What waits stays refused: hiding it from a list does not make it callable as an unknown tool.
+            self.listed.retain(|_, listed| listed.inspection.severity().is_some());
+            self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
+            (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
+        }
+        for (name, listed) in tools {
+            let before = self.listed.get(&name).map_or(0, |known| known.bytes);
+            let bytes = self.bytes - before + listed.bytes;
+            let room = before > 0 || self.listed.len() < TOOLS_MAX;
+            if !room || bytes > BYTES_MAX {
+                self.full = true;
+                // An older definition must not stand in for one that was not kept.
+                self.bytes -= before;
+                self.listed.remove(&name);
+                continue;
+            }
+            self.bytes = bytes;
+            self.listed.insert(name, listed);
+        }
+    }
+
+    /// What lookups read of it.
+    pub(super) fn tools(
+        &self,
+        server: Option<&ServerId>,
+        book: &Book,
+        policy: &Arc<ServerPolicy>,
+        before: Option<&Arc<Tools>>,
+    ) -> Tools {
+        let mut tools =
+            Tools { stale: self.stale, policy: Some(Arc::clone(policy)), ..Tools::default() };
+        // What was worked out with the same policy is not worked out again.
+        let same = |tools: &&Arc<Tools>| {
+            tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
+        };
+        let worked_out = before.filter(same);
+        if let Some(flaw) = &self.flaw {
+            tools.others = refused(flaw.to_string());
+        } else if self.full {
+            tools.others = refused(format!(
+                "the server lists more than {TOOLS_MAX} tools or {BYTES_MAX} bytes"
+            ));
+        }
+        // Tools that wait are known from their records, listed or not.
+        if let Some(server) = server.filter(|_| !self.own) {
+            for (name, pair) in book.tools(server) {
+                if let Some(held) = &pair.held {
+                    let standing = held_as(held, pair);
+                    tools.named.insert(name.into(), known(None, unknown(), standing));
+                }
+            }
+        }
+        for (name, listed) in &self.listed {
+            let pair = server.and_then(|server| book.get(server, name));
+            let standing = match &self.flaw {
+                _ if self.own => Standing::Pinned,
+                Some(flaw) => refused(flaw.to_string()),
+                None => standing(&listed.inspection, pair),
+            };
+            let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
+            let is_tool = |known: &&Arc<Known>| match (&known.tool, &tool) {
+                (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
+                _ => false,
+            };
+            let known = worked_out.and_then(|tools| tools.named.get(name)).filter(is_tool);
+            let assessment = match (known, &tool) {
+                (Some(known), _) => Arc::clone(&known.assessment),
+                (None, Some(tool)) => Assessment::of(tool, policy).into(),
+                (None, None) => unknown(),
+            };
+            let known = self::known(tool, assessment, standing);
+            if let Some(before) = before.and_then(|before| before.named.get(name)) {
+                known.keep_told(before);
+            }
+            tools.named.insert(name.clone(), known);
+        }
+        tools
+    }
+}
+
+/// Whether a list is all there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// It is.
+    Yes,
+    /// There are more pages, or there may be.
+    No,
+}
+
+fn known(
+    tool: Option<Arc<mcp::Tool>>,
+    assessment: Arc<Assessment>,
+    standing: Standing,
+) -> Arc<Known> {
+    let overridden = |before| assessment.effective_risk != before;
+    let untold = AtomicBool::new(assessment.overrides.clone().is_some_and(overridden));
+    Arc::new(Known { tool, assessment, standing, untold })
+}
+
+impl Known {
+    /// Tells the same thing only once.
+    fn keep_told(&self, before: &Self) {
+        let same = self.tool == before.tool
+            && self.assessment.overrides == before.assessment.overrides
+            && self.assessment.effective_risk == before.assessment.effective_risk;
+        if same && !before.untold.load(Ordering::Relaxed) {
+            self.untold.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How a listed definition stands beside what is kept of it.
+pub(super) fn standing(inspection: &Inspection, pair: Option<&Pair>) -> Standing {
+    let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
+    else {
+        return Standing::Refused(inspection.findings().into());
+    };
+    let pinned = pair.and_then(|pair| pair.pinned.as_ref());
+    let fingerprint = shown.fingerprint.to_string();
+    if pinned.is_some_and(|pin| pin.fingerprint == fingerprint) {
+        return Standing::Pinned;
+    }
+    let held = pair.and_then(|pair| pair.held.as_ref());
+    let rejected =
+        held.filter(|held| held.kind == PinKind::Rejected && held.fingerprint == fingerprint);
+    let held = Held {
+        fingerprint: shown.fingerprint,
+        pinned: pinned.map(|pin| pin.hash()),
+        differences: pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default(),
+        findings: inspection.findings().to_vec(),
+        rejected_by: rejected.and_then(|held| held.by.clone()),
+    };
+    match pinned {
+        Some(_) => Standing::Changed(held.into()),
+        None if held.findings.is_empty() && held.rejected_by.is_none() => {
+            // Whoever lists it has not pinned it yet, or could not.
+            Standing::Unseen
+        }
+        None => Standing::Flagged(held.into()),
+    }
+}
+
+/// How a definition stands that is known from its record only.
+fn held_as(held: &Arc<Pin>, pair: &Pair) -> Standing {
+    let shown = |pin: &Pin| pin.shown.clone();
+    let told = Held {
+        fingerprint: held.hash(),
+        pinned: pair.pinned.as_ref().map(|pin| pin.hash()),
+        differences: pair.pinned.as_ref().map(|pin| changed(pin, &shown(held))).unwrap_or_default(),
+        findings: held.findings.clone(),
+        rejected_by: held.by.clone(),
+    };
+    match pair.pinned {
+        Some(_) => Standing::Changed(told.into()),
+        None => Standing::Flagged(told.into()),
+    }
+}
+
+pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> {
+    match (pin.shown.get(), now.get()) {
+        (Ok(before), Ok(after)) => differences(&before, &after),
+        // Both were written by us.
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn refused(why: impl Into<String>) -> Standing {
+    Standing::Refused(vec![Finding::new(Severity::Refused, "", why, "")].into())
+}

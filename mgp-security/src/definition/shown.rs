@@ -1,0 +1,142 @@
+//! What a model sees of a tool, and the fingerprint of that (MGP §4).
+//!
+//! Everything counts that is not named here, so that a member nobody thought of cannot change unseen:
+//! - `_meta` is for programs; of it only the mirror of `security` counts, where `security` is absent.
+//! - `icons` are for people, and their addresses change with every release of a site.
+//! - `execution` says whether a call may become a task, which no gate reads.
+//! - `security.effective_risk_level` is worked out here; what a server writes there is replaced.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use mgp_types::{Extras, Hash, Payload, RpcError, canonical, mcp};
+
+use super::number::exact;
+
+/// The largest definition that is looked at; a larger one is refused.
+pub(super) const SIZE_MAX: usize = 256 * 1024;
+
+/// Members that no model sees and no gate reads.
+const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
+
+/// A definition that could be read.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// The tool.
+    pub(super) tool: Arc<mcp::Tool>,
+    /// What a model sees of it, in canonical form.
+    pub(super) text: Payload,
+    /// The hash of that.
+    pub(super) fingerprint: Hash,
+}
+
+/// Why a definition cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// It is too large.
+    #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
+    Large(usize),
+    /// It is no tool, or two readers could take it for two different ones.
+    #[error("the definition cannot be read: {0}")]
+    Malformed(String),
+}
+
+impl From<RpcError> for Unreadable {
+    fn from(error: RpcError) -> Self {
+        Self::Malformed(error.message().to_owned())
+    }
+}
+
+impl Shown {
+    /// Reads a definition as it was listed.
+    pub(super) fn read(raw: &Payload) -> Result<Self, Unreadable> {
+        let size = raw.as_str().len();
+        if size > SIZE_MAX {
+            return Err(Unreadable::Large(size));
+        }
+        // Names that stand twice are refused here: one reader would see the first, another the last.
+        let clean = Payload::from_trusted(canonical(raw.as_str())?);
+        let tool: mcp::Tool = clean.get()?;
+        let mut seen: Extras = clean.get()?;
+        seen = seen
+            .iter()
+            .filter(|(name, value)| !UNSEEN.contains(name) && !value.is_null())
+            .map(|(name, value)| (name, value.clone()))
+            .collect();
+        if let Some(security) = tool.find_security() {
+            seen.insert("security", own_words(&Payload::of(&security)?));
+        }
+        let text = exact(&canonical(Payload::of(&seen)?.as_str())?);
+        let fingerprint = Hash::of(text.as_bytes());
+        Ok(Self { tool: tool.into(), text: Payload::from_trusted(text), fingerprint })
+    }
+}
+
+/// What a server itself says of security: without the member that is worked out here.
+fn own_words(security: &Payload) -> Payload {
+    let Ok(mut members) = security.get::<Extras>() else { return security.clone() };
+    match members.remove("effective_risk_level") {
+        Some(_) => Payload::of(&members).unwrap_or_else(|_| security.clone()),
+        None => security.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(raw: &str) -> Hash {
+        Shown::read(&Payload::parse(raw.to_owned()).unwrap()).unwrap().fingerprint
+    }
+
+    #[track_caller]
+    fn same(other: &str) {
+        assert_eq!(fingerprint(TOOL), fingerprint(other), "{other}");
+    }
+
+    #[track_caller]
+    fn differs(other: &str) {
+        assert_ne!(fingerprint(TOOL), fingerprint(other), "{other}");
+    }
+
+    const TOOL: &str = r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"}}"#;
+
+    #[test]
+    fn spelling_and_what_no_model_sees_do_not_count() {
+        same(
+            r#" {"security":{"risk_level":"safe"}, "inputSchema" : {"type":"object","maximum":1e1}, "name":"\u0074"}"#,
+        );
+        same(
+            r#"{"name":"t","title":null,"inputSchema":{"maximum":10.0,"type":"object"},"security":{"risk_level":"safe","effective_risk_level":"dangerous"},"_meta":{"at":7},"icons":[{"src":"https://a.example/1.png"}],"execution":{"taskSupport":"optional"}}"#,
+        );
+        same(
+            r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#,
+        );
+    }
+
+    #[test]
+    fn everything_a_model_sees_counts() {
+        differs(
+            r#"{"name":"t","inputSchema":{"maximum":11,"type":"object"},"security":{"risk_level":"safe"}}"#,
+        );
+        differs(r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"}}"#);
+        differs(
+            r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"},"hint":"x"}"#,
+        );
+        differs(
+            r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"},"annotations":{"readOnlyHint":true}}"#,
+        );
+    }
+
+    #[test]
+    fn what_two_readers_could_read_differently_is_refused() {
+        let twice = r#"{"name":"t","description":"a","description":"b","inputSchema":{}}"#;
+        assert!(Shown::read(&Payload::parse(twice.to_owned()).unwrap()).is_err());
+        let large = format!(
+            r#"{{"name":"t","inputSchema":{{}},"description":"{}"}}"#,
+            "x".repeat(SIZE_MAX)
+        );
+        assert!(matches!(Shown::read(&Payload::from_trusted(large)), Err(Unreadable::Large(_))));
+    }
+}

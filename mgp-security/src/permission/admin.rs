@@ -1,0 +1,288 @@
+//! What operators do with permissions: approve, deny, revoke, look (MGP §3.6).
+//!
+//! Applies to: both.
+
+use std::time::SystemTime;
+
+use mgp_types::mgp::{Actor, Permission, PermissionScope};
+use mgp_types::service::{Authority, Principal, ServerId};
+use mgp_types::{RpcError, Timestamp};
+
+use super::entry::{Approval, ApprovalDecision, ApprovalSource};
+use super::permissions::{Inner, Permissions, standard};
+use super::refused::PermissionRefused;
+use super::rule::{Stand, nameable};
+use super::writing::Told;
+use crate::Refusal;
+use crate::audit::Event;
+use crate::policy::ConfirmRule;
+
+/// How many permissions, and how many tools, one change names.
+const NAMES_MAX: usize = 64;
+
+/// The longest name of a tool, in bytes.
+const TOOL_MAX: usize = 256;
+
+/// The longest justification, in bytes.
+const JUSTIFICATION_MAX: usize = 1024;
+
+/// A change that an operator makes to permissions of one server.
+#[derive(Clone, Debug)]
+#[must_use = "a change does nothing until it is made"]
+pub struct PermissionChange {
+    server: Option<ServerId>,
+    permissions: Vec<Permission>,
+    tools: Vec<String>,
+    scope: Option<PermissionScope>,
+    confirm: Option<ConfirmRule>,
+    expires_at: Option<Timestamp>,
+    justification: Option<String>,
+}
+
+impl PermissionChange {
+    /// A change of permissions of a server, without limits; none is the party itself.
+    pub fn new(
+        server: Option<ServerId>,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> Self {
+        Self {
+            server,
+            permissions: permissions.into_iter().collect(),
+            tools: Vec::new(),
+            scope: None,
+            confirm: None,
+            expires_at: None,
+            justification: None,
+        }
+    }
+
+    /// Names the only tools it is for.
+    pub fn tools<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
+        self.tools = tools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Limits it.
+    pub fn scope(mut self, scope: PermissionScope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// Says whether calls of the tools it names are confirmed.
+    pub fn confirm(mut self, word: ConfirmRule) -> Self {
+        self.confirm = Some(word);
+        self
+    }
+
+    /// Says until when it holds.
+    pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
+        self.expires_at = Some(end.into());
+        self
+    }
+
+    /// Says why.
+    pub fn because(mut self, justification: impl Into<String>) -> Self {
+        self.justification = Some(justification.into());
+        self
+    }
+
+    /// Refuses what makes no sense.
+    fn check(&self) -> Result<(), PermissionRefused> {
+        let unfit = |why: String| Err(PermissionRefused::unfit(why));
+        if self.permissions.is_empty() || self.permissions.len() > NAMES_MAX {
+            return unfit(format!("name 1 to {NAMES_MAX} permissions"));
+        }
+        if let Some(why) = self.permissions.iter().find_map(|permission| nameable(permission).err())
+        {
+            return unfit(format!("a permission cannot be decided: {why}"));
+        }
+        if self.tools.len() > NAMES_MAX
+            || self.tools.iter().any(|tool| tool.is_empty() || tool.len() > TOOL_MAX)
+        {
+            return unfit(format!(
+                "name at most {NAMES_MAX} tools, each with 1 to {TOOL_MAX} bytes"
+            ));
+        }
+        if self.confirm.is_some() && self.tools.is_empty() {
+            return unfit("`confirm` needs the tools it is for".to_owned());
+        }
+        if let Some((unknown, _)) = self.scope.as_ref().and_then(|scope| scope.extra.iter().next())
+        {
+            return unfit(format!("the limit `{unknown}` is not known"));
+        }
+        if self.justification.as_ref().is_some_and(|text| text.len() > JUSTIFICATION_MAX) {
+            return unfit(format!("`justification` has more than {JUSTIFICATION_MAX} bytes"));
+        }
+        match self.expires_at.as_ref().map(Timestamp::to_system_time) {
+            Some(None) => unfit("`expires_at` is no RFC 3339 time".to_owned()),
+            Some(Some(end)) if end <= SystemTime::now() => {
+                unfit("`expires_at` has passed".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses limits where they mean nothing.
+    fn check_unlimited(&self) -> Result<(), PermissionRefused> {
+        if self.scope.is_some() || !self.tools.is_empty() {
+            return Err(PermissionRefused::unfit("only an approval has limits"));
+        }
+        Ok(())
+    }
+}
+
+impl Permissions {
+    /// Grants permissions, in force once it has answered; it replaces what was decided before.
+    ///
+    /// Under the policy `config_only` it is kept and does not count.
+    ///
+    /// # Errors
+    /// 1000 unless an operator does it; −32602 where the change makes no sense; else it could not be kept or recorded.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the change was made.
+    pub async fn approve(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+    ) -> Result<Vec<Approval>, RpcError> {
+        self.change(by, change, ApprovalDecision::Approved).await
+    }
+
+    /// Declines permissions: nobody is asked about them again, and no policy grants them but `config_only`.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve).
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn deny(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+    ) -> Result<Vec<Approval>, RpcError> {
+        self.change(by, change, ApprovalDecision::Denied).await
+    }
+
+    /// Takes back what stands: an approval, a refusal, and what the configuration or a policy granted.
+    ///
+    /// From then on the permission is not granted until somebody decides anew; who may be asked is asked again.
+    /// It answers with what was taken back; where nothing stood nothing is.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve).
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn revoke(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+    ) -> Result<Vec<Approval>, RpcError> {
+        self.change(by, change, ApprovalDecision::Revoked).await
+    }
+
+    /// What was decided in the operator's tenant, of one server or of all.
+    ///
+    /// # Errors
+    /// 1000 unless an operator asks; else it cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn list(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+    ) -> Result<Vec<Approval>, RpcError> {
+        self.operators_only(by, server, "list").await?;
+        let inner = &self.inner;
+        let book = inner.state.now().map_err(|error| PermissionRefused::unreadable(&error));
+        let book = book.map_err(|refused| Refusal::from(Box::new(refused)))?;
+        let all = book.of_tenant(by.tenant()).map(|held| &*held.approval);
+        let wanted = all.filter(|approval| {
+            server.is_none_or(|server| approval.server.as_deref() == Some(server.as_str()))
+        });
+        Ok(wanted.cloned().collect())
+    }
+
+    async fn change(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+        decision: ApprovalDecision,
+    ) -> Result<Vec<Approval>, RpcError> {
+        let operation = match decision {
+            ApprovalDecision::Approved => "approve",
+            ApprovalDecision::Denied => "deny",
+            ApprovalDecision::Revoked => "revoke",
+        };
+        self.operators_only(by, change.server.as_ref(), operation).await?;
+        let made = self.inner.make(by, change, decision).await;
+        made.map_err(|refused| Refusal::from(Box::new(refused)).into())
+    }
+
+    /// Refuses everybody else, and says so in the log.
+    async fn operators_only(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+        operation: &'static str,
+    ) -> Result<(), RpcError> {
+        if by.authority() == Authority::Operator {
+            return Ok(());
+        }
+        let refused = PermissionRefused::not_operator(operation);
+        let error = RpcError::from(Refusal::from(Box::new(refused)));
+        let event = Event::administration_refused(by, server, operation, &error).build();
+        if let Err(unaudited) = self.inner.state.audit().record(event).await {
+            tracing::error!(error = %unaudited, "a refusal could not be recorded");
+        }
+        Err(error)
+    }
+}
+
+impl Inner {
+    async fn make(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+        decision: ApprovalDecision,
+    ) -> Result<Vec<Approval>, PermissionRefused> {
+        change.check()?;
+        if decision != ApprovalDecision::Approved {
+            change.check_unlimited()?;
+        }
+        let place = Self::place(by, change.server.as_ref());
+        let who = by.as_agent().map_or_else(|| by.subject().to_string(), ToString::to_string);
+        let permissions = standard(&change.permissions);
+        let approvals = permissions.iter().map(|permission| {
+            let source = ApprovalSource::Operator;
+            let mut approval = Approval::new(&place, permission.clone(), decision, source, &*who);
+            approval.scope.clone_from(&change.scope);
+            approval.tools.clone_from(&change.tools);
+            approval.confirm = change.confirm;
+            approval.expires_at.clone_from(&change.expires_at);
+            approval.justification.clone_from(&change.justification);
+            approval
+        });
+        let approvals: Vec<_> = approvals.collect();
+        let policy = self.policies.of(change.server.as_ref());
+        let stood = |permission: &Permission| {
+            let stand = Stand::of(&policy, &[], permission, SystemTime::now());
+            matches!(stand, Stand::Granted(_) | Stand::ByPolicy)
+        };
+        // Only what stands is taken back.
+        self.write(
+            &place,
+            approvals,
+            |before, approval| match (decision, before) {
+                (ApprovalDecision::Revoked, Some(before)) => before.entry.decision != decision,
+                (ApprovalDecision::Revoked, None) => stood(&approval.permission),
+                _ => true,
+            },
+            &Actor::of(by),
+            &Told::default(),
+        )
+        .await
+    }
+}

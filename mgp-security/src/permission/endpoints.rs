@@ -1,0 +1,242 @@
+//! The server's side of the permission flow: it is told what was decided, and works with that (MGP §3.5, §3.6).
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+
+use mgp_types::mcp::key;
+use mgp_types::method::{
+    PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse, Request,
+};
+use mgp_types::mgp::{
+    Grant, Permission, PermissionAck, PermissionDecision, PermissionRequestParams,
+    PermissionRequestResult,
+};
+use mgp_types::service::{Context, Params, Router};
+use mgp_types::{Extras, Payload, RpcError};
+
+use super::grants::{Grants, NOTED_MAX};
+
+impl Grants {
+    /// Answers a client that tells of decisions, in both spellings; they are noted for its connection.
+    ///
+    /// ```
+    /// use mgp_security::Grants;
+    /// use mgp_types::mgp::Permission;
+    /// use mgp_types::service::{Stack, mock};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let mut client = mock::client(Stack::new(Grants::router()));
+    /// let decision = r#"{"request_id":"p-1","grants":{"shell":"approved","camera":"denied"}}"#;
+    /// let ack = client.request("mgp/permission/response", decision).await.unwrap();
+    /// assert_eq!(ack.as_str(), r#"{"request_id":"p-1","acknowledged":true,"active":["shell.execute"]}"#);
+    /// assert!(Grants::of(&client.cx).is_granted(&Permission::ShellExecute));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn router() -> Router {
+        awaits::<PermissionAwait>(awaits::<PermissionRequest>(takes::<PermissionGrant>(takes::<
+            PermissionResponse,
+        >(
+            Router::new(),
+        ))))
+    }
+
+    /// The decisions a modern request carries in its `_meta`; none where it carries none.
+    ///
+    /// They hold for this one call: whoever finds some puts them into its extensions.
+    /// Those that cannot be read grant nothing.
+    #[must_use]
+    pub fn of_meta(params: &Params) -> Option<Self> {
+        let text = params.meta_str()?;
+        // Most have none; the look is cheaper than the parse.
+        if !text.contains("grants") {
+            return None;
+        }
+        let meta: Extras = serde_json::from_str(text).ok()?;
+        let inside = |mgp: &Payload| mgp.get::<Extras>().ok()?.get("grants").cloned();
+        let carried = meta.get(key::MGP).and_then(inside);
+        let carried = carried.or_else(|| meta.get(key::MGP_GRANTS).cloned())?;
+        let grants = Self::default();
+        grants.await_decision(&[]);
+        match read(&carried) {
+            Ok(decision) => grants.apply(&decision),
+            Err(error) => tracing::warn!(%error, "grants in `_meta` are not understood: none hold"),
+        }
+        Some(grants)
+    }
+}
+
+/// Reads a decision, or only the part of it that says what was decided.
+fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
+    let members: Extras = carried.get()?;
+    let whole = members.get("grants").is_some_and(|inner| inner.as_str().starts_with('{'));
+    let grants: BTreeMap<Permission, Grant> = match members.decode("grants")? {
+        Some(inner) if whole => inner,
+        _ => carried.get()?,
+    };
+    let mut decision = PermissionDecision::new("", grants);
+    if whole {
+        decision.expires_at = members.decode("expires_at")?;
+    }
+    few(decision.grants.len())?;
+    Ok(decision)
+}
+
+/// Adds an endpoint that hears that permissions are being decided.
+fn awaits<R>(router: Router) -> Router
+where
+    R: Request<Params = PermissionRequestParams, Result = PermissionRequestResult>,
+{
+    router.on::<R, _, _>(|cx, params| {
+        let noted = few(params.permissions.len());
+        if noted.is_ok() {
+            of_connection(&cx).await_decision(&params.permissions);
+        }
+        async move {
+            noted?;
+            let mut result = PermissionRequestResult::default();
+            result.request_id = Some(params.request_id);
+            result.status = Some("waiting".to_owned());
+            Ok(result)
+        }
+    })
+}
+
+/// Adds an endpoint that hears what was decided.
+fn takes<R>(router: Router) -> Router
+where
+    R: Request<Params = PermissionDecision, Result = PermissionAck>,
+{
+    router.on::<R, _, _>(|cx, decision| {
+        let grants = of_connection(&cx);
+        // Noted here, in the order of the wire, so that the next call already works with it.
+        let noted = few(decision.grants.len());
+        if noted.is_ok() {
+            grants.apply(&decision);
+        }
+        async move {
+            noted?;
+            let mut ack = PermissionAck::new(decision.request_id, true);
+            ack.active = grants.active().into();
+            Ok(ack)
+        }
+    })
+}
+
+fn of_connection(cx: &Context) -> Grants {
+    (*cx.scope.state::<Grants>()).clone()
+}
+
+fn few(permissions: usize) -> Result<(), RpcError> {
+    if permissions > NOTED_MAX {
+        return Err(RpcError::invalid_params(format_args!(
+            "{permissions} permissions are too many: name at most {NOTED_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::ErrorCode;
+    use mgp_types::service::{Stack, mock};
+
+    use super::*;
+    use crate::permission::grants::GrantStanding;
+
+    fn client() -> mock::Client {
+        mock::client(Stack::new(Grants::router()))
+    }
+
+    #[tokio::test]
+    async fn both_spellings_note_both_forms_of_a_decision() {
+        for method in [PermissionResponse::METHOD, PermissionGrant::METHOD] {
+            let mut client = client();
+            let decision = r#"{"request_id":"a","grants":{"network":"approved","camera":"deferred",
+                "shell":{"decision":"approved","scope":{"commands":["ls"]}},"com.example.x":"denied"}}"#;
+            let ack = client.request(method, decision).await.unwrap();
+            assert_eq!(
+                ack.as_str(),
+                r#"{"request_id":"a","acknowledged":true,"active":["network.outbound","shell.execute"]}"#
+            );
+            let grants = Grants::of(&client.cx);
+            for (name, standing) in [
+                ("shell", GrantStanding::Granted),
+                ("network.outbound", GrantStanding::Granted),
+                ("camera", GrantStanding::Deferred),
+                ("com.example.x", GrantStanding::Denied),
+                ("memory.read", GrantStanding::Deferred),
+            ] {
+                assert_eq!(grants.standing(&name.into()), standing, "{name}");
+            }
+            let ended = r#"{"request_id":"b","grants":{"shell":"approved"},"expires_at":"2020-01-01T00:00:00Z"}"#;
+            let ack = client.request(method, ended).await.unwrap();
+            assert!(!ack.as_str().contains("shell"), "{}", ack.as_str());
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Expired);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_waits_forgets_nothing() {
+        for method in [PermissionRequest::METHOD, PermissionAwait::METHOD] {
+            let mut client = client();
+            let approved = r#"{"request_id":"a","grants":{"camera":"approved"}}"#;
+            client.request(PermissionResponse::METHOD, approved).await.unwrap();
+            let asked =
+                r#"{"request_id":"b","permissions":["camera","shell"],"policy":"interactive"}"#;
+            let answer = client.request(method, asked).await.unwrap();
+            assert_eq!(answer.as_str(), r#"{"request_id":"b","status":"waiting"}"#);
+            let grants = Grants::of(&client.cx);
+            assert_eq!(grants.standing(&Permission::Camera), GrantStanding::Granted);
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_cannot_make_a_server_remember_everything() {
+        let mut client = client();
+        let many = |from: usize, to: usize| {
+            let names = (from..to).map(|at| format!(r#""com.example.p{at}":"approved""#));
+            format!(r#"{{"request_id":"a","grants":{{{}}}}}"#, names.collect::<Vec<_>>().join(","))
+        };
+        let error = client.request(PermissionGrant::METHOD, &many(0, 257)).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
+        let grants = Grants::of(&client.cx);
+        assert!(!grants.is_told());
+        client.request(PermissionGrant::METHOD, &many(0, 200)).await.unwrap();
+        client.request(PermissionGrant::METHOD, &many(200, 400)).await.unwrap();
+        assert_eq!(grants.active().len(), NOTED_MAX);
+        assert_eq!(grants.standing(&"com.example.p255".into()), GrantStanding::Granted);
+        assert_eq!(grants.standing(&"com.example.p256".into()), GrantStanding::Deferred);
+    }
+
+    #[test]
+    fn a_modern_request_carries_its_grants() {
+        #[track_caller]
+        fn check(meta: &str, expected: Option<GrantStanding>) {
+            let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
+            let params = Params::split("tools/call", params.into()).unwrap();
+            let grants = Grants::of_meta(&params);
+            assert_eq!(
+                grants.map(|grants| grants.standing(&Permission::ShellExecute)),
+                expected,
+                "{meta}"
+            );
+        }
+        check("{}", None);
+        check(r#"{"x":"grants"}"#, None);
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"approved"}}}"#, Some(GrantStanding::Granted));
+        check(
+            r#"{"dev.cloto/mgp/grants":{"shell.execute":"approved"}}"#,
+            Some(GrantStanding::Granted),
+        );
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"denied"}}}"#, Some(GrantStanding::Denied));
+        check(
+            r#"{"dev.cloto/mgp":{"grants":{"grants":{"shell":{"decision":"approved"}},"expires_at":"2020-01-01T00:00:00Z"}}}"#,
+            Some(GrantStanding::Expired),
+        );
+        check(r#"{"dev.cloto/mgp":{"grants":[1]}}"#, Some(GrantStanding::Deferred));
+        check(r#"{"dev.cloto/mgp/grants":{"shell":7}}"#, Some(GrantStanding::Deferred));
+    }
+}

@@ -1,0 +1,104 @@
+//! What servers are told of their permissions (MGP §3.4 to §3.6).
+//!
+//! Applies to: outbound.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use mgp_types::Timestamp;
+use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision, ScopedGrant};
+use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+use tokio::sync::watch;
+
+use super::permissions::{Permissions, standard};
+use super::rule::{Stand, is_listed};
+
+impl Grantor for Permissions {
+    fn decide(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        permissions: Vec<Permission>,
+    ) -> BoxFuture<'static, PermissionDecision> {
+        let (this, cx, server) = (self.clone(), cx.clone(), server.clone());
+        Box::pin(async move {
+            let wait = this.connect_wait;
+            if let Err(refused) = this.obtain(&cx, Some(&server), None, &permissions, wait).await {
+                tracing::warn!(%server, error = %refused, "permissions could not be decided");
+            }
+            this.told(&cx, &server, &standard(&permissions))
+        })
+    }
+
+    fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
+        let policy = self.inner.policies.of(Some(server));
+        let mut known: Vec<Permission> = Permission::KNOWN.to_vec();
+        known.retain(|permission| is_listed(&policy, permission));
+        known.extend(standard(&policy.permissions).iter().cloned());
+        if let Ok(book) = self.inner.state.now() {
+            let held = book.held(cx.principal.tenant(), Some(server));
+            known.extend(held.iter().map(|held| held.approval.permission.clone()));
+        }
+        known.retain(|permission| !permission.as_str().contains('*'));
+        self.told(cx, server, &known)
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.moves()
+    }
+}
+
+impl Permissions {
+    /// What stands of some permissions, as a message; what cannot be read is not decided.
+    fn told(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        permissions: &[Permission],
+    ) -> PermissionDecision {
+        let at = SystemTime::now();
+        let policy = self.inner.policies.of(Some(server));
+        let book = self.inner.state.now();
+        let held =
+            book.as_ref().map_or(&[][..], |book| book.held(cx.principal.tenant(), Some(server)));
+        let mut grants = BTreeMap::new();
+        let mut by: Vec<&str> = Vec::new();
+        let mut ends: Vec<(SystemTime, &Timestamp)> = Vec::new();
+        for permission in permissions {
+            if book.is_err() {
+                grants.insert(permission.clone(), Grant::Plain(GrantDecision::Deferred));
+                continue;
+            }
+            let grant = match Stand::of(&policy, held, permission, at) {
+                Stand::Granted(None) => {
+                    by.push("configuration");
+                    GrantDecision::Approved.into()
+                }
+                Stand::Granted(Some(held)) => {
+                    let approval = &held.approval;
+                    by.push(&approval.approved_by);
+                    ends.extend(approval.until().zip(approval.expires_at.as_ref()));
+                    approved(approval.scope.as_ref())
+                }
+                // The policy grants it, but it could not be written down.
+                Stand::ByPolicy | Stand::Open(..) => GrantDecision::Deferred.into(),
+                Stand::Closed(..) => GrantDecision::Denied.into(),
+            };
+            grants.insert(permission.clone(), grant);
+        }
+        by.sort_unstable();
+        by.dedup();
+        let mut decision = PermissionDecision::new(format!("permissions-{}", cx.key), grants);
+        decision.approved_by = (!by.is_empty()).then(|| by.join(", "));
+        let earliest = ends.into_iter().min_by_key(|(end, _)| *end);
+        decision.expires_at = earliest.map(|(_, text)| text.clone());
+        decision
+    }
+}
+
+fn approved(scope: Option<&mgp_types::mgp::PermissionScope>) -> Grant {
+    let Some(scope) = scope else { return GrantDecision::Approved.into() };
+    let mut grant = ScopedGrant::new(GrantDecision::Approved);
+    grant.scope = Some(scope.clone());
+    Grant::Scoped(Box::new(grant))
+}

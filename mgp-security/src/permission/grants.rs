@@ -1,0 +1,184 @@
+//! What the client decided about permissions, as far as the server was told (MGP §3.6, §8.2).
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use mgp_types::Timestamp;
+use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
+use mgp_types::service::Context;
+
+/// How many permissions are noted; further ones are not, and so stay deferred. A peer chooses their names.
+pub(super) const NOTED_MAX: usize = 256;
+
+/// The longest name of a permission that is noted.
+const NAME_MAX: usize = 128;
+
+/// The decisions about permissions that one connection, or one call, works with.
+///
+/// Whoever learns of decisions (the handshake, the permission flow) notes them here:
+/// in the state of the connection's scope, or in the extensions of a call, which come first.
+/// A server that was told nothing runs its tools, because enforcement is the client's (§8.2);
+/// one that was told something refuses a tool whose permission was not granted, with 1000.
+///
+/// ```
+/// use mgp_security::{Grants, GrantStanding};
+/// use mgp_types::mgp::{GrantDecision, Permission};
+///
+/// let grants = Grants::default();
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Unknown);
+/// grants.note(&Permission::from("filesystem"), GrantDecision::Approved, None);
+/// assert!(grants.is_granted(&Permission::FilesystemRead));
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Grants(Arc<Mutex<Board>>);
+
+/// Where a permission stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrantStanding {
+    /// Nobody told the server anything about permissions.
+    Unknown,
+    /// It is granted.
+    Granted,
+    /// It is denied.
+    Denied,
+    /// It is not decided yet.
+    Deferred,
+    /// It was granted, and the grant has ended.
+    Expired,
+}
+
+impl GrantStanding {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Granted => "granted",
+            Self::Denied => "denied",
+            Self::Deferred => "deferred",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    /// Whether the server was told anything.
+    told: bool,
+    decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
+}
+
+impl Grants {
+    /// The decisions a call works with.
+    #[must_use]
+    pub fn of(cx: &Context) -> Self {
+        match cx.extensions.get::<Self>() {
+            Some(grants) => grants.clone(),
+            None => (*cx.scope.state::<Self>()).clone(),
+        }
+    }
+
+    /// Notes a decision about a permission, or about each a short name stands for.
+    ///
+    /// A time that cannot be read counts as past.
+    /// Of further names than 256, and of names longer than 128 bytes, nothing is noted: they stay deferred.
+    pub fn note(
+        &self,
+        permission: &Permission,
+        decision: GrantDecision,
+        until: Option<&Timestamp>,
+    ) {
+        let until = until.map(|time| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH));
+        let mut board = self.board();
+        board.told = true;
+        for permission in permission.expand() {
+            board.note(permission, decision, until);
+        }
+    }
+
+    /// Notes that permissions are being decided; what was decided before stands until then.
+    pub fn await_decision(&self, permissions: &[Permission]) {
+        let mut board = self.board();
+        board.told = true;
+        for permission in permissions.iter().flat_map(Permission::expand) {
+            if !board.decisions.contains_key(&permission) {
+                board.note(permission, GrantDecision::Deferred, None);
+            }
+        }
+    }
+
+    /// Notes the decisions of a message (§3.6).
+    pub fn apply(&self, decision: &PermissionDecision) {
+        self.board().told = true;
+        for (permission, grant) in &decision.grants {
+            self.note(permission, Grant::decision(grant), decision.expires_at.as_ref());
+        }
+    }
+
+    /// Whether the server was told anything about permissions.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.board().told
+    }
+
+    /// Where a permission stands; of those a short name stands for, the worst.
+    #[must_use]
+    pub fn standing(&self, permission: &Permission) -> GrantStanding {
+        let board = self.board();
+        if !board.told {
+            return GrantStanding::Unknown;
+        }
+        let now = SystemTime::now();
+        let stands = permission.expand().into_iter().map(|name| board.standing(&name, now));
+        stands
+            .into_iter()
+            .find(|standing| *standing != GrantStanding::Granted)
+            .unwrap_or(GrantStanding::Granted)
+    }
+
+    /// Whether a permission is granted; `false` also when nothing is known.
+    #[must_use]
+    pub fn is_granted(&self, permission: &Permission) -> bool {
+        self.standing(permission) == GrantStanding::Granted
+    }
+
+    /// The permissions that are granted now, by their standard names.
+    #[must_use]
+    pub fn active(&self) -> Vec<Permission> {
+        let board = self.board();
+        let now = SystemTime::now();
+        let granted = board
+            .decisions
+            .keys()
+            .filter(|permission| board.standing(permission, now) == GrantStanding::Granted);
+        granted.cloned().collect()
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Board {
+    fn note(&mut self, name: Permission, decision: GrantDecision, until: Option<SystemTime>) {
+        let is_new = !self.decisions.contains_key(&name);
+        if is_new && (self.decisions.len() >= NOTED_MAX || name.as_str().len() > NAME_MAX) {
+            return;
+        }
+        self.decisions.insert(name, (decision, until));
+    }
+
+    fn standing(&self, permission: &Permission, now: SystemTime) -> GrantStanding {
+        match self.decisions.get(permission) {
+            Some((GrantDecision::Approved, Some(until))) if *until <= now => GrantStanding::Expired,
+            Some((GrantDecision::Approved, _)) => GrantStanding::Granted,
+            Some((GrantDecision::Denied, _)) => GrantStanding::Denied,
+            _ => GrantStanding::Deferred,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Why a call, or a change of permissions, is refused.
+//!
+//! Applies to: both.
+
+use mgp_types::mgp::Permission;
+use mgp_types::service::{Rule, ServerId};
+use mgp_types::store::StoreError;
+use mgp_types::{ErrorCode, Object, RpcError};
+
+use super::rule::{Missing, MissingStatus};
+use crate::state::ChangeError;
+
+/// A call that lacks a permission, or a change of permissions that is not made.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct PermissionRefused {
+    what: String,
+    code: ErrorCode,
+    details: Object,
+    #[source]
+    rule: Rule,
+}
+
+impl PermissionRefused {
+    /// A call without all permissions it needs; there is at least one that is missing.
+    pub(super) fn call(
+        server: Option<&ServerId>,
+        tool: &str,
+        missing: &[Missing],
+        more: &Object,
+    ) -> Self {
+        let names = quoted(missing.iter().map(|missing| &missing.permission));
+        let first = missing.first();
+        let status = first.map_or("missing", |first| first.status.as_str());
+        let why = first.map(|first| first.why.as_str()).unwrap_or_default();
+        let mut details = Object::new();
+        // Words can always be written.
+        let _ = details.encode("missing", missing);
+        if let Some(server) = server {
+            let _ = details.encode("server_id", server.as_str());
+        }
+        let _ = details.encode("tool", tool);
+        let _ = details.encode("remedy", &remedy(server, missing));
+        if missing.iter().any(|missing| missing.status == MissingStatus::Deferred) {
+            let _ = details.encode("status", "approval_pending");
+        }
+        for (name, value) in more.iter() {
+            details.insert(name, value.clone());
+        }
+        Self {
+            what: format!("`{tool}` needs {names}, {status} ({why})"),
+            code: ErrorCode::PERMISSION_DENIED,
+            details,
+            rule: Rule::new(format!(
+                "permission `{}` {status}: {why}",
+                first.map_or("", |first| first.permission.as_str())
+            )),
+        }
+    }
+
+    /// A change by somebody who may not make it.
+    pub(super) fn not_operator(operation: &'static str) -> Self {
+        let mut details = Object::new();
+        // Words can always be written.
+        let _ = details.encode("operation", operation);
+        let _ = details.encode("remedy", "ask an operator");
+        Self {
+            what: format!("only an operator may {operation} permissions"),
+            code: ErrorCode::PERMISSION_DENIED,
+            details,
+            rule: Rule::new("only an operator administers permissions"),
+        }
+    }
+
+    /// A change that makes no sense.
+    pub(super) fn unfit(why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self {
+            what: format!("invalid params: {why}"),
+            code: ErrorCode::INVALID_PARAMS,
+            details: Object::new(),
+            rule: Rule::new("unfit"),
+        }
+    }
+
+    /// There is no room for another permission of a server.
+    pub(super) fn full(most: usize) -> Self {
+        Self {
+            what: format!(
+                "a server may have {most} permissions decided; there are as many already"
+            ),
+            code: ErrorCode::PERMISSION_DENIED,
+            details: Object::new(),
+            rule: Rule::new("too many permissions of one server"),
+        }
+    }
+
+    /// What was decided cannot be read.
+    pub(super) fn unreadable(error: &StoreError) -> Self {
+        Self::failed(
+            format!("permissions cannot be decided: {error}"),
+            RpcError::from(error.clone()).code(),
+        )
+    }
+
+    /// What was decided cannot be written.
+    pub(super) fn unwritten(error: ChangeError) -> Self {
+        let what = error.to_string();
+        let code = match error {
+            ChangeError::Store(error) => RpcError::from(error).code(),
+            ChangeError::Unaudited(unaudited) => {
+                RpcError::from(crate::Refusal::Unaudited(unaudited)).code()
+            }
+            ChangeError::Encode(error) => error.code(),
+        };
+        Self::failed(what, code)
+    }
+
+    fn failed(what: String, code: ErrorCode) -> Self {
+        Self {
+            what,
+            code,
+            details: Object::new(),
+            rule: Rule::new("permissions cannot be decided"),
+        }
+    }
+
+    /// The code that is answered.
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// The facts, for the caller.
+    pub(crate) fn details(&self) -> Option<Object> {
+        (!self.details.is_empty()).then(|| self.details.clone())
+    }
+}
+
+/// What helps.
+fn remedy(server: Option<&ServerId>, missing: &[Missing]) -> String {
+    let of_server = server.map(|server| format!(" for `{server}`")).unwrap_or_default();
+    let names = quoted(missing.iter().map(|missing| &missing.permission));
+    let is = |status| move |missing: &Missing| missing.status == status;
+    if missing.iter().all(is(MissingStatus::OutOfScope)) {
+        return format!(
+            "stay within the limits of {names}{of_server}, or ask an operator to widen them"
+        );
+    }
+    if missing.iter().any(is(MissingStatus::Deferred)) {
+        return format!("call again once an operator has decided about {names}{of_server}");
+    }
+    format!(
+        "ask an operator to approve {names}{of_server}, or to list it in the server's configuration"
+    )
+}
+
+/// Names of permissions, for messages.
+pub(super) fn quoted<'a>(permissions: impl Iterator<Item = &'a Permission>) -> String {
+    let names: Vec<&str> = permissions.map(Permission::as_str).collect();
+    format!("`{}`", names.join("`, `"))
+}

@@ -1,0 +1,216 @@
+//! The rule: what stands for one permission of a server, at one moment (MGP §3.3).
+//!
+//! What somebody decided comes before what the configuration lists, also once it has ended or was taken back:
+//! so neither time nor a revocation ever opens anything.
+//!
+//! Applies to: both.
+
+use std::time::SystemTime;
+
+use mgp_types::mgp::{ApprovalPolicy, Permission};
+use serde::Serialize;
+
+use super::book::{Book, Held};
+use super::entry::{ApprovalDecision, ApprovalSource};
+use super::scope;
+use crate::policy::ServerPolicy;
+
+/// The longest name of a permission that can be granted.
+pub(super) const NAME_MAX: usize = 128;
+
+/// A permission that a call needs and does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Missing {
+    /// The permission, by its standard name.
+    pub permission: Permission,
+    /// How it stands.
+    pub status: MissingStatus,
+    /// The rule behind that, in words.
+    pub why: String,
+}
+
+/// How a permission stands that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MissingStatus {
+    /// It was declined, or a policy grants nothing more.
+    Denied,
+    /// Somebody was asked and has not decided.
+    Deferred,
+    /// It was granted, and that has ended.
+    Expired,
+    /// Nobody has decided.
+    Undecided,
+    /// It is granted, but not for this call.
+    OutOfScope,
+}
+
+impl MissingStatus {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Deferred => "deferred",
+            Self::Expired => "expired",
+            Self::Undecided => "undecided",
+            Self::OutOfScope => "out_of_scope",
+        }
+    }
+}
+
+/// How one permission stands.
+#[derive(Debug)]
+pub(super) enum Stand<'a> {
+    /// Somebody granted it, perhaps within limits; none where the configuration did.
+    Granted(Option<&'a Held>),
+    /// The policy grants it, and that is still to be written down.
+    ByPolicy,
+    /// Somebody may be asked.
+    Open(MissingStatus, String),
+    /// It is not granted, and nobody is asked.
+    Closed(MissingStatus, String),
+}
+
+impl<'a> Stand<'a> {
+    /// What stands, by a policy and what was decided for the server.
+    pub(super) fn of(
+        policy: &ServerPolicy,
+        held: &'a [Held],
+        permission: &Permission,
+        at: SystemTime,
+    ) -> Self {
+        use MissingStatus::{Denied, Expired, Undecided};
+
+        if let Err(why) = nameable(permission) {
+            return Self::Closed(Denied, why.to_owned());
+        }
+        let asks = match policy.permission_policy {
+            ApprovalPolicy::ConfigOnly => {
+                if is_listed(policy, permission) {
+                    return Self::Granted(None);
+                }
+                let why = "config_only: the configuration does not list it";
+                return Self::Closed(Denied, why.to_owned());
+            }
+            ApprovalPolicy::Interactive => true,
+            ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll => false,
+            ref other => {
+                return Self::Closed(Denied, format!("the policy `{other}` is not known"));
+            }
+        };
+        let undecided =
+            |status, why| if asks { Self::Open(status, why) } else { Self::Closed(status, why) };
+        let held = Book::find(held, permission).filter(|held| counts(held, policy));
+        if let Some(held) = held {
+            let approval = &held.approval;
+            let (by, over) = (&approval.approved_by, held.is_over(at));
+            match (approval.decision, over) {
+                (ApprovalDecision::Approved, false) => return Self::Granted(Some(held)),
+                (ApprovalDecision::Approved, true) => {
+                    let end =
+                        approval.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
+                    return undecided(Expired, format!("the approval of {by} ended {end}"));
+                }
+                (ApprovalDecision::Revoked, _) => {
+                    return undecided(Undecided, format!("{by} took it back"));
+                }
+                (ApprovalDecision::Denied, false) => {
+                    return Self::Closed(Denied, format!("{by} declined it"));
+                }
+                // As if nothing had been decided.
+                (ApprovalDecision::Denied, true) => {}
+            }
+        }
+        if is_listed(policy, permission) {
+            return Self::Granted(None);
+        }
+        match policy.permission_policy {
+            ApprovalPolicy::Interactive => {
+                Self::Open(Undecided, "nobody has decided about it".to_owned())
+            }
+            ApprovalPolicy::AutoApprove if permission.is_valid() => Self::ByPolicy,
+            ApprovalPolicy::AutoApprove => {
+                Self::Closed(Undecided, "auto_approve: the name means nothing".to_owned())
+            }
+            _ => Self::Closed(
+                Denied,
+                "deny_all: neither the configuration nor an operator granted it".to_owned(),
+            ),
+        }
+    }
+
+    /// Why a call may not use it; none where it may.
+    pub(super) fn missing(
+        self,
+        permission: &Permission,
+        tool: &str,
+        arguments: Option<&str>,
+    ) -> Option<Missing> {
+        let (status, why) = match self {
+            Self::ByPolicy | Self::Granted(None) => return None,
+            Self::Granted(Some(held)) => {
+                (MissingStatus::OutOfScope, outside(held, tool, arguments)?)
+            }
+            Self::Open(status, why) | Self::Closed(status, why) => (status, why),
+        };
+        let mut permission = permission.clone();
+        if nameable(&permission).is_err() {
+            // A server chose the name, which may be of any length.
+            let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
+            permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
+        }
+        Some(Missing { permission, status, why })
+    }
+}
+
+/// Why a call lies outside the limits of an approval.
+fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
+    let approval = &held.approval;
+    if !approval.tools.is_empty() && !approval.tools.iter().any(|named| named == tool) {
+        return Some(format!("it was approved for `{}` only", approval.tools.join("`, `")));
+    }
+    let scope = approval.scope.as_ref()?;
+    scope::check(scope, arguments).err()
+}
+
+/// What a policy granted holds only under that policy.
+fn counts(held: &Held, policy: &ServerPolicy) -> bool {
+    held.approval.source != ApprovalSource::Policy
+        || policy.permission_policy == ApprovalPolicy::AutoApprove
+}
+
+/// Whether the configuration grants a permission: by its name, a short one, or a wildcard.
+///
+/// `*` and `filesystem.*` cover the permissions of the specification only; any other must be named.
+pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool {
+    let is_known = !matches!(permission, Permission::Other(_));
+    policy.permissions.iter().any(|listed| match listed.as_str().strip_suffix('*') {
+        Some(family) => {
+            is_known
+                && (family.is_empty()
+                    || family.ends_with('.') && permission.as_str().starts_with(family))
+        }
+        None => {
+            listed == permission
+                || matches!(listed, Permission::Other(_)) && listed.expand().contains(permission)
+        }
+    })
+}
+
+/// Whether a name can stand for one permission.
+pub(super) fn nameable(permission: &Permission) -> Result<(), &'static str> {
+    let name = permission.as_str();
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err("its name has not 1 to 128 bytes");
+    }
+    let is_letter = |letter: u8| {
+        letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'_' | b'-' | b'/' | b':')
+    };
+    if !name.bytes().all(is_letter) {
+        return Err("its name has other letters than A-Z a-z 0-9 . _ - / :");
+    }
+    Ok(())
+}

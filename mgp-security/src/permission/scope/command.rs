@@ -1,0 +1,145 @@
+//! Limits of commands.
+//!
+//! Applies to: both.
+
+use super::finding::{About, Command, Findings};
+use super::{Doors, Outside, Sudo, shown};
+
+/// What a shell gives a meaning to, on any system; quotes are read, all others are refused.
+const META: &str = "|&;<>()$`\\*?[]{}#~!%^";
+
+/// What runs others as somebody else.
+const SUDO: [&str; 6] = ["sudo", "sudoedit", "doas", "su", "pkexec", "runas"];
+
+/// Where a program is known by its name alone.
+const BIN: [&str; 6] =
+    ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
+
+/// Decides about all commands among the arguments.
+pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(), Outside> {
+    if found.any(About::Code) {
+        return Err("only some commands are open, and what code runs cannot be seen".to_owned());
+    }
+    if found.any(About::Environment) {
+        return Err(
+            "only some commands are open, and an environment changes what they run".to_owned()
+        );
+    }
+    if found.commands.is_empty() {
+        return Err("only some commands are open, and no argument names one".to_owned());
+    }
+    for other in &found.others {
+        plain(other)?;
+    }
+    for command in &found.commands {
+        let words = match command {
+            Command::Line(line) => split(line)?,
+            Command::Words(words) => {
+                words.iter().try_for_each(|word| plain(word))?;
+                words.clone()
+            }
+        };
+        one(doors, sudo, &words, &found.others)?;
+    }
+    Ok(())
+}
+
+/// Decides about one command; `others` may be its arguments.
+fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Result<(), Outside> {
+    let mut words = words;
+    let all: Vec<String> =
+        words.iter().chain(others).flat_map(|text| text.split(' ')).map(folded).collect();
+    if all.iter().any(|word| SUDO.contains(&word.as_str())) {
+        if sudo == Sudo::Refused {
+            return Err("running as somebody else is closed".to_owned());
+        }
+        // What `sudo` runs is what is checked; its own options may change that.
+        words = match words {
+            [_, rest @ ..] if is_open("sudo", words) => rest,
+            _ => return Err("only a plain `sudo COMMAND` is open".to_owned()),
+        };
+    }
+    let Some(first) = words.first().filter(|first| !first.is_empty()) else {
+        return Err("only some commands are open, and it names none".to_owned());
+    };
+    if first.starts_with('-') || first.contains('=') {
+        return Err(format!("`{}` is no command", shown(first)));
+    }
+    if let Some(entry) = doors.closed.iter().find(|entry| is_closed(entry, &all)) {
+        return Err(format!("the command `{}` is closed", shown(entry)));
+    }
+    match doors.open {
+        Some(open) if !open.iter().any(|entry| is_open(entry, words)) => {
+            Err(format!("the command `{}` is not open", shown(first)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The words of a line.
+fn split(line: &str) -> Result<Vec<String>, Outside> {
+    plain(line)?;
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".to_owned());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Refuses what a shell would not take as it is.
+fn plain(text: &str) -> Result<(), Outside> {
+    match text.chars().find(|&letter| META.contains(letter) || letter.is_control()) {
+        Some(letter) => {
+            Err(format!("only some commands are open, and {letter:?} means something to a shell"))
+        }
+        None if text.chars().any(|letter| letter.is_whitespace() && letter != ' ') => {
+            Err("only some commands are open, and it has odd blanks".to_owned())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The name of a program.
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// The name as a system may understand it: in any case, with or without what marks it as a program.
+fn folded(word: &str) -> String {
+    let name = base(word).to_lowercase();
+    let bare = [".exe", ".cmd", ".bat", ".com"].iter().find_map(|end| name.strip_suffix(end));
+    bare.map_or_else(|| name.clone(), str::to_owned)
+}
+
+/// Whether the words begin as an entry does, with the very program.
+fn is_open(entry: &str, words: &[String]) -> bool {
+    let mut entry = entry.split_whitespace();
+    let (Some(program), [first, rest @ ..]) = (entry.next(), words) else { return false };
+    let in_bin = || {
+        first.rsplit_once('/').is_some_and(|(place, name)| BIN.contains(&place) && name == program)
+    };
+    let same = program == "*" || first == program || !program.contains('/') && in_bin();
+    let mut rest = rest.iter();
+    same && entry.all(|word| rest.next().is_some_and(|own| own == word))
+}
+
+/// Whether the words of an entry stand anywhere among others, in this order.
+fn is_closed(entry: &str, all: &[String]) -> bool {
+    let mut rest = all.iter();
+    let mut entry = entry.split_whitespace().map(folded);
+    entry.all(|word| word == "*" || rest.any(|own| *own == word))
+}

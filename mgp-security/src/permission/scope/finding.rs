@@ -1,0 +1,435 @@
+//! Which arguments are paths, hosts, commands and so on: by their names and by their shape.
+//!
+//! When in doubt an argument is taken for something that has limits, so that it is checked.
+//!
+//! Applies to: both.
+
+use std::net::IpAddr;
+
+use super::tree::Node;
+use super::{Outside, shown};
+
+/// What an argument may be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum About {
+    Path = 1,
+    Host = 2,
+    Command = 4,
+    Code = 8,
+    Language = 16,
+    Port = 32,
+    Environment = 64,
+}
+
+const ALL: [(About, &[&str]); 7] = [
+    (
+        About::Path,
+        &[
+            "path",
+            "paths",
+            "file",
+            "files",
+            "filename",
+            "filenames",
+            "filepath",
+            "filepaths",
+            "dir",
+            "dirs",
+            "directory",
+            "directories",
+            "folder",
+            "folders",
+            "cwd",
+            "pwd",
+            "workdir",
+            "workspace",
+            "repo",
+            "repository",
+            "archive",
+            "symlink",
+            "src",
+            "source",
+            "sources",
+            "dst",
+            "dest",
+            "destination",
+            "from",
+            "to",
+        ],
+    ),
+    (
+        About::Host,
+        &[
+            "host",
+            "hosts",
+            "hostname",
+            "hostnames",
+            "url",
+            "urls",
+            "uri",
+            "uris",
+            "href",
+            "link",
+            "links",
+            "endpoint",
+            "endpoints",
+            "domain",
+            "domains",
+            "ip",
+            "address",
+            "addresses",
+            "addr",
+            "origin",
+            "server",
+            "proxy",
+            "site",
+            "website",
+            "webhook",
+        ],
+    ),
+    (
+        About::Command,
+        &[
+            "command",
+            "commands",
+            "cmd",
+            "cmds",
+            "commandline",
+            "argv",
+            "program",
+            "executable",
+            "exec",
+            "shell",
+            "binary",
+            "run",
+        ],
+    ),
+    (About::Code, &["code", "script", "scripts", "snippet", "eval", "expression"]),
+    (About::Language, &["language", "languages", "lang", "langs", "interpreter", "runtime"]),
+    (About::Port, &["port", "ports"]),
+    (About::Environment, &["env", "environment"]),
+];
+
+/// Last words of names that are free text: what stands there is no path, whatever it looks like.
+const CONTENT: [&str; 15] = [
+    "content",
+    "contents",
+    "text",
+    "body",
+    "message",
+    "description",
+    "comment",
+    "title",
+    "prompt",
+    "str",
+    "string",
+    "replacement",
+    "reason",
+    "subject",
+    "explanation",
+];
+
+/// Last words of names that say something of a path or host, and are none.
+const ABOUT_IT: [&str; 14] = [
+    "type",
+    "types",
+    "size",
+    "mode",
+    "encoding",
+    "format",
+    "count",
+    "limit",
+    "depth",
+    "lines",
+    "id",
+    "version",
+    "extension",
+    "data",
+];
+
+/// Last words of names where even a number would be a path, a host or a command: a descriptor, an address.
+const STRICT: [&str; 18] = [
+    "path",
+    "file",
+    "filename",
+    "filepath",
+    "dir",
+    "directory",
+    "folder",
+    "cwd",
+    "host",
+    "hostname",
+    "url",
+    "uri",
+    "ip",
+    "address",
+    "addr",
+    "domain",
+    "command",
+    "cmd",
+];
+
+/// Several kinds at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds {
+    bits: u8,
+    /// Free text, whatever it looks like.
+    content: bool,
+    strict: bool,
+}
+
+impl Kinds {
+    fn has(self, about: About) -> bool {
+        self.bits & about as u8 != 0
+    }
+
+    fn and(mut self, about: About) -> Self {
+        self.bits |= about as u8;
+        self
+    }
+
+    /// What a name says.
+    fn of(name: &str) -> Self {
+        let words = words(name);
+        let Some(last) = words.last().map(String::as_str) else { return Self::default() };
+        let mut kinds = Self { content: CONTENT.contains(&last), ..Self::default() };
+        let bare = words.len() == 1;
+        if kinds.content || ABOUT_IT.contains(&last) && !bare {
+            return kinds;
+        }
+        kinds.strict = STRICT.contains(&last);
+        for (about, names) in ALL {
+            // What runs is named by the last word: a `zip_file` is a file, a `command_timeout` no command.
+            let by_last = matches!(about, About::Command | About::Code | About::Port);
+            let found = if by_last {
+                names.contains(&last)
+            } else {
+                words.iter().any(|word| names.contains(&word.as_str()))
+            };
+            if found {
+                kinds = kinds.and(about);
+            }
+        }
+        kinds
+    }
+}
+
+/// The words of a name: `filePath`, `file_path` and `FILE-PATH` are two.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = ' ';
+    for letter in name.chars() {
+        if letter.is_alphanumeric() {
+            let begins =
+                !before.is_alphanumeric() || before.is_lowercase() && letter.is_uppercase();
+            match words.last_mut() {
+                Some(word) if !begins => word.extend(letter.to_lowercase()),
+                _ => words.push(letter.to_lowercase().collect()),
+            }
+        }
+        before = letter;
+    }
+    words
+}
+
+/// A value that some limit is about.
+#[derive(Debug)]
+struct Item {
+    name: String,
+    kinds: Kinds,
+    /// None where it is no text.
+    text: Option<String>,
+}
+
+/// A command as it was given.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// One text.
+    Line(String),
+    /// Word by word.
+    Words(Vec<String>),
+}
+
+/// All that limits are about.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    items: Vec<Item>,
+    pub(super) commands: Vec<Command>,
+    /// All other texts, free ones excepted.
+    pub(super) others: Vec<String>,
+    /// How long it may run, in milliseconds, with the name that says so; none where that cannot be read.
+    pub(super) times: Vec<(String, Option<u64>)>,
+    pub(super) ports: Vec<Option<u16>>,
+}
+
+impl Findings {
+    /// Looks through arguments.
+    ///
+    /// # Errors
+    /// [`Outside`] when they cannot be read.
+    pub(super) fn of(arguments: &str) -> Result<Self, Outside> {
+        let mut findings = Self::default();
+        findings.walk("", &Node::read(arguments)?, Kinds::default())?;
+        Ok(findings)
+    }
+
+    /// The texts about something.
+    ///
+    /// # Errors
+    /// [`Outside`] where one of them is no text.
+    pub(super) fn texts(&self, about: About) -> Result<Vec<&str>, Outside> {
+        let found = self.items.iter().filter(|item| item.kinds.has(about));
+        let texts = found.map(|item| item.text.as_deref().ok_or(&item.name));
+        let texts: Result<_, _> = texts.collect();
+        texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
+    }
+
+    /// Whether an argument is about something.
+    pub(super) fn any(&self, about: About) -> bool {
+        self.items.iter().any(|item| item.kinds.has(about))
+    }
+
+    /// Refuses calls that run something of the caller's, which may touch anything.
+    pub(super) fn nothing_runs(&self, what: &str) -> Result<(), Outside> {
+        if self.commands.is_empty() && !self.any(About::Code) {
+            return Ok(());
+        }
+        Err(format!("only some {what} are open, and what a command or code touches cannot be seen"))
+    }
+
+    fn walk(&mut self, name: &str, node: &Node, kinds: Kinds) -> Result<(), Outside> {
+        match node {
+            Node::Null | Node::Bool => {}
+            Node::Number(number) => self.number(name, *number, kinds),
+            Node::Text(text) => self.text(name, text, kinds),
+            Node::Array(items) => {
+                if kinds.has(About::Command) && !name.ends_with('s') {
+                    self.commands.push(Command::Words(argv(name, items)?));
+                    return Ok(());
+                }
+                for item in items {
+                    self.walk(name, item, kinds)?;
+                }
+            }
+            Node::Object(members) => {
+                if kinds.has(About::Environment) {
+                    self.items.push(Item { name: name.to_owned(), kinds, text: None });
+                }
+                let own = members.iter().fold(0, |bits, (name, _)| bits | Kinds::of(name).bits);
+                for (name, member) in members {
+                    let mut of_name = Kinds::of(name);
+                    if !of_name.content {
+                        // What an outer name says holds where no inner one says it.
+                        of_name.bits |= kinds.bits & !own;
+                    }
+                    // Some objects are keyed by paths.
+                    let key = by_shape(name, Kinds::default());
+                    if key.bits != 0 {
+                        self.items.push(Item {
+                            name: name.clone(),
+                            kinds: key,
+                            text: Some(name.clone()),
+                        });
+                    }
+                    self.walk(name, member, of_name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, name: &str, number: f64, mut kinds: Kinds) {
+        let words = words(name);
+        if let Some(unit) = unit(&words) {
+            self.times.push((name.to_owned(), whole(number * unit)));
+        }
+        if kinds.has(About::Port) {
+            self.ports.push(whole(number).and_then(|port| u16::try_from(port).ok()));
+        }
+        if !kinds.strict {
+            kinds.bits &= !(About::Path as u8 | About::Host as u8 | About::Port as u8);
+        }
+        self.items.push(Item { name: name.to_owned(), kinds, text: None });
+    }
+
+    fn text(&mut self, name: &str, text: &str, kinds: Kinds) {
+        if unit(&words(name)).is_some() {
+            self.times.push((name.to_owned(), None));
+        }
+        if kinds.has(About::Port) {
+            self.ports.push(text.parse().ok());
+        }
+        let kinds = if kinds.content { kinds } else { by_shape(text, kinds) };
+        if kinds.has(About::Command) {
+            self.commands.push(Command::Line(text.to_owned()));
+        } else if !kinds.content {
+            self.others.push(text.to_owned());
+        }
+        self.items.push(Item { name: name.to_owned(), kinds, text: Some(text.to_owned()) });
+    }
+}
+
+fn argv(name: &str, items: &[Node]) -> Result<Vec<String>, Outside> {
+    let word = |item: &Node| match item {
+        Node::Text(text) => Ok(text.clone()),
+        Node::Number(number) => Ok(number.to_string()),
+        _ => Err(format!("`{}` is no command that can be read", shown(name))),
+    };
+    items.iter().map(word).collect()
+}
+
+/// Adds what a text looks like.
+fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
+    let text = text.trim();
+    if text.is_empty() || text.contains('\n') {
+        return kinds;
+    }
+    let lower = text.get(..5).unwrap_or(text).to_ascii_lowercase();
+    let is_file = lower == "file:";
+    let is_drive =
+        matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    let begins = ["/", "~", "./", ".\\", "\\"].iter().any(|mark| text.starts_with(mark));
+    let climbs = text.split(['/', '\\']).any(|part| part == "..");
+    let encoded = || {
+        let lower = text.to_ascii_lowercase();
+        ["%2f", "%5c", "%2e", "%25"].iter().any(|mark| lower.contains(mark))
+    };
+    if is_file || is_drive || begins || climbs || text.contains('%') && encoded() {
+        kinds = kinds.and(About::Path);
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if !is_file && text.contains("://") || text.starts_with("//") || bare.parse::<IpAddr>().is_ok()
+    {
+        kinds = kinds.and(About::Host);
+    }
+    kinds
+}
+
+/// How many milliseconds one of a time's units has; where no unit is named, the longer one.
+fn unit(words: &[String]) -> Option<f64> {
+    let [.., last] = words else { return None };
+    let has = |name: &str| words.iter().any(|word| word == name);
+    let is_time = has("timeout")
+        || has("time") && (has("max") || has("limit") || has("execution"))
+        || has("duration");
+    if !is_time {
+        return None;
+    }
+    Some(match last.as_str() {
+        "ms" | "millis" | "milliseconds" => 1.0,
+        "minutes" | "min" | "mins" => 60_000.0,
+        "hours" => 3_600_000.0,
+        _ => 1000.0,
+    })
+}
+
+/// A number that is whole and not negative, rounded up.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was looked at before"
+)]
+fn whole(number: f64) -> Option<u64> {
+    (0.0..9e15).contains(&number).then(|| number.ceil() as u64)
+}

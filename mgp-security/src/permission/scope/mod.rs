@@ -1,0 +1,138 @@
+//! Limits of an approval, checked against the arguments of a call (MGP §3, later revisions; deny first).
+//!
+//! What a limit is about must be found among the arguments, and read; where it is not, the call is out of scope.
+//! Arguments are found by their names and by their shape, because a schema is the server's own word.
+//!
+//! Applies to: both.
+
+mod command;
+mod finding;
+mod host;
+mod path;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use mgp_types::mgp::PermissionScope;
+
+use self::finding::{About, Findings};
+
+/// Why a call is out of scope, in words.
+pub(super) type Outside = String;
+
+/// Decides whether a call is within the limits of an approval.
+///
+/// # Errors
+/// [`Outside`] with the first limit that it is not, or may not be, within.
+pub(super) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
+    let lists = Lists::of(scope)?;
+    let found = Findings::of(arguments.unwrap_or("{}"))?;
+    if lists.paths.is_limit() {
+        found.nothing_runs("paths")?;
+        path::check(&lists.paths, &found)?;
+    }
+    let ports = lists.ports.then_some(scope.ports.as_slice());
+    if lists.hosts.is_limit() || ports.is_some() {
+        found.nothing_runs("hosts")?;
+        host::check(&lists.hosts, ports, &found)?;
+    }
+    if lists.commands.is_limit() || scope.allow_sudo.is_some() {
+        let sudo = if scope.allow_sudo == Some(true) { Sudo::Allowed } else { Sudo::Refused };
+        command::check(&lists.commands, sudo, &found)?;
+    }
+    if lists.languages {
+        languages(&scope.languages, &found)?;
+    }
+    if let Some(most) = scope.max_execution_time_ms {
+        time(most, &found)?;
+    }
+    Ok(())
+}
+
+/// Whether commands may run as somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sudo {
+    Allowed,
+    Refused,
+}
+
+/// What is open and what is closed.
+struct Doors<'a> {
+    /// None where everything is open that is not closed.
+    open: Option<&'a [String]>,
+    closed: &'a [String],
+}
+
+impl Doors<'_> {
+    fn is_limit(&self) -> bool {
+        self.open.is_some() || !self.closed.is_empty()
+    }
+}
+
+/// The lists of a scope; one that is there and empty opens nothing.
+struct Lists<'a> {
+    paths: Doors<'a>,
+    hosts: Doors<'a>,
+    commands: Doors<'a>,
+    ports: bool,
+    languages: bool,
+}
+
+impl<'a> Lists<'a> {
+    fn of(scope: &'a PermissionScope) -> Result<Self, Outside> {
+        if let Some((unknown, _)) = scope.extra.iter().next() {
+            return Err(format!("its limit `{unknown}` is not known here"));
+        }
+        // Whether an empty list was written shows only in what is written again.
+        let written = serde_json::to_value(scope).map_err(|error| error.to_string())?;
+        let has = |name: &str| written.get(name).is_some();
+        let doors = |name: &str, open: &'a [String], closed: &'a [String]| Doors {
+            open: has(name).then_some(open),
+            closed,
+        };
+        Ok(Self {
+            paths: doors("paths", &scope.paths, &scope.deny_paths),
+            hosts: doors("hosts", &scope.hosts, &scope.deny_hosts),
+            commands: doors("commands", &scope.commands, &scope.deny_commands),
+            ports: has("ports"),
+            languages: has("languages"),
+        })
+    }
+}
+
+fn languages(open: &[String], found: &Findings) -> Result<(), Outside> {
+    let used = found.texts(About::Language)?;
+    if used.is_empty() {
+        return Err("only some languages are open, and no argument names one".to_owned());
+    }
+    match used.iter().find(|used| !open.iter().any(|open| open.eq_ignore_ascii_case(used.trim()))) {
+        Some(other) => Err(format!("the language `{}` is not open", shown(other))),
+        None => Ok(()),
+    }
+}
+
+fn time(most: u64, found: &Findings) -> Result<(), Outside> {
+    if found.times.is_empty() {
+        return Err(format!("it may run for {most} ms, and no argument says how long it runs"));
+    }
+    for (name, ms) in &found.times {
+        match ms {
+            Some(ms) if *ms <= most => {}
+            Some(ms) => {
+                return Err(format!("`{name}` lets it run for {ms} ms, longer than {most} ms"));
+            }
+            None => return Err(format!("`{name}` is no time that can be read")),
+        }
+    }
+    Ok(())
+}
+
+/// A part of an argument, short enough to show.
+fn shown(text: &str) -> String {
+    let mut short: String = text.chars().filter(|other| !other.is_control()).take(80).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,59 @@
+//! Limits of paths, compared part by part.
+//!
+//! Applies to: both.
+
+mod pattern;
+mod reading;
+
+use self::pattern::Pattern;
+use self::reading::readings;
+use super::finding::{About, Findings};
+use super::{Doors, Outside, shown};
+
+/// Decides about all paths among the arguments.
+pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
+    let mut found = found.texts(About::Path)?;
+    found.retain(|text| !is_web(text));
+    if found.is_empty() {
+        return Err("only some paths are open, and no argument names one".to_owned());
+    }
+    let closed = doors.closed.iter().map(|entry| {
+        Pattern::read(entry)
+            .map_err(|why| format!("the closed path `{entry}` cannot be read: {why}"))
+    });
+    let closed = closed.collect::<Result<Vec<_>, _>>()?;
+    // An entry that cannot be read opens nothing.
+    let open: Option<Vec<Pattern>> =
+        doors.open.map(|open| open.iter().filter_map(|entry| Pattern::read(entry).ok()).collect());
+    for text in found {
+        one(&closed, open.as_deref(), text)
+            .map_err(|why| format!("the path `{}` {why}", shown(text)))?;
+    }
+    Ok(())
+}
+
+fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), Outside> {
+    // Whoever reads it may decode it or not, so it must be within the limits either way.
+    for path in readings(text)? {
+        if path.may_expand && !closed.is_empty() {
+            return Err("stands for several, which cannot be seen".to_owned());
+        }
+        for entry in closed {
+            if entry.closes(&path)? {
+                return Err("is closed".to_owned());
+            }
+        }
+        if open.is_some_and(|open| !open.iter().any(|entry| entry.opens(&path))) {
+            return Err("is not open".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is an address in the web, which is no path.
+fn is_web(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
+    })
+}

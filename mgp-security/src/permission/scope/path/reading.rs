@@ -1,0 +1,228 @@
+//! What a text may mean as a path; nothing is looked up in a file system.
+//!
+//! Applies to: both.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// The longest path that is read, in bytes.
+const LENGTH_MAX: usize = 4096;
+
+/// How often a text may be percent-encoded.
+const ENCODED_MAX: usize = 3;
+
+/// A path without `.`, `..` and doubled separators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) root: Root,
+    pub(super) parts: Vec<String>,
+    /// Whether a shell or a tool may make several paths of it.
+    pub(super) may_expand: bool,
+}
+
+/// Where a path begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    /// `/`.
+    Slash,
+    /// A drive of Windows, in lower case.
+    Drive(char),
+    /// A share of Windows: server and name, in lower case.
+    Share(String),
+    /// `~`.
+    Home,
+    /// Wherever the server works.
+    Here,
+}
+
+/// Whether `\` is a separator or a letter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backslash {
+    Separates,
+    IsLetter,
+}
+
+/// All paths a text may stand for.
+///
+/// # Errors
+/// In words, where it cannot be said which.
+pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
+    if text.len() > LENGTH_MAX {
+        return Err("is too long".to_owned());
+    }
+    let mut paths = Vec::new();
+    let mut text = without_scheme(text)?;
+    for _ in 0..=ENCODED_MAX {
+        paths.push(Path::read(&text, Backslash::Separates)?);
+        if text.starts_with('/') && text.contains('\\') {
+            paths.push(Path::read(&text, Backslash::IsLetter)?);
+        }
+        match decoded(&text)? {
+            Some(plain) => text = plain,
+            None => return Ok(paths),
+        }
+    }
+    Err("is encoded too often".to_owned())
+}
+
+/// The path of a `file:` URL, and any other text as it is.
+fn without_scheme(text: &str) -> Result<String, String> {
+    let is_file = text.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("file:"));
+    if !is_file {
+        if text.contains("://") {
+            return Err("is an address, no path".to_owned());
+        }
+        return Ok(text.to_owned());
+    }
+    let rest = &text[5..];
+    if rest.contains(['?', '#']) {
+        return Err("is no plain file URL".to_owned());
+    }
+    let path = match rest.strip_prefix("//") {
+        Some(behind) => {
+            let (host, path) = behind.split_at(behind.find('/').unwrap_or(behind.len()));
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err("is on another host".to_owned());
+            }
+            path
+        }
+        None => rest,
+    };
+    // `file:///C:/…` is a path on drive C.
+    let bare = path.trim_start_matches('/');
+    let is_drive = matches!(bare.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    Ok(if is_drive { bare } else { path }.to_owned())
+}
+
+/// The text without one layer of percent-encoding; none where it has none.
+fn decoded(text: &str) -> Result<Option<String>, String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        // A sign would be read as part of the number.
+        let code = code.filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    if out.len() == bytes.len() {
+        return Ok(None);
+    }
+    String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
+}
+
+impl Path {
+    /// Reads a text in one way.
+    ///
+    /// # Errors
+    /// In words, where it is no path that can be compared.
+    pub(super) fn read(text: &str, backslash: Backslash) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        if text.trim() != text {
+            return Err("begins or ends with a blank".to_owned());
+        }
+        if text.chars().any(char::is_control) {
+            return Err("has control characters".to_owned());
+        }
+        if backslash == Backslash::Separates
+            && let Some(rest) = text.strip_prefix("\\\\")
+        {
+            return Self::share(&rest.replace('\\', "/"));
+        }
+        let text = match backslash {
+            Backslash::Separates => text.replace('\\', "/"),
+            Backslash::IsLetter => text.to_owned(),
+        };
+        let (root, rest) = Self::root(&text, backslash)?;
+        let mut path =
+            Self { root, parts: Vec::new(), may_expand: rest.contains(['*', '?', '[', '{']) };
+        for part in rest.split('/') {
+            path.step(part)?;
+        }
+        if path.root == Root::Here
+            && path.parts.first().is_some_and(|part| part.starts_with(['$', '%']))
+        {
+            return Err("begins with a variable".to_owned());
+        }
+        Ok(path)
+    }
+
+    /// A path on a share of Windows, behind the two separators.
+    fn share(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, '/');
+        let (server, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_name = |part: &str| part.starts_with(|first: char| first.is_alphanumeric());
+        if !is_name(server) || !is_name(name) {
+            return Err("names a device, or no share".to_owned());
+        }
+        let root = Root::Share(format!("{server}/{name}").to_lowercase());
+        let mut path =
+            Self { root, parts: Vec::new(), may_expand: text.contains(['*', '?', '[', '{']) };
+        parts.next().unwrap_or_default().split('/').try_for_each(|part| path.step(part))?;
+        Ok(path)
+    }
+
+    fn root(text: &str, backslash: Backslash) -> Result<(Root, &str), String> {
+        if text.starts_with("//?/") || text.starts_with("//./") || text.starts_with("/??/") {
+            return Err("names a device".to_owned());
+        }
+        if let Some(rest) = text.strip_prefix('~') {
+            return match rest.strip_prefix('/') {
+                _ if rest.is_empty() => Ok((Root::Home, rest)),
+                Some(rest) => Ok((Root::Home, rest)),
+                None => Err("is in somebody's home, which cannot be seen".to_owned()),
+            };
+        }
+        if let [letter, b':', ..] = text.as_bytes()
+            && letter.is_ascii_alphabetic()
+            && backslash == Backslash::Separates
+        {
+            return match text[2..].strip_prefix('/') {
+                Some(rest) => Ok((Root::Drive(letter.to_ascii_lowercase().into()), rest)),
+                None => Err("depends on where a drive stands".to_owned()),
+            };
+        }
+        match text.strip_prefix('/') {
+            Some(rest) => Ok((Root::Slash, rest)),
+            None => Ok((Root::Here, text)),
+        }
+    }
+
+    fn step(&mut self, part: &str) -> Result<(), String> {
+        match part {
+            "" | "." => return Ok(()),
+            ".." => {
+                // There is nothing above a root that is one.
+                if self.parts.pop().is_none() && matches!(self.root, Root::Here | Root::Home) {
+                    return Err("leaves where it begins".to_owned());
+                }
+                if self.may_expand {
+                    return Err("climbs out of what it may stand for".to_owned());
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        if part.ends_with(['.', ' ']) {
+            return Err("has a part that ends in a dot or a blank".to_owned());
+        }
+        if part.nfkc().any(|letter| matches!(letter, '/' | '\\')) && !part.contains('\\')
+            || part.nfkc().eq("..".chars())
+        {
+            return Err("has letters that only look like separators".to_owned());
+        }
+        if matches!(self.root, Root::Drive(_) | Root::Share(_)) {
+            let is_short = part
+                .split_once('~')
+                .is_some_and(|(_, rest)| rest.starts_with(|at: char| at.is_ascii_digit()));
+            if part.contains(':') || is_short {
+                return Err("has a part that may mean another".to_owned());
+            }
+        }
+        self.parts.push(part.to_owned());
+        Ok(())
+    }
+}

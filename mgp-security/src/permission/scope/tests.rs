@@ -1,0 +1,448 @@
+//! Tests of limits: what passes, what does not, and in which words.
+//!
+//! Applies to: both.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn scope(json: &str) -> PermissionScope {
+    serde_json::from_str(json).unwrap()
+}
+
+/// Arguments that pass.
+#[track_caller]
+fn passes(limits: &str, arguments: &str) {
+    assert_eq!(check(&scope(limits), Some(arguments)), Ok(()), "{limits} {arguments}");
+}
+
+/// Arguments that do not, with words of the reason.
+#[track_caller]
+fn fails(limits: &str, arguments: &str, words: &str) {
+    let outside = check(&scope(limits), Some(arguments)).expect_err(arguments);
+    assert!(outside.contains(words), "{limits} {arguments}: {outside}");
+}
+
+/// One path under the name `path`.
+#[track_caller]
+fn path(limits: &str, path: &str, words: Option<&str>) {
+    let arguments = serde_json::json!({ "path": path }).to_string();
+    match words {
+        None => passes(limits, &arguments),
+        Some(words) => fails(limits, &arguments, words),
+    }
+}
+
+#[test]
+fn paths_are_compared_part_by_part() {
+    let only = r#"{"paths":["/srv/data/**","/tmp/a.txt"]}"#;
+    for inside in [
+        "/srv/data",
+        "/srv/data/",
+        "/srv/data/x",
+        "/srv//data/./x",
+        "/srv/data/a/../b",
+        "//srv/data/x",
+        "/srv/other/../data/x",
+        "file:///srv/data/x",
+        "FILE:/srv/data/x",
+        "file://localhost/srv/data/x%20y",
+        "/srv/data/%41",
+        "/srv/data/100%",
+        "/tmp/a.txt",
+        "/srv/data/.hidden",
+        "/srv/data/*.txt",
+        "/srv/data/a\\b",
+    ] {
+        path(only, inside, None);
+    }
+    for (outside, words) in [
+        ("/srv/database", "not open"),
+        ("/srv/data2/x", "not open"),
+        ("/SRV/DATA/x", "not open"),
+        ("/", "not open"),
+        ("/srv", "not open"),
+        ("/srv/data/../x", "not open"),
+        ("/srv/data/..", "not open"),
+        ("/srv/data/%2e%2e/x", "not open"),
+        ("/srv/data/%252e%252e/x", "not open"),
+        ("/srv/data/%25252525252e", "too often"),
+        ("/srv/data/..%2f..%2fetc", "not open"),
+        ("/srv/data/%2E%2E%5c..\\etc", "dot"),
+        ("/srv/data\\..\\..\\etc", "not open"),
+        ("/a\\..\\srv/data/x", "not open"),
+        ("/srv/data/%ff", "wrongly"),
+        ("/srv/data/a\u{0}b", "control"),
+        ("/srv/data/%00", "control"),
+        ("/srv/data/a\n", "blank"),
+        (" /srv/data/a", "blank"),
+        ("", "empty"),
+        ("/srv/data/x.", "dot"),
+        ("/srv/data/.../x", "dot"),
+        ("/srv/data/.. /x", "dot"),
+        ("/srv/data/\u{ff0f}..\u{ff0f}x", "look like"),
+        ("/srv/data/\u{2025}/x", "look like"),
+        ("/srv/data/{a,../../etc}", "dot"),
+        ("/srv/data/*/../../x", "climbs"),
+        ("data/x", "not open"),
+        ("./x", "not open"),
+        ("../x", "leaves"),
+        ("~/x", "not open"),
+        ("~", "not open"),
+        ("~root/x", "home"),
+        ("$HOME/x", "variable"),
+        ("C:\\srv\\data", "not open"),
+        ("c:srv", "drive"),
+        ("\\\\server\\share\\srv\\data", "not open"),
+        ("\\\\?\\C:\\x", "device"),
+        ("\\\\.\\pipe", "device"),
+        ("\\\\server", "no share"),
+        ("file://other/srv/data/x", "another host"),
+        ("file:///srv/data/x?y", "file URL"),
+        ("s3://srv/data", "address"),
+        ("/tmp/a.txt.bak", "not open"),
+    ] {
+        path(only, outside, Some(words));
+    }
+    path(only, &format!("/srv/data/{}", "a/".repeat(3000)), Some("too long"));
+}
+
+#[test]
+fn entries_are_prefixes_or_patterns() {
+    path(r#"{"paths":["/"]}"#, "/anything", None);
+    path(r#"{"paths":["/srv/data"]}"#, "/srv/data/deep/down", None);
+    path(r#"{"paths":["/srv/data/"]}"#, "/srv/data/x", None);
+    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/logs", None);
+    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/logs/x", Some("not open"));
+    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/b/logs", Some("not open"));
+    path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/a/b/c.txt", None);
+    path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/c.txt", None);
+    path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/c.txt/d", Some("not open"));
+    path(r#"{"paths":["/srv/a?c"]}"#, "/srv/abc", None);
+    path(r#"{"paths":["~/docs"]}"#, "~/docs/x", None);
+    path(r#"{"paths":["~/docs"]}"#, "~/docs/../../x", Some("leaves"));
+    path(r#"{"paths":["data"]}"#, "data/x", None);
+    path(r#"{"paths":["data"]}"#, "./data/x", None);
+    path(r#"{"paths":["C:\\work"]}"#, "c:/work/x", None);
+    path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\..\\x", Some("not open"));
+    path(r#"{"paths":["C:\\work"]}"#, "file:///C:/work/x", None);
+    path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\x::$DATA", Some("another"));
+    path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\PROGRA~1", Some("another"));
+    path(r#"{"paths":["\\\\Nas\\Share\\a"]}"#, "\\\\nas\\share\\a\\b", None);
+    path(r#"{"paths":[]}"#, "/srv", Some("not open"));
+    path(r#"{"paths":["../up"]}"#, "/srv", Some("not open"));
+}
+
+#[test]
+fn what_is_closed_stays_closed() {
+    let limits =
+        r#"{"paths":["/srv/**"],"deny_paths":["/srv/secret","/srv/*/key.pem",".git","**/.env"]}"#;
+    path(limits, "/srv/open/x", None);
+    for closed in [
+        "/srv/secret",
+        "/srv/secret/x",
+        "/srv/SECRET/x",
+        "/srv/open/../secret/x",
+        "/srv/s%65cret",
+        "/srv/open/key.pem",
+        "/srv/open/.git/config",
+        "/srv/open/.GIT",
+        "/srv/a/.env",
+        "/srv",
+        "/",
+    ] {
+        path(limits, closed, Some("closed"));
+    }
+    path(limits, "/srv/secrets", None);
+    path(limits, "/srv/s*", Some("several"));
+    // Only some paths are closed, all others are open.
+    let all_but = r#"{"deny_paths":["/etc"]}"#;
+    path(all_but, "/srv/x", None);
+    path(all_but, "x", Some("may be closed"));
+    path(all_but, "~/x", Some("may be closed"));
+    path(all_but, "C:\\x", Some("may be closed"));
+    path(r#"{"deny_paths":["../x"]}"#, "/srv", Some("cannot be read"));
+    path(r#"{"deny_paths":["/srv/caf\u00e9"]}"#, "/srv/cafe\u{301}/x", Some("closed"));
+    fails(all_but, "{}", "no argument names one");
+}
+
+#[test]
+fn arguments_are_found_by_name_and_by_shape() {
+    let only = r#"{"paths":["/srv"]}"#;
+    for inside in [
+        r#"{"path":"/srv/a","limit":5,"recursive":true,"cursor":null}"#,
+        r#"{"filePath":"/srv/a","content":"/etc/passwd is a file"}"#,
+        r#"{"paths":["/srv/a","/srv/b"]}"#,
+        r#"{"edits":[{"oldText":"../x","newText":"/y"}],"file":"/srv/a"}"#,
+        r#"{"files":[{"path":"/srv/a","encoding":"utf8"}]}"#,
+        r#"{"uri":"file:///srv/a"}"#,
+        r#"{"source":"https://example.com/a","path":"/srv/a","max_files":3}"#,
+    ] {
+        passes(only, inside);
+    }
+    for (outside, words) in [
+        ("{}", "no argument names one"),
+        (r#"{"name":"x"}"#, "no argument names one"),
+        (r#"{"path":null}"#, "no argument names one"),
+        (r#"{"path":0}"#, "should be a text"),
+        (r#"{"path":"/srv/a","other":"/etc/passwd"}"#, "not open"),
+        (r#"{"path":"/srv/a","other":"..\\..\\etc"}"#, "leaves"),
+        (r#"{"path":"/srv/a","x":{"y":[{"z":["file:///etc/passwd"]}]}}"#, "not open"),
+        (r#"{"path":"/srv/a","x":"%2fetc%2fpasswd"}"#, "variable"),
+        (r#"{"path":{"value":"secret.txt"},"root":"/srv/x"}"#, "not open"),
+        (r#"{"files":{"/etc/passwd":"x"},"path":"/srv/a"}"#, "not open"),
+        (r#"{"src":"secret.txt","dst":"/srv/a"}"#, "not open"),
+        (r#"{"path":"/srv/a","path":"/etc/passwd"}"#, "twice"),
+        (r#"{"path":"/srv/a","Path":"/etc/passwd"}"#, "not open"),
+        (r#"{"p\u0061th":"/etc/passwd"}"#, "not open"),
+        (r#"{"command":"cat /etc/passwd","cwd":"/srv"}"#, "cannot be seen"),
+        (r#"{"code":"open('/etc/passwd')","path":"/srv/a"}"#, "cannot be seen"),
+        ("[", "cannot be checked"),
+    ] {
+        fails(only, outside, words);
+    }
+    let deep = format!(r#"{{"path":"/srv/a","x":{}1{}}}"#, "[".repeat(40), "]".repeat(40));
+    fails(only, &deep, "too deep");
+    let many = format!(r#"{{"path":"/srv/a","x":[{}1]}}"#, "1,".repeat(3000));
+    fails(only, &many, "too many");
+    let long = format!(r#"{{"path":"/srv/a","content":"{}"}}"#, "x".repeat(300_000));
+    fails(only, &long, "too long");
+}
+
+#[test]
+fn hosts_have_one_spelling() {
+    let only = r#"{"hosts":["Example.com","*.api.example","127.0.0.1","::1","one.example:8443"]}"#;
+    let url = |url: &str| serde_json::json!({ "url": url }).to_string();
+    for inside in [
+        "https://example.com/x?y=http%3A%2F%2Fz",
+        "HTTPS://EXAMPLE.COM.",
+        "//example.com/x",
+        "example.com",
+        "example.com:443",
+        "https://a.api.example",
+        "https://a.b.api.example:1/",
+        "http://[::1]:80/",
+        "http://[::ffff:127.0.0.1]/",
+        "127.0.0.1",
+        "::1",
+        "https://one.example:8443/",
+        "wss://example.com#a",
+    ] {
+        passes(only, &url(inside));
+    }
+    for (outside, words) in [
+        ("https://evil.com", "not open"),
+        ("https://evilexample.com", "not open"),
+        ("https://example.com.evil.com", "not open"),
+        ("https://api.example", "not open"),
+        ("https://xapi.example", "not open"),
+        ("https://example.com@evil.com/", "user name"),
+        ("https://example.com:80@evil.com/", "user name"),
+        ("https://evil.com#@example.com", "not open"),
+        ("https://evil.com\\@example.com", "blanks or backslashes"),
+        ("https://evil.com/\texample.com", "blanks or backslashes"),
+        ("https://ex\u{e4}mple.com", "ASCII"),
+        ("https://example\u{3002}com", "ASCII"),
+        ("https://example%2ecom", "no host name"),
+        ("https://2130706433/", "odd spelling"),
+        ("https://0x7f000001/", "odd spelling"),
+        ("https://127.1/", "odd spelling"),
+        ("https://0177.0.0.1/", "odd spelling"),
+        ("https://[::1%25eth0]/", "no address"),
+        ("https://[::2]/", "not open"),
+        ("https://one.example/", "not open"),
+        ("https://example.com:99999", "port"),
+        ("https://example.com:+80", "port"),
+        ("https://", "no host name"),
+        ("https://..example.com", "no host name"),
+        ("file:///etc/passwd", "no address"),
+        ("/x", "no host name"),
+        ("see https://example.com", "blanks"),
+    ] {
+        fails(only, &url(outside), words);
+    }
+    fails(only, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not open");
+    fails(only, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not open");
+    fails(only, r#"{"q":"x"}"#, "no argument names one");
+    fails(only, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "cannot be seen");
+    let all_but = r#"{"hosts":["*"],"deny_hosts":["169.254.169.254","*.internal"]}"#;
+    passes(all_but, &url("https://example.com"));
+    fails(all_but, &url("http://169.254.169.254/"), "closed");
+    fails(all_but, &url("http://[::ffff:a9fe:a9fe]/"), "closed");
+    fails(all_but, &url("http://a.internal."), "closed");
+    fails(r#"{"deny_hosts":["10.0.0.0/8"]}"#, &url("http://example.com"), "cannot be read");
+}
+
+#[test]
+fn ports_come_from_the_address_or_stand_apart() {
+    let only = r#"{"ports":[443,22]}"#;
+    passes(only, r#"{"url":"https://a.example"}"#);
+    passes(only, r#"{"url":"http://a.example:443"}"#);
+    passes(only, r#"{"host":"a.example","port":22}"#);
+    passes(only, r#"{"host":"a.example","port":"22"}"#);
+    fails(only, r#"{"url":"http://a.example"}"#, "port 80");
+    fails(only, r#"{"host":"a.example"}"#, "without a port");
+    fails(only, r#"{"url":"https://a.example:8443"}"#, "port 8443");
+    fails(only, r#"{"host":"a.example:25","port":22}"#, "port 25");
+    fails(only, r#"{"host":"a.example","port":25}"#, "port 25");
+    fails(only, r#"{"host":"a.example","port":-1}"#, "port cannot be read");
+    fails(only, r#"{"host":"a.example","port":"x"}"#, "port cannot be read");
+    fails(only, r#"{"port":22}"#, "no argument names one");
+    fails(r#"{"ports":[]}"#, r#"{"url":"https://a.example"}"#, "port 443");
+}
+
+#[test]
+fn commands_are_single_programs() {
+    let only = r#"{"commands":["git","ls","npm run","/opt/x"]}"#;
+    for inside in [
+        r#"{"command":"git status"}"#,
+        r#"{"command":"'git' log --oneline"}"#,
+        r#"{"command":"/usr/bin/git status"}"#,
+        r#"{"command":["git","status","-s"]}"#,
+        r#"{"cmd":"npm run build"}"#,
+        r#"{"command":"/opt/x y"}"#,
+        r#"{"commands":["git status","ls"],"description":"Lists; then (shows)."}"#,
+        r#"{"command":"git","args":["status"]}"#,
+    ] {
+        passes(only, inside);
+    }
+    for (outside, words) in [
+        (r#"{"command":"rm -rf /"}"#, "not open"),
+        (r#"{"command":"/tmp/git status"}"#, "not open"),
+        (r#"{"command":"x /usr/bin/git"}"#, "not open"),
+        (r#"{"command":"npm install"}"#, "not open"),
+        (r#"{"command":"gitk"}"#, "not open"),
+        (r#"{"command":"git status; rm x"}"#, "shell"),
+        (r#"{"command":"git status && rm x"}"#, "shell"),
+        (r#"{"command":"git $(rm x)"}"#, "shell"),
+        (r#"{"command":"git `rm x`"}"#, "shell"),
+        (r#"{"command":"git status\nrm x"}"#, "shell"),
+        (r#"{"command":"git > /etc/x"}"#, "shell"),
+        (r#"{"command":"g\\it"}"#, "shell"),
+        (r#"{"command":"git \"x"}"#, "quote"),
+        (r#"{"command":"A=b git"}"#, "no command"),
+        (r#"{"command":"git\u00a0status"}"#, "blanks"),
+        (r#"{"command":""}"#, "names none"),
+        (r#"{"command":[]}"#, "names none"),
+        (r#"{"command":["git",["x"]]}"#, "can be read"),
+        (r#"{"command":"git","args":["status",";rm"]}"#, "shell"),
+        (r#"{"commands":["git status","rm x"]}"#, "not open"),
+        (r#"{"command":"git","program":"rm"}"#, "not open"),
+        (r#"{"command":"git","env":{"GIT_SSH":"rm"}}"#, "environment"),
+        (r#"{"command":"git","script":"rm"}"#, "code"),
+        (r#"{"command":"sudo git status"}"#, "somebody else"),
+        (r#"{"command":"git","args":["sudo"]}"#, "somebody else"),
+        (r#"{"x":"git"}"#, "no argument names one"),
+    ] {
+        fails(only, outside, words);
+    }
+    let with_sudo = r#"{"commands":["ls"],"allow_sudo":true}"#;
+    passes(with_sudo, r#"{"command":"sudo ls /"}"#);
+    passes(with_sudo, r#"{"command":"ls"}"#);
+    fails(with_sudo, r#"{"command":"sudo rm"}"#, "not open");
+    fails(with_sudo, r#"{"command":"sudo -u x ls"}"#, "no command");
+    fails(with_sudo, r#"{"command":"/tmp/sudo ls"}"#, "plain");
+    fails(with_sudo, r#"{"command":"su ls"}"#, "plain");
+    let all_but = r#"{"deny_commands":["rm","git push"]}"#;
+    passes(all_but, r#"{"command":"git status"}"#);
+    for closed in [
+        "rm x",
+        "/bin/rm x",
+        "env rm x",
+        "RM.exe x",
+        "'rm' x",
+        "git push",
+        "git -C /x push",
+        "xargs 'rm -f'",
+    ] {
+        fails(all_but, &serde_json::json!({ "command": closed }).to_string(), "closed");
+    }
+    fails(all_but, r#"{"command":"git","args":["push"]}"#, "closed");
+    fails(r#"{"allow_sudo":false}"#, r#"{"command":"sudo ls"}"#, "somebody else");
+    passes(r#"{"allow_sudo":false}"#, r#"{"command":"ls"}"#);
+}
+
+#[test]
+fn languages_and_times_are_limits_too() {
+    let two = r#"{"languages":["python","Ruby"]}"#;
+    passes(two, r#"{"language":"Python","code":"1"}"#);
+    fails(two, r#"{"language":"bash"}"#, "not open");
+    fails(two, r#"{"language":"python","lang":"bash"}"#, "not open");
+    fails(two, r#"{"language":7}"#, "should be a text");
+    fails(two, r#"{"code":"1"}"#, "no argument names one");
+    let briefly = r#"{"max_execution_time_ms":5000}"#;
+    passes(briefly, r#"{"timeout_ms":5000}"#);
+    passes(briefly, r#"{"timeoutSeconds":5}"#);
+    passes(briefly, r#"{"max_execution_time_ms":1}"#);
+    // Without a unit it may be seconds.
+    passes(briefly, r#"{"timeout":5}"#);
+    fails(briefly, r#"{"timeout":5000}"#, "5000000 ms");
+    fails(briefly, r#"{"timeout_ms":5000.5}"#, "5001 ms");
+    fails(briefly, r#"{"timeout_ms":-1}"#, "no time");
+    fails(briefly, r#"{"timeout_ms":1e300}"#, "no time");
+    fails(briefly, r#"{"timeout":"5s"}"#, "no time");
+    fails(briefly, "{}", "no argument says");
+}
+
+#[test]
+fn limits_that_are_not_known_are_not_met() {
+    fails(r#"{"max_rows":5}"#, r#"{"path":"/srv"}"#, "`max_rows`");
+    passes("{}", "{}");
+    assert_eq!(check(&scope("{}"), None), Ok(()));
+    fails(r#"{"paths":["/srv"],"hosts":["a.example"]}"#, r#"{"path":"/srv/x"}"#, "hosts");
+}
+
+proptest! {
+    #[test]
+    fn no_spelling_of_a_path_leads_out(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just(".."), Just("."), Just(""), Just("%2e%2e"), Just("%252e%252e"), Just("..%2f"), Just("..\\"),
+                Just("data"), Just("srv"), Just("x"), Just("etc"), Just("~"), Just("C:"), Just("%5c.."), Just("*"),
+            ],
+            0..12,
+        ),
+        separator in prop_oneof![Just("/"), Just("//"), Just("\\"), Just("%2f")],
+        head in prop_oneof![Just("/srv/data/"), Just("/"), Just(""), Just("file:///srv/data/"), Just("\\\\srv\\data\\")],
+    ) {
+        let text = format!("{head}{}", parts.join(separator));
+        let arguments = serde_json::json!({ "path": text }).to_string();
+        if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments)).is_ok() {
+            // As the most careless server would read it.
+            let mut careless = text.replace("file://", "");
+            for _ in 0..4 {
+                careless = careless.replace("%25", "%").replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
+                let mut at: Vec<&str> = Vec::new();
+                for part in careless.split(['/', '\\']) {
+                    match part {
+                        "" | "." => {}
+                        ".." => drop(at.pop()),
+                        part => at.push(part),
+                    }
+                }
+                prop_assert!(at.starts_with(&["srv", "data"]), "{} leads to {:?}", text, at);
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_path_never_opens_what_was_closed(extra in "[a-z/.*]{1,12}", text in "[a-z/.%2e\\\\]{1,20}") {
+        let arguments = serde_json::json!({ "path": text }).to_string();
+        let before = check(&scope(r#"{"paths":["/a","/b"]}"#), Some(&arguments));
+        let narrower = serde_json::json!({ "paths": ["/a", "/b"], "deny_paths": [extra] }).to_string();
+        let after = check(&scope(&narrower), Some(&arguments));
+        prop_assert!(before.is_ok() || after.is_err(), "{narrower} opens {text}");
+    }
+
+    #[test]
+    fn nothing_breaks_the_check(arguments in ".{0,200}", name in "[a-zA-Z_]{0,10}", value in ".{0,80}") {
+        let all = scope(r#"{"paths":["/a"],"deny_paths":["b"],"hosts":["c"],"ports":[1],"commands":["d"],"languages":["e"],"max_execution_time_ms":1}"#);
+        let _ = check(&all, Some(&arguments));
+        for limits in [r#"{"paths":["/a"],"deny_paths":["b"]}"#, r#"{"hosts":["c"],"ports":[1]}"#, r#"{"commands":["d"]}"#] {
+            let _ = check(&scope(limits), Some(&serde_json::json!({ name.clone(): value.clone() }).to_string()));
+            for name in ["path", "url", "command"] {
+                let _ = check(&scope(limits), Some(&serde_json::json!({ name: value.clone() }).to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The four policies, and what comes before them.
+//!
+//! Applies to: both.
+
+use super::*;
+
+#[tokio::test]
+async fn a_tool_that_needs_nothing_runs_whatever_the_policy() {
+    for policy in [
+        ApprovalPolicy::Interactive,
+        ApprovalPolicy::AutoApprove,
+        ApprovalPolicy::DenyAll,
+        ApprovalPolicy::ConfigOnly,
+        ApprovalPolicy::Other("odd".into()),
+    ] {
+        World::new(policy, None).runs("nothing").await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_undecided_is_refused_with_the_remedy() {
+    let mut world = World::new(ApprovalPolicy::Interactive, None);
+    let error = world.call("read+camera").await.unwrap_err();
+    assert_eq!(lacking(&error), "filesystem.read undecided, camera undecided");
+    let details = error.as_recovery().unwrap().details.clone().unwrap();
+    assert_eq!(details.decode::<String>("server_id").unwrap().as_deref(), Some("files"));
+    let remedy: String = details.decode("remedy").unwrap().unwrap();
+    assert!(remedy.contains("approve `filesystem.read`, `camera` for `files`"), "{remedy}");
+    let rule = mgp_types::service::Rule::of(&error).unwrap();
+    assert!(rule.as_str().contains("`filesystem.read` undecided"), "{rule}");
+    assert_eq!(world.ran(), 0);
+}
+
+#[tokio::test]
+async fn the_configuration_grants_under_every_policy() {
+    for policy in [
+        ApprovalPolicy::Interactive,
+        ApprovalPolicy::AutoApprove,
+        ApprovalPolicy::DenyAll,
+        ApprovalPolicy::ConfigOnly,
+    ] {
+        let mut world = World::new(policy, None);
+        world.list(&["filesystem", "com.example.x"]);
+        world.runs("read+write+com.example.x").await;
+    }
+    let mut world = World::new(ApprovalPolicy::Other("odd".into()), None);
+    world.list(&["filesystem"]);
+    assert_eq!(world.lacks("read").await, "filesystem.read denied");
+}
+
+#[tokio::test]
+async fn wildcards_cover_no_unknown_permission() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    world.list(&["filesystem.*", "com.example.*"]);
+    world.runs("read+write").await;
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    assert_eq!(world.lacks("com.example.x").await, "com.example.x denied");
+    assert_eq!(world.lacks("filesystem.erase").await, "filesystem.erase denied");
+    world.list(&["*"]);
+    world.runs("read+camera+shell").await;
+    assert_eq!(world.lacks("com.example.x").await, "com.example.x denied");
+    assert_eq!(world.lacks("*").await, "*… denied");
+    world.list(&["file*"]);
+    assert_eq!(world.lacks("read").await, "filesystem.read denied");
+}
+
+#[tokio::test]
+async fn short_names_are_the_permissions_they_stand_for() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    world.permissions.approve(&operator(), files(&["network", "memory"])).await.unwrap();
+    world.runs("network+network.outbound+memory.read").await;
+    assert_eq!(world.lacks("filesystem").await, "filesystem.read denied, filesystem.write denied");
+}
+
+#[tokio::test]
+async fn deny_all_grants_what_an_operator_granted_and_asks_nobody() {
+    let clerk = Clerk::new(GrantDecision::Approved);
+    let mut world = World::new(ApprovalPolicy::DenyAll, Some(&clerk));
+    assert_eq!(world.lacks("read").await, "filesystem.read denied");
+    world.permissions.approve(&operator(), files(&["filesystem.read"])).await.unwrap();
+    world.runs("read").await;
+    assert!(clerk.asked().is_empty());
+}
+
+#[tokio::test]
+async fn config_only_ignores_what_was_decided() {
+    let clerk = Clerk::new(GrantDecision::Approved);
+    let mut world = World::new(ApprovalPolicy::ConfigOnly, Some(&clerk));
+    world.list(&["camera"]);
+    let (permissions, by) = (world.permissions.clone(), operator());
+    permissions.approve(&by, files(&["filesystem.read"]).tools(["read"])).await.unwrap();
+    permissions.deny(&by, files(&["camera"])).await.unwrap();
+    assert_eq!(world.lacks("read").await, "filesystem.read denied");
+    world.runs("camera").await;
+    assert!(clerk.asked().is_empty());
+    assert!(
+        permissions
+            .names_tool(&agent(), Some(&server()), "read", from_now(Duration::ZERO))
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn auto_approve_writes_down_once_what_it_grants() {
+    let mut world = World::new(ApprovalPolicy::AutoApprove, None);
+    world.runs("read+com.example.x").await;
+    world.runs("read+com.example.x").await;
+    assert_eq!(
+        world.events(),
+        [
+            "PERMISSION_GRANTED filesystem.read was - by kernel kernel",
+            "PERMISSION_GRANTED com.example.x was - by kernel kernel",
+        ]
+    );
+    assert_eq!(world.audit.events()[0].trace_id.as_deref(), Some("trace-1"));
+    let kept = world.permissions.list(&operator(), None).await.unwrap();
+    assert!(kept.iter().all(|approval| approval.approved_by == "auto_approve"));
+    // A name that means nothing is nothing one approves unseen.
+    assert_eq!(world.lacks("foo").await, "foo undecided");
+    // What somebody decided comes first.
+    world.permissions.deny(&operator(), files(&["camera"])).await.unwrap();
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    world.permissions.revoke(&operator(), files(&["filesystem.read"])).await.unwrap();
+    assert_eq!(world.lacks("read").await, "filesystem.read undecided");
+}
+
+#[tokio::test]
+async fn what_a_policy_granted_goes_with_it() {
+    let mut world = World::new(ApprovalPolicy::AutoApprove, None);
+    world.runs("read").await;
+    for policy in [ApprovalPolicy::Interactive, ApprovalPolicy::DenyAll] {
+        world.policies.set("files", governed(policy));
+        assert!(world.call("read").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_server_cannot_fill_the_book() {
+    let mut world = World::new(ApprovalPolicy::AutoApprove, None);
+    for number in 0..256 {
+        world.runs(&format!("com.example.p{number}")).await;
+    }
+    let error = world.call("com.example.more").await.unwrap_err();
+    assert_eq!(error.code().0, 1000, "{error}");
+    assert!(error.message().contains("256"), "{error}");
+    let long = format!("com.example.{}", "x".repeat(200));
+    assert_eq!(world.call(&long).await.unwrap_err().code().0, 1000);
+    world.runs("com.example.p7").await;
+    assert_eq!(world.ran(), 257);
+}
+
+#[tokio::test]
+async fn grants_are_for_one_server_and_one_tenant() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
+    world.runs("camera").await;
+    world.client.cx.server = Some("other".into());
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    world.client.cx.server = None;
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    world.client.cx.server = Some(server());
+    world.client.cx.principal = Principal::new("other", "ada").agent("agent.one");
+    assert_eq!(world.lacks("camera").await, "camera denied");
+}
+
+#[tokio::test]
+async fn limits_hold_for_each_call() {
+    let mut world =
+        World::new(ApprovalPolicy::Interactive, Some(&Clerk::new(GrantDecision::Approved)));
+    let scope = serde_json::from_str(r#"{"paths":["/srv"]}"#).unwrap();
+    let change = files(&["filesystem.read"]).scope(scope).tools(["read", "read+read"]);
+    world.permissions.approve(&operator(), change).await.unwrap();
+    world.call_with("read", r#"{"path":"/srv/a"}"#).await.unwrap();
+    let error = world.call_with("read", r#"{"path":"/etc/passwd"}"#).await.unwrap_err();
+    assert_eq!(lacking(&error), "filesystem.read out_of_scope");
+    assert!(error.message().contains("/etc/passwd"), "{error}");
+    assert_eq!(world.lacks("read").await, "filesystem.read out_of_scope");
+    // It names its tools, and nobody is asked to widen it.
+    let error = world.call_with("read+camera", r#"{"path":"/srv/a"}"#).await.unwrap_err();
+    assert_eq!(lacking(&error), "filesystem.read out_of_scope, camera undecided");
+    assert_eq!(world.ran(), 1);
+}
+
+#[tokio::test]
+async fn a_book_that_cannot_be_read_grants_nothing() {
+    let mut world = World::new(ApprovalPolicy::DenyAll, None);
+    world.permissions.open().await.unwrap();
+    world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
+    world.runs("camera").await;
+    let odd = mgp_types::store::Change::new().put(
+        "permissions",
+        "x",
+        mgp_types::Payload::from_trusted(r#"{"a_newer_limit":1}"#),
+    );
+    mgp_types::store::Store::commit(&world.store, odd).await.unwrap();
+    world.permissions.approve(&operator(), files(&["camera"])).await.unwrap_err();
+    let error = world.call("camera").await.unwrap_err();
+    assert_eq!(error.code().0, 2000, "{error}");
+    assert_eq!(world.ran(), 1);
+}

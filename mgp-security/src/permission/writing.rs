@@ -1,0 +1,153 @@
+//! Writing approvals: the change and the events that tell of it are one commit (DESIGN §6).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_types::mgp::{Actor, AuditEvent};
+use mgp_types::store::{Change, StoreError};
+use mgp_types::{Payload, RpcError};
+
+use super::book::{Book, Held};
+use super::entry::{Approval, ApprovalDecision, Place};
+use super::permissions::Inner;
+use super::refused::PermissionRefused;
+use super::rule::Stand;
+use crate::audit::Event;
+use crate::state::{ChangeError, Found, Snapshot as _};
+
+/// How many permissions of one server are remembered in a tenant: a server chooses their names.
+///
+/// At the bound nothing new is remembered, and what is not remembered is not granted.
+pub(super) const OF_SERVER_MAX: usize = 256;
+
+/// How often is tried again when another process changes the same approvals.
+const ATTEMPTS: usize = 8;
+
+/// What events say of the call that led to a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told<'a> {
+    pub(super) trace: Option<&'a str>,
+    pub(super) tool: Option<&'a str>,
+}
+
+impl Inner {
+    /// Writes what an approver or the policy decided, where nobody else has decided meanwhile.
+    pub(super) async fn write_answers(
+        &self,
+        place: &Place,
+        answers: Vec<Approval>,
+        actor: &Actor,
+        told: &Told<'_>,
+    ) -> Result<(), PermissionRefused> {
+        let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
+            let policy = self.policies.of(place.server.as_ref());
+            let held: Vec<Held> = before.map(|found| Held::of(&found.entry)).into_iter().collect();
+            let stand = Stand::of(&policy, &held, &answer.permission, SystemTime::now());
+            matches!(stand, Stand::Open(..) | Stand::ByPolicy)
+        };
+        self.write(place, answers, still_open, actor, told).await.map(drop)
+    }
+
+    /// Writes approvals in place of others, those that are wanted; answers with what was written.
+    pub(super) async fn write(
+        &self,
+        place: &Place,
+        approvals: Vec<Approval>,
+        is_wanted: impl Fn(Option<&Found<Approval>>, &Approval) -> bool,
+        actor: &Actor,
+        told: &Told<'_>,
+    ) -> Result<Vec<Approval>, PermissionRefused> {
+        let _turn = self.turn.lock().await;
+        for _ in 0..ATTEMPTS {
+            let found = self.state.latest(|entry| entry.place() == *place).await;
+            let found = found.map_err(|error| PermissionRefused::unreadable(&error))?;
+            let before = |approval: &Approval| {
+                found.iter().find(|found| found.entry.permission == approval.permission)
+            };
+            let wanted = approvals.iter().filter(|approval| is_wanted(before(approval), approval));
+            let wanted: Vec<&Approval> = wanted.collect();
+            let added = wanted.iter().filter(|approval| before(approval).is_none()).count();
+            if added > 0 && found.len() + added > OF_SERVER_MAX {
+                return Err(PermissionRefused::full(OF_SERVER_MAX));
+            }
+            let mut change = Change::new();
+            let mut events = Vec::with_capacity(wanted.len());
+            for approval in &wanted {
+                let before = before(approval);
+                change = put(change, approval, before.map(|found| found.revision))
+                    .map_err(PermissionRefused::unwritten)?;
+                let word = before.map(|found| standing(&found.entry));
+                events.push(event(approval, word, actor, told));
+            }
+            if events.is_empty() {
+                return Ok(Vec::new());
+            }
+            match self.state.commit(change, events).await {
+                // Somebody else was first.
+                Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
+                done => {
+                    done.map_err(PermissionRefused::unwritten)?;
+                    return Ok(wanted.into_iter().cloned().collect());
+                }
+            }
+        }
+        let busy = StoreError::Busy("others change the same permissions");
+        Err(PermissionRefused::unwritten(ChangeError::Store(busy)))
+    }
+}
+
+/// Adds an approval to a change that depends on what stands in its place.
+pub(super) fn put(
+    change: Change,
+    approval: &Approval,
+    revision: Option<u64>,
+) -> Result<Change, ChangeError> {
+    let key = approval.key();
+    let value = Payload::of(approval).map_err(|error: RpcError| ChangeError::Encode(error))?;
+    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
+}
+
+/// What stood, in a word.
+fn standing(before: &Arc<Approval>) -> &'static str {
+    let is_over = Held::of(before).is_over(SystemTime::now());
+    if is_over { "expired" } else { before.decision.as_str() }
+}
+
+/// The event that tells of a decision.
+fn event(approval: &Approval, before: Option<&str>, actor: &Actor, told: &Told<'_>) -> AuditEvent {
+    let server = approval.server.as_deref().map(Into::into);
+    let of = match approval.decision {
+        ApprovalDecision::Approved => Event::permission_granted,
+        ApprovalDecision::Denied => Event::permission_denied,
+        ApprovalDecision::Revoked => Event::permission_revoked,
+    };
+    let mut event = of(actor.clone(), server.as_ref(), &approval.permission)
+        .tool(told.tool)
+        .during(told.trace)
+        .scope(approval.scope.as_ref())
+        .justification(approval.justification.as_deref())
+        .expires_at(approval.expires_at.as_ref());
+    if !approval.tools.is_empty() {
+        event = event.detail("tools", &approval.tools);
+    }
+    if let Some(confirm) = &approval.confirm {
+        event = event.detail("confirm", confirm);
+    }
+    match before {
+        Some(before) => event.before(before).build(),
+        None => event.build(),
+    }
+}
+
+/// The event that tells that an approval ended by itself.
+pub(super) fn end_event(approval: &Approval) -> AuditEvent {
+    let server = approval.server.as_deref().map(Into::into);
+    Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
+        .scope(approval.scope.as_ref())
+        .expires_at(approval.expires_at.as_ref())
+        .before(approval.decision.as_str())
+        .cause("expired")
+        .build()
+}

@@ -1,0 +1,88 @@
+//! What a list shows of an assessment: MCP's hints, and the metadata of §4.3 in both places (MGP §4.2).
+//!
+//! Applies to: both.
+
+use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
+use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};
+use mgp_types::{Lenient, Object, Payload};
+
+use super::Assessment;
+
+impl Assessment {
+    /// Shows the assessment in a definition that is passed on, under `security`, its mirror and MCP's hints.
+    ///
+    /// A hint that is there stays unless it claims less than the assessment; what the server declared stays beside it.
+    pub fn annotate(&self, tool: &mut mcp::Tool) {
+        let declared = tool.find_security().and_then(|security| security.valid().cloned());
+        let network = declared.as_ref().is_some_and(declares_network)
+            || self.permissions.contains(&Permission::NetworkOutbound);
+        let irreversible =
+            declared.as_ref().is_some_and(|security| security.reversible == Some(false));
+        let mut security = declared.unwrap_or_else(|| {
+            let mut security = ToolSecurity::new(self.effective_risk.clone());
+            security.permissions_required = self.permissions.clone().into();
+            security
+        });
+        security.effective_risk_level = Some(self.effective_risk.clone());
+
+        let hints = tool.annotations.get_or_insert_default();
+        let dangerous = irreversible || self.effective_risk >= RiskLevel::Dangerous;
+        if dangerous {
+            hints.read_only_hint = Some(false);
+            hints.destructive_hint = Some(true);
+        }
+        derive(hints, &self.effective_risk, irreversible);
+        if network {
+            hints.open_world_hint = Some(true);
+        }
+        mirror(tool, &security);
+        tool.security = Some(security.into());
+    }
+}
+
+/// Derives MCP's hints from the declared metadata where a definition has none of its own.
+///
+/// ```
+/// use mgp_security::derive_hints;
+/// use mgp_types::mcp::Tool;
+///
+/// let mut tool: Tool = serde_json::from_str(
+///     r#"{"name":"rm","inputSchema":{},"security":{"risk_level":"dangerous"}}"#,
+/// )
+/// .unwrap();
+/// derive_hints(&mut tool);
+/// assert_eq!(tool.annotations.unwrap().destructive_hint, Some(true));
+/// ```
+pub fn derive_hints(definition: &mut mcp::Tool) {
+    let Some(Lenient::Valid(security)) = &definition.security else { return };
+    let hints = definition.annotations.get_or_insert_default();
+    derive(hints, &security.risk_level, security.reversible == Some(false));
+    if declares_network(security) {
+        hints.open_world_hint.get_or_insert(true);
+    }
+}
+
+/// What a moderate tool does can be undone unless it says otherwise: `destructiveHint` stands for dangerous (§4.4).
+fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
+    let destructive = irreversible || *risk >= RiskLevel::Dangerous;
+    let read_only = *risk == RiskLevel::Safe && !destructive;
+    // Hints that contradict the author's own would be worse than none.
+    let read_only = *hints.read_only_hint.get_or_insert(read_only);
+    hints.destructive_hint.get_or_insert(destructive && !read_only);
+}
+
+fn declares_network(security: &ToolSecurity) -> bool {
+    security.side_effects.contains(&SideEffect::Network)
+}
+
+/// Writes the metadata beside the tool, for clients that drop members they do not know.
+fn mirror(tool: &mut mcp::Tool, security: &ToolSecurity) {
+    let Ok(security) = Payload::of(security) else { return };
+    let meta = tool.meta.get_or_insert_with(Meta::new);
+    let own = meta.get(key::MGP).and_then(|own| own.get::<Object>().ok());
+    let mut own = own.unwrap_or_default();
+    own.insert("security", security);
+    if let Ok(own) = Payload::of(&own) {
+        meta.insert(key::MGP, own);
+    }
+}

@@ -1,0 +1,339 @@
+//! Confirmations of calls: asked for, bound, used once (MGP §4.4).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
+use mgp_types::service::{
+    AgentId, Asker, Asking, AuditSink, Context, MemoryAudit, ServerId, Start,
+};
+use mgp_types::{Hash, Object, Payload, Timestamp, canonical};
+use serde::{Deserialize, Serialize};
+
+use super::pending::{OpenQuestion, Pending};
+use super::refused::is_past;
+use super::used::{NotUsable, Used};
+use super::{ConfirmRefused, Named, Naming, Unconfirmed};
+use crate::error::Refusal;
+use crate::tool::Assessment;
+use crate::{About, Approver, Decision, Event, Policies, Question};
+
+/// Bounds of [`Confirmations`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConfirmConfig {
+    /// How long a confirmation is good for, from the question on. 5 minutes.
+    pub lives: Duration,
+    /// How many questions of one caller may be open; the next call is refused with 3001. 16.
+    pub open_each: usize,
+    /// How many questions of all callers may be open; the next call is refused with 3001. 1,024.
+    pub open_all: usize,
+    /// How many used confirmations are remembered until they expire; the next call is refused with 3001. 65,536.
+    pub used: usize,
+}
+
+impl Default for ConfirmConfig {
+    fn default() -> Self {
+        Self { lives: Duration::from_mins(5), open_each: 16, open_all: 1024, used: 65_536 }
+    }
+}
+
+/// Decides which calls somebody must confirm, and sees to it that somebody did; a cheap handle.
+#[derive(Clone)]
+#[must_use]
+pub struct Confirmations {
+    policies: Policies,
+    approver: Arc<dyn Approver>,
+    audit: Arc<dyn AuditSink>,
+    named: Arc<[Arc<dyn Named>]>,
+    lives: Duration,
+    pending: Arc<Pending>,
+    used: Arc<Used>,
+}
+
+/// A call that somebody must confirm.
+pub(super) struct Risky {
+    pub(super) cx: Context,
+    pub(super) server: Option<ServerId>,
+    pub(super) tool: String,
+    pub(super) arguments: Payload,
+    pub(super) assessment: Arc<Assessment>,
+    /// The hash of the definition, where one is known.
+    pub(super) definition: Option<Hash>,
+}
+
+/// What the rounds of a call keep of its confirmation; it travels sealed.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// When it was asked for, in milliseconds.
+    asked_at: u64,
+    /// Who confirmed, once somebody did.
+    by: Option<String>,
+    /// When the approver's word ends.
+    until: Option<Timestamp>,
+    /// How often the call was handed on.
+    runs: u32,
+}
+
+impl Confirmations {
+    /// Confirmations by this approver, recorded nowhere and with no tool named.
+    pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
+        let ConfirmConfig { lives, open_each, open_all, used } = ConfirmConfig::default();
+        Self {
+            policies,
+            approver: Arc::new(approver),
+            audit: Arc::new(MemoryAudit::bounded(0)),
+            named: Arc::default(),
+            lives,
+            pending: Arc::new(Pending::new(open_each, open_all)),
+            used: Arc::new(Used::new(used)),
+        }
+    }
+
+    /// Records what was confirmed and denied; what cannot be recorded is not confirmed.
+    pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
+        self.audit = sink;
+        self
+    }
+
+    /// Adds somebody who knows which tools the operator named.
+    pub fn named(mut self, named: impl Named + 'static) -> Self {
+        let one: Arc<dyn Named> = Arc::new(named);
+        self.named = self.named.iter().cloned().chain([one]).collect();
+        self
+    }
+
+    /// Sets the bounds; confirmations that were used before are forgotten.
+    pub fn config(mut self, config: &ConfirmConfig) -> Self {
+        self.lives = config.lives;
+        self.pending = Arc::new(Pending::new(config.open_each, config.open_all));
+        self.used = Arc::new(Used::new(config.used));
+        self
+    }
+
+    /// Whether a call must be confirmed; where an entry spares that, the ticket says which.
+    pub(super) fn are_needed(
+        &self,
+        cx: &Context,
+        server: Option<&ServerId>,
+        tool: &str,
+        assessment: &Assessment,
+    ) -> bool {
+        if assessment.is_harmless() {
+            return false;
+        }
+        let policy = self.policies.of(server);
+        if !assessment.needs_confirmation(&policy, None) {
+            return false;
+        }
+        let naming = self
+            .named
+            .iter()
+            .filter_map(|named| named.named(cx, server, tool))
+            .reduce(Naming::stronger);
+        let Some(naming) = naming else { return true };
+        if assessment.needs_confirmation(&policy, Some(&naming)) {
+            return true;
+        }
+        note(cx, "confirmation_spared_by", naming.entry());
+        false
+    }
+
+    /// Gets a confirmation for one run of a call.
+    pub(super) async fn confirm(self, call: Risky) -> Result<(), Refusal> {
+        let refused = |why, more| {
+            let (server, tool) = (call.server.as_ref(), &call.tool);
+            Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
+        };
+        let plain = |why| refused(why, Object::new());
+        let arguments = canonical(call.arguments.as_str());
+        let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
+        let question = call.question(arguments);
+
+        let book = Book::of(&call.cx, question.binding);
+        let mut kept = book.open();
+        if kept.by.is_none() {
+            let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
+            let decision = match self.ask(&call.cx, question.clone()).await {
+                Ok(decision) => decision,
+                Err(why) => {
+                    if why == Unconfirmed::Unanswered {
+                        let event =
+                            call.event(Event::confirmation_denied, Actor::kernel(), &question);
+                        self.tell(event.cause("expired").build()).await;
+                    }
+                    return Err(plain(why));
+                }
+            };
+            let by = Actor::new("user", decision.by.as_str());
+            let why = decision.details.decode::<String>("justification").ok().flatten();
+            match decision.answer {
+                GrantDecision::Approved => {}
+                GrantDecision::Deferred => {
+                    return Err(refused(Unconfirmed::Deferred, decision.details));
+                }
+                _ => {
+                    let event = call.event(Event::confirmation_denied, by, &question);
+                    self.tell(event.justification(why.as_deref()).build()).await;
+                    return Err(refused(Unconfirmed::Denied, decision.details));
+                }
+            }
+            kept.until.clone_from(&decision.expires_at);
+            self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
+            let event = call
+                .event(Event::confirmation_given, by, &question)
+                .justification(why.as_deref())
+                .expires_at(decision.expires_at.as_ref());
+            self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+            kept.by = Some(decision.by);
+        } else {
+            self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
+        }
+        if let Some(by) = &kept.by {
+            note(&call.cx, "confirmed_by", by);
+        }
+        book.keep(&kept);
+        Ok(())
+    }
+
+    /// Records what lets nothing run, so that a log that is full changes nothing.
+    async fn tell(&self, event: AuditEvent) {
+        if let Err(error) = self.audit.record(event).await {
+            tracing::error!(%error, "a confirmation that was not given was not recorded");
+        }
+    }
+
+    fn open(&self, call: &Risky) -> Option<OpenQuestion> {
+        self.pending.open(&call.cx.principal)
+    }
+
+    async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
+        let patience = self.approver.patience().min(self.lives);
+        match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
+            Ok(Ok(decision)) => Ok(decision),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "nobody confirmed the call");
+                Err(Unconfirmed::NobodyToAsk)
+            }
+            Err(_) => Err(Unconfirmed::Unanswered),
+        }
+    }
+
+    /// Uses the confirmation for one run.
+    fn take(
+        &self,
+        cx: &Context,
+        binding: Hash,
+        book: &Book<'_>,
+        kept: &mut Kept,
+    ) -> Result<(), Unconfirmed> {
+        if now().saturating_sub(kept.asked_at) >= millis(self.lives) || is_past(kept.until.as_ref())
+        {
+            return Err(Unconfirmed::Expired);
+        }
+        // Where nothing is kept, no answer comes twice: each run was asked about.
+        if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
+            let claimed = self.used.claim(logical, binding, kept.runs, self.lives);
+            kept.runs = claimed.map_err(|why| match why {
+                NotUsable::Used => Unconfirmed::Used,
+                NotUsable::Full => Unconfirmed::Full,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Confirmations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Confirmations").field("lives", &self.lives).finish_non_exhaustive()
+    }
+}
+
+/// Makes an event of a confirmation.
+type Told = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
+
+impl Risky {
+    fn event(&self, told: Told, by: Actor, question: &Question) -> Event {
+        let risk = &self.assessment.effective_risk;
+        told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
+            .during(self.cx.trace.as_deref())
+    }
+
+    /// The question, bound to all that the answer is about.
+    fn question(&self, arguments: String) -> Question {
+        let principal = &self.cx.principal;
+        let definition = self.definition.map(|hash| hash.to_string());
+        let parts = [
+            Some(principal.tenant().as_str()),
+            Some(principal.subject().as_str()),
+            principal.as_agent().map(AgentId::as_str),
+            self.server.as_ref().map(ServerId::as_str),
+            Some(&self.tool),
+            Some(&arguments),
+            definition.as_deref(),
+        ];
+        // Debug escapes quotes, so no two lists of parts have the same text.
+        let binding = Hash::of(format!("{parts:?}").as_bytes());
+        let about = About::Call {
+            tool: self.tool.clone(),
+            arguments,
+            risk: self.assessment.effective_risk.clone(),
+        };
+        Question::new(about, self.server.clone(), principal.clone(), binding)
+    }
+}
+
+/// Where the rounds of a call keep what became of a question.
+struct Book<'a> {
+    asker: Option<&'a dyn Asker>,
+    key: String,
+}
+
+impl<'a> Book<'a> {
+    fn of(cx: &'a Context, binding: Hash) -> Self {
+        let asker = match &cx.asking {
+            Asking::Via(asker) => Some(&**asker),
+            _ => None,
+        };
+        Self { asker, key: format!("mgp.confirmed.{binding}") }
+    }
+
+    /// What is kept; where there is nothing yet, that it is asked for now.
+    fn open(&self) -> Kept {
+        let kept = self.asker.and_then(|asker| asker.kept(&self.key));
+        kept.and_then(|kept| kept.get().ok()).unwrap_or_else(|| {
+            let kept = Kept { asked_at: now(), by: None, until: None, runs: 0 };
+            self.keep(&kept);
+            kept
+        })
+    }
+
+    fn keep(&self, kept: &Kept) {
+        if let (Some(asker), Ok(kept)) = (self.asker, Payload::of(kept)) {
+            asker.keep(&self.key, &kept);
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.asker.is_some_and(|asker| asker.kept(&self.key).is_some())
+    }
+}
+
+/// Adds a word to the record of the call, where there is one.
+fn note(cx: &Context, name: &str, word: &str) {
+    if let (Some(start), Ok(word)) = (cx.extensions.get::<Start>(), Payload::of(word)) {
+        start.note(name, word);
+    }
+}
+
+/// Now, in milliseconds: the rounds of a call may come to different processes.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

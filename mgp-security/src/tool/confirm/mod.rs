@@ -1,0 +1,25 @@
+//! Whether a call needs a person's word, and getting it (MGP §4.4).
+//!
+//! | | runs | asks |
+//! |---|---|---|
+//! | safe | always | never |
+//! | moderate | `confirm = "dangerous"`, or the operator named the tool | `confirm = "moderate"` |
+//! | dangerous | the operator named the tool | else |
+//! | `confirmation_required` | the operator named the tool with `confirm = "never"` | else |
+//!
+//! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition.
+//! It is good for one run of one logical call, and for a few minutes.
+//!
+//! Applies to: both.
+
+mod confirmations;
+mod layer;
+mod naming;
+mod pending;
+mod refused;
+mod used;
+
+pub use confirmations::{ConfirmConfig, Confirmations};
+pub use layer::{Confirm, ConfirmLayer};
+pub use naming::{Named, Naming};
+pub use refused::{ConfirmRefused, Unconfirmed};

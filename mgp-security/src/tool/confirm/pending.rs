@@ -1,0 +1,83 @@
+//! How many questions are open, for one caller and for all (MGP §4.4).
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mgp_types::service::Principal;
+
+/// Counts open questions; at a bound the next one is refused.
+#[derive(Debug)]
+pub(super) struct Pending {
+    open: Mutex<Open>,
+    each: usize,
+    all: usize,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    by: HashMap<Principal, usize>,
+    all: usize,
+}
+
+/// An open question; dropping it closes it.
+#[derive(Debug)]
+pub(super) struct OpenQuestion {
+    pending: Arc<Pending>,
+    principal: Principal,
+}
+
+impl Pending {
+    pub(super) fn new(each: usize, all: usize) -> Self {
+        Self { open: Mutex::default(), each, all }
+    }
+
+    /// Opens a question, unless there are too many.
+    pub(super) fn open(self: &Arc<Self>, principal: &Principal) -> Option<OpenQuestion> {
+        let mut open = self.lock();
+        let own = open.by.get(principal).copied().unwrap_or(0);
+        if open.all >= self.all || own >= self.each {
+            return None;
+        }
+        open.all += 1;
+        open.by.insert(principal.clone(), own + 1);
+        Some(OpenQuestion { pending: Arc::clone(self), principal: principal.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut open = self.pending.lock();
+        open.all = open.all.saturating_sub(1);
+        if let Some(own) = open.by.get_mut(&self.principal) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                open.by.remove(&self.principal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_counted_for_each_and_for_all() {
+        let pending = Arc::new(Pending::new(2, 3));
+        let (ada, bob) = (Principal::new("acme", "ada"), Principal::new("acme", "bob"));
+        let first = pending.open(&ada).unwrap();
+        let second = pending.open(&ada).unwrap();
+        assert!(pending.open(&ada).is_none(), "ada has two");
+        let third = pending.open(&bob).unwrap();
+        assert!(pending.open(&bob).is_none(), "there are three");
+        drop((first, second, third));
+        assert!(pending.open(&bob).is_some());
+        assert!(pending.lock().by.is_empty(), "nothing is left behind");
+    }
+}

@@ -1,0 +1,165 @@
+//! Why a call was not confirmed (MGP §4.4, §14.5).
+//!
+//! Applies to: both.
+
+use mgp_types::mgp::RiskLevel;
+use mgp_types::service::{Rule, ServerId};
+use mgp_types::{Object, Timestamp};
+
+use crate::tool::Assessment;
+
+/// A call that needs a confirmation and got none.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{tool}` was not run: it {} and {why}; {}", .need.as_str(), .why.remedy())]
+pub struct ConfirmRefused {
+    tool: String,
+    server: Option<ServerId>,
+    risk: RiskLevel,
+    need: Need,
+    why: Unconfirmed,
+    more: Object,
+    #[source]
+    rule: Rule,
+}
+
+/// Why a confirmation is needed.
+#[derive(Clone, Copy, Debug)]
+enum Need {
+    Risk(&'static str),
+    Server,
+}
+
+impl Need {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Risk(words) => words,
+            Self::Server => "wants every call confirmed",
+        }
+    }
+}
+
+/// Why there is no confirmation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unconfirmed {
+    /// Nobody can be asked.
+    #[error("nobody can be asked")]
+    NobodyToAsk,
+    /// Whoever was asked said no.
+    #[error("the confirmation was denied")]
+    Denied,
+    /// Whoever was asked has not decided.
+    #[error("the confirmation is still open")]
+    Deferred,
+    /// Nobody answered in time.
+    #[error("nobody answered in time")]
+    Unanswered,
+    /// It was confirmed too long ago.
+    #[error("the confirmation has expired")]
+    Expired,
+    /// The confirmation was for a call that has run.
+    #[error("the confirmation was used")]
+    Used,
+    /// The arguments cannot be shown to anybody as they are.
+    #[error("its arguments cannot be read")]
+    Unreadable,
+    /// Too many questions are open.
+    #[error("too many questions are open")]
+    TooMany,
+    /// There is no room to remember that a confirmation was used.
+    #[error("too many confirmations were used")]
+    Full,
+}
+
+impl Unconfirmed {
+    /// The word for it in the details of a refusal.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NobodyToAsk => "nobody_to_ask",
+            Self::Denied => "denied",
+            Self::Deferred => "deferred",
+            Self::Unanswered => "unanswered",
+            Self::Expired => "expired",
+            Self::Used => "used",
+            Self::Unreadable => "unreadable",
+            Self::TooMany => "too_many_open",
+            Self::Full => "no_room",
+        }
+    }
+
+    /// What would let the call run.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::NobodyToAsk | Self::Denied => {
+                "an operator lets it run with a tool_grant that names it for this agent \
+                 (with `confirm = \"never\"` where its server wants every call confirmed), \
+                 or lowers its `risk` in the configuration of its server"
+            }
+            Self::Deferred => "call again once it is decided",
+            Self::Unanswered | Self::Expired | Self::Used => "call again to be asked again",
+            Self::Unreadable => "name each member of the arguments once",
+            Self::TooMany | Self::Full => "call again later",
+        }
+    }
+}
+
+impl ConfirmRefused {
+    /// A refusal of a call, with what the one who was asked says beside it.
+    pub(super) fn new(
+        server: Option<&ServerId>,
+        tool: &str,
+        assessment: &Assessment,
+        why: Unconfirmed,
+        more: Object,
+    ) -> Self {
+        let risk = assessment.effective_risk.clone();
+        let need = match (assessment.confirmation_required, &risk) {
+            (true, _) => Need::Server,
+            (_, RiskLevel::Moderate) => Need::Risk("is moderate"),
+            _ => Need::Risk("is dangerous"),
+        };
+        let rule = match need {
+            Need::Server => format!("confirmation_required: {}", why.as_str()),
+            Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
+        };
+        Self {
+            tool: tool.to_owned(),
+            server: server.cloned(),
+            risk,
+            need,
+            why,
+            more,
+            rule: Rule::new(rule),
+        }
+    }
+
+    /// Why there is no confirmation.
+    #[must_use]
+    pub fn why(&self) -> Unconfirmed {
+        self.why
+    }
+
+    /// The facts of the refusal (§14.5).
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Words can always be written.
+        let mut put = |name: &str, value: &str| drop(details.encode(name, value));
+        put("tool", &self.tool);
+        if let Some(server) = &self.server {
+            put("server_id", server.as_str());
+        }
+        put("effective_risk_level", self.risk.as_str());
+        put("status", self.why.as_str());
+        put("remedy", self.why.remedy());
+        for (name, value) in self.more.iter() {
+            details.insert(name, value.clone());
+        }
+        details
+    }
+}
+
+/// Whether a moment has passed; one that cannot be read has.
+pub(super) fn is_past(end: Option<&Timestamp>) -> bool {
+    end.is_some_and(|end| end.is_before(std::time::SystemTime::now()).unwrap_or(true))
+}

@@ -1,0 +1,102 @@
+//! Which confirmed calls have run: a request that comes a second time with the same answers runs nothing (MGP §4.4).
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use mgp_types::Hash;
+use tokio::time::Instant;
+
+/// Runs of confirmed calls, by logical call and what was confirmed.
+///
+/// An entry stays as long as its confirmation could be shown again.
+#[derive(Debug)]
+pub(super) struct Used {
+    runs: Mutex<HashMap<(ByteString, Hash), Entry>>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    runs: u32,
+    until: Instant,
+}
+
+/// Why a confirmation is not good for another run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotUsable {
+    /// It was used.
+    Used,
+    /// There is no room to remember that it is used, so it is not.
+    Full,
+}
+
+impl Used {
+    pub(super) fn new(most: usize) -> Self {
+        Self { runs: Mutex::default(), most }
+    }
+
+    /// Uses a confirmation for the run after so many; each number is given out once.
+    ///
+    /// The rounds of a call carry their number, and a round that comes again carries an old one.
+    pub(super) fn claim(
+        &self,
+        logical: &ByteString,
+        binding: Hash,
+        runs: u32,
+        lives: Duration,
+    ) -> Result<u32, NotUsable> {
+        let now = Instant::now();
+        let mut known = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= self.most {
+            known.retain(|_, entry| entry.until > now);
+        }
+        // The key owns its text: the buffer of a request may be large.
+        let key = (ByteString::from(logical.to_string()), binding);
+        let full = known.len() >= self.most && !known.contains_key(&key);
+        if full {
+            return Err(NotUsable::Full);
+        }
+        let entry = known.entry(key).or_insert(Entry { runs: 0, until: now + lives });
+        if entry.runs != runs {
+            return Err(NotUsable::Used);
+        }
+        entry.runs = runs.saturating_add(1);
+        entry.until = entry.until.max(now + lives);
+        Ok(entry.runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVES: Duration = Duration::from_mins(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn each_run_is_given_out_once() {
+        let used = Used::new(8);
+        let (call, binding) = (ByteString::from("call"), Hash::of(b"x"));
+        assert_eq!(used.claim(&call, binding, 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&call, binding, 0, LIVES), Err(NotUsable::Used));
+        assert_eq!(used.claim(&call, binding, 1, LIVES), Ok(2));
+        assert_eq!(used.claim(&call, binding, 1, LIVES), Err(NotUsable::Used));
+        assert_eq!(used.claim(&call, Hash::of(b"y"), 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&"other".into(), binding, 0, LIVES), Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_table_takes_no_more_until_something_expires() {
+        let used = Used::new(2);
+        let binding = Hash::of(b"x");
+        assert_eq!(used.claim(&"a".into(), binding, 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&"b".into(), binding, 0, LIVES), Ok(1));
+        assert_eq!(used.claim(&"c".into(), binding, 0, LIVES), Err(NotUsable::Full));
+        assert_eq!(used.claim(&"a".into(), binding, 1, LIVES), Ok(2), "a known call goes on");
+        tokio::time::advance(LIVES).await;
+        assert_eq!(used.claim(&"c".into(), binding, 0, LIVES), Ok(1));
+    }
+}

@@ -1,0 +1,428 @@
+//! Who must confirm what, and what a confirmation is good for (MGP §4.4).
+//!
+//! Applies to: both.
+
+use std::future::{pending, ready};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use mgp_types::mcp::Revision;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
+use mgp_types::service::{
+    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InputRequired, MemoryAudit, Principal,
+    Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
+};
+use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
+use tower_layer::Layer;
+
+use crate::{
+    About, Access, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
+    Confirmations, Decision, Definitions, Elicit, Naming, Policies, Question, ServerPolicy,
+};
+
+const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
+
+/// Answers as it was told, and remembers what it was asked.
+#[derive(Clone)]
+struct Judge {
+    answer: Option<GrantDecision>,
+    asked: Arc<Mutex<Vec<Question>>>,
+}
+
+impl Judge {
+    fn says(answer: GrantDecision) -> Self {
+        Self { answer: Some(answer), asked: Arc::default() }
+    }
+
+    fn silent() -> Self {
+        Self { answer: None, asked: Arc::default() }
+    }
+
+    fn asked(&self) -> Vec<Question> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Approver for Judge {
+    fn decide(
+        &self,
+        _: &Context,
+        question: Question,
+    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        self.asked.lock().unwrap().push(question);
+        match self.answer {
+            Some(answer) => {
+                let mut decision = Decision::new(answer, "judge");
+                decision.details.encode("justification", "it is fine").unwrap();
+                Box::pin(ready(Ok(decision)))
+            }
+            None => Box::pin(pending()),
+        }
+    }
+}
+
+fn assessment(risk: &str, wants: bool) -> Assessment {
+    let mut assessment = Assessment::unknown();
+    assessment.effective_risk = RiskLevel::from(risk);
+    assessment.confirmation_required = wants;
+    assessment
+}
+
+/// A stack whose tools are dangerous, counting what runs.
+fn guarded(confirmations: Confirmations) -> (Stack, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let tools = Stack::from_fn(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        ready(Ok(Reply::empty()))
+    });
+    let unknown = |_: Option<&ServerId>, _: &str| Arc::new(Assessment::unknown());
+    (Stack::new(ConfirmLayer::new(confirmations, unknown).server("files").layer(tools)), ran)
+}
+
+fn confirmations(approver: impl Approver + 'static) -> Confirmations {
+    Confirmations::new(Policies::default(), approver)
+}
+
+#[test]
+fn the_table() {
+    let named = Naming::by("grant");
+    let never = Naming::by("grant").never_confirm();
+    // Risk, confirmation_required, confirm = moderate; who asks: nobody named it, named, named with never.
+    let rows = [
+        ("safe", false, false, [false, false, false]),
+        ("safe", false, true, [false, false, false]),
+        ("safe", true, false, [true, true, false]),
+        ("moderate", false, false, [false, false, false]),
+        ("moderate", false, true, [true, false, false]),
+        ("moderate", true, false, [true, true, false]),
+        ("dangerous", false, false, [true, false, false]),
+        ("dangerous", false, true, [true, false, false]),
+        ("dangerous", true, false, [true, true, false]),
+        ("harmless", false, false, [true, false, false]),
+    ];
+    for (risk, wants, moderate, expected) in rows {
+        let confirm = if moderate { ConfirmFrom::Moderate } else { ConfirmFrom::Dangerous };
+        let policy = ServerPolicy { confirm, ..ServerPolicy::default() };
+        let assessment = assessment(risk, wants);
+        let asks = [None, Some(&named), Some(&never)]
+            .map(|named| assessment.needs_confirmation(&policy, named));
+        assert_eq!(asks, expected, "{risk} {wants} {moderate}");
+        assert!(!assessment.is_harmless() || asks == [false; 3]);
+    }
+}
+
+#[tokio::test]
+async fn a_confirmed_call_runs_and_a_denied_one_does_not() {
+    let audit = MemoryAudit::new();
+    let judge = Judge::says(GrantDecision::Approved);
+    let (stack, ran) = guarded(confirmations(judge.clone()).audit(Arc::new(audit.clone())));
+    let mut client = mock::client(Stack::new(
+        AuditLayer::new(Arc::new(audit.clone())).server("files").layer(stack),
+    ));
+    client.request("tools/call", CALL).await.unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    let asked = judge.asked().remove(0);
+    let About::Call { tool, arguments, risk } = asked.about else { panic!("it is about a call") };
+    assert_eq!((tool.as_str(), arguments.as_str()), ("rm", r#"{"a":2,"b":1}"#));
+    assert_eq!(risk, RiskLevel::Dangerous);
+    let events = audit.events();
+    let types: Vec<_> = events.iter().map(|event| event.event_type.to_string()).collect();
+    assert_eq!(types, ["dev.cloto.confirmation_given", "TOOL_EXECUTED"]);
+    let details = |index: usize| events[index].details.clone().unwrap();
+    assert_eq!(details(0).decode::<String>("justification").unwrap().unwrap(), "it is fine");
+    assert_eq!(details(1).decode::<String>("confirmed_by").unwrap().unwrap(), "judge");
+
+    let audit = MemoryAudit::new();
+    let denies = confirmations(Judge::says(GrantDecision::Denied)).audit(Arc::new(audit.clone()));
+    let (stack, ran) = guarded(denies);
+    let error = mock::client(stack).request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    assert!(Rule::of(&error).unwrap().as_str().contains("denied"));
+    assert_eq!(audit.events()[0].event_type.as_str(), "dev.cloto.confirmation_denied");
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_asked_the_refusal_says_what_would_help() {
+    let (stack, ran) = guarded(confirmations(Elicit::default()));
+    let mut client = mock::client(stack);
+    client.request("tools/list", "{}").await.unwrap();
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(ran.load(Ordering::Relaxed), 1, "only the list");
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    let details = error.as_recovery().unwrap().details.clone().unwrap();
+    let word = |name: &str| details.decode::<String>(name).unwrap().unwrap();
+    assert_eq!(word("status"), "nobody_to_ask");
+    assert_eq!(word("effective_risk_level"), "dangerous");
+    assert_eq!((word("tool"), word("server_id")), ("rm".to_owned(), "files".to_owned()));
+    assert!(word("remedy").contains("tool_grant"), "{}", word("remedy"));
+}
+
+#[tokio::test]
+async fn an_entry_that_names_the_tool_spares_the_question() {
+    let judge = Judge::says(GrantDecision::Denied);
+    let grants = |_: &Context, server: Option<&ServerId>, tool: &str| {
+        (server.is_some_and(|server| server.as_str() == "files") && tool == "rm")
+            .then(|| Naming::by("tool_grant of local"))
+    };
+    let audit = MemoryAudit::new();
+    let (stack, ran) = guarded(confirmations(judge.clone()).named(grants));
+    let stack = AuditLayer::new(Arc::new(audit.clone())).layer(stack);
+    let mut client = mock::client(Stack::new(stack));
+    client.request("tools/call", CALL).await.unwrap();
+    assert!(judge.asked().is_empty() && ran.load(Ordering::Relaxed) == 1);
+    let details = audit.events()[0].details.clone().unwrap();
+    let by: String = details.decode("confirmation_spared_by").unwrap().unwrap();
+    assert_eq!(by, "tool_grant of local");
+    let other = r#"{"name":"rmdir","arguments":{}}"#;
+    client.request("tools/call", other).await.unwrap_err();
+    assert_eq!(judge.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_question_is_bound_to_caller_server_tool_and_arguments() {
+    let judge = Judge::says(GrantDecision::Approved);
+    let (stack, _) = guarded(confirmations(judge.clone()));
+    let mut client = mock::client(stack);
+    let calls = [
+        CALL,
+        r#"{"name":"rm","arguments":{ "a": 2, "b": 1 }}"#,
+        r#"{"name":"rm","arguments":{"a":2,"b":2}}"#,
+        r#"{"name":"rm2","arguments":{"b":1,"a":2}}"#,
+    ];
+    for call in calls {
+        client.request("tools/call", call).await.unwrap();
+    }
+    for principal in [
+        Principal::new("local", "eve"),
+        Principal::new("other", "local"),
+        Principal::local().agent("a"),
+    ] {
+        client.cx.principal = principal;
+        client.request("tools/call", CALL).await.unwrap();
+    }
+    client.cx.principal = Principal::local();
+    client.cx.server = Some("other".into());
+    client.request("tools/call", CALL).await.unwrap();
+    let mut bindings: Vec<_> = judge.asked().iter().map(|question| question.binding).collect();
+    assert_eq!(bindings[0], bindings[1], "the same arguments in another order");
+    bindings.sort_unstable();
+    bindings.dedup();
+    assert_eq!(bindings.len(), 7);
+}
+
+#[tokio::test]
+async fn arguments_that_name_a_member_twice_are_shown_to_nobody() {
+    let judge = Judge::says(GrantDecision::Approved);
+    let (stack, ran) = guarded(confirmations(judge.clone()));
+    let twice = r#"{"name":"rm","arguments":{"path":"a","path":"b"}}"#;
+    let error = mock::client(stack).request("tools/call", twice).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::INVALID_TOOL_ARGS);
+    assert!(judge.asked().is_empty() && ran.load(Ordering::Relaxed) == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_and_open_questions_are_bounded() {
+    let config = ConfirmConfig { open_each: 1, open_all: 2, ..ConfirmConfig::default() };
+    let audit = MemoryAudit::new();
+    let silent = confirmations(Judge::silent()).config(&config).audit(Arc::new(audit.clone()));
+    let (stack, ran) = guarded(silent);
+    let mut client = mock::client(stack);
+    let mut first = client.call("tools/call", CALL);
+    assert!(polled_once(&mut first).await.is_none());
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
+    let began = tokio::time::Instant::now();
+    let error = first.await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    assert_eq!(began.elapsed(), Duration::from_secs(30));
+    let details = error.as_recovery().unwrap().details.clone().unwrap();
+    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "unanswered");
+    let told = audit.events().remove(0);
+    assert_eq!(told.event_type.as_str(), "dev.cloto.confirmation_denied");
+    assert_eq!(told.actor.kind, "kernel");
+    // A call that is given up takes its question along.
+    let mut second = client.call("tools/call", CALL);
+    assert!(polled_once(&mut second).await.is_none());
+    drop(second);
+    let mut third = client.call("tools/call", CALL);
+    assert!(polled_once(&mut third).await.is_none());
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+/// Polls a future once.
+async fn polled_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|task| {
+        let polled = std::pin::Pin::new(&mut *future).poll(task);
+        std::task::Poll::Ready(match polled {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_grant_of_the_tool_spares_the_question_where_definitions_are_known() {
+    let policies = Policies::default();
+    let files = ServerId::from("files");
+    let definitions = Definitions::in_memory(policies.clone());
+    let tool = r#"{"name":"rm","inputSchema":{},"security":{"risk_level":"dangerous"}}"#;
+    definitions.learn(Some(&files), &[serde_json::from_str(tool).unwrap()]);
+    let access = Access::in_memory(policies.clone());
+    let confirmations = Confirmations::new(policies, Elicit::default()).named(access.clone());
+    let tools = Stack::from_fn(|_| ready(Ok(Reply::empty())));
+    let layer = ConfirmLayer::new(confirmations, definitions).server("files");
+    let mut client = mock::client(Stack::new(layer.layer(tools)));
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    let mut grant =
+        AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
+    grant.tool_name = Some("rm".to_owned());
+    access.grant(&Principal::local().operator(), grant).await.unwrap();
+    client.request("tools/call", CALL).await.unwrap();
+    let other = CALL.replace("rm", "rmdir");
+    client.request("tools/call", &other).await.unwrap_err();
+}
+
+// === Rounds of a modern caller ===
+
+/// A modern caller and its rounds.
+struct Modern {
+    stack: Stack,
+    state: RoundState,
+}
+
+impl Modern {
+    fn new(stack: &Stack) -> Self {
+        let state = RoundState { logical: "call-1".to_owned(), ..RoundState::default() };
+        Self { stack: stack.clone(), state }
+    }
+
+    /// One round: what comes out, and the state the next one begins with.
+    async fn round(&self) -> (Result<Reply, RpcError>, RoundState) {
+        let rounds = Rounds::new(self.state.clone());
+        let mut client = mock::client(self.stack.clone());
+        let mut facts = Facts::new(Revision::MODERN);
+        let mut asks = Asks::default();
+        asks.elicitation = true;
+        facts.asks = asks;
+        client.cx.caller = Arc::new(facts);
+        client.cx.logical = Some(self.state.logical.as_str().into());
+        let asking = Asking::Via(Arc::new(rounds.clone()));
+        client.cx.asking = asking.clone();
+        let outcome = asking.drive(client.call("tools/call", CALL)).await;
+        (outcome, rounds.state())
+    }
+
+    /// One round, whose questions are answered in the next.
+    async fn go_on(&mut self, answer: &str) -> Vec<String> {
+        let (outcome, mut state) = self.round().await;
+        let Ok(Reply::InputRequired(needed)) = outcome else { panic!("it must ask: {outcome:?}") };
+        let keys: Vec<_> = needed.asks.into_iter().map(|(key, _)| key).collect();
+        for key in std::mem::take(&mut state.asked) {
+            state.answers.insert(key, Payload::parse(answer.to_owned()).unwrap());
+        }
+        self.state = state;
+        keys
+    }
+}
+
+const YES: &str = r#"{"action":"accept","content":{"confirm":true}}"#;
+
+#[tokio::test]
+async fn an_answered_question_is_good_for_one_run() {
+    let audit = MemoryAudit::new();
+    let (stack, ran) = guarded(confirmations(Elicit::everyone()).audit(Arc::new(audit.clone())));
+    let mut caller = Modern::new(&stack);
+    let keys = caller.go_on(YES).await;
+    assert!(keys.len() == 1 && keys[0].starts_with("mgp.confirm"), "{keys:?}");
+    caller.round().await.0.unwrap();
+    for _ in 0..3 {
+        let error = caller.round().await.0.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+        let details = error.as_recovery().unwrap().details.clone().unwrap();
+        assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "used");
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert_eq!(audit.events().len(), 1, "it was given once");
+}
+
+#[tokio::test]
+async fn an_answer_that_came_before_its_question_is_none() {
+    let (stack, ran) = guarded(confirmations(Elicit::everyone()));
+    let mut caller = Modern::new(&stack);
+    let key = caller.go_on(YES).await.remove(0);
+    let mut early = Modern::new(&stack);
+    early.state.answers.insert(key.clone(), Payload::from_trusted(YES));
+    early.state.early.insert(key.clone());
+    assert_eq!(early.go_on(YES).await, [key]);
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_confirmation_covers_all_rounds_of_its_call_but_no_round_twice() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let tool = Stack::from_fn(move |call: Call| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let ask = Ask::new("elicitation/create", Payload::empty_object());
+            Ok(Reply::raw(call.cx().ask("own", ask).await?))
+        }
+    });
+    let judge = Judge::says(GrantDecision::Approved);
+    let unknown = |_: Option<&ServerId>, _: &str| Arc::new(Assessment::unknown());
+    let layer = ConfirmLayer::new(confirmations(judge.clone()), unknown);
+    let mut caller = Modern::new(&Stack::new(layer.layer(tool)));
+    let beginning = caller.state.clone();
+    assert_eq!(caller.go_on("7").await, ["own"]);
+    caller.round().await.0.unwrap();
+    assert_eq!(judge.asked().len(), 1, "the second round is the same call");
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+    caller.round().await.0.unwrap_err();
+    caller.state = beginning;
+    caller.round().await.0.unwrap_err();
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+}
+
+/// Approves what has expired.
+struct Late;
+
+impl Approver for Late {
+    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        let mut decision = Decision::new(GrantDecision::Approved, "late");
+        decision.expires_at = Some(Timestamp::from(SystemTime::UNIX_EPOCH));
+        Box::pin(ready(Ok(decision)))
+    }
+}
+
+#[tokio::test]
+async fn a_confirmation_expires() {
+    let config = ConfirmConfig { lives: Duration::ZERO, ..ConfirmConfig::default() };
+    let (stack, ran) = guarded(confirmations(Judge::says(GrantDecision::Approved)).config(&config));
+    let error = mock::client(stack).request("tools/call", CALL).await.unwrap_err();
+    let details = error.as_recovery().unwrap().details.clone().unwrap();
+    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "expired");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+
+    let (stack, ran) = guarded(confirmations(Late));
+    mock::client(stack).request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_first_round_that_comes_twice_runs_once() {
+    let tool = Stack::from_fn(|_| {
+        ready(Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state: Some("s".into()) })))
+    });
+    let unknown = |_: Option<&ServerId>, _: &str| Arc::new(Assessment::unknown());
+    let judge = Judge::says(GrantDecision::Approved);
+    let layer = ConfirmLayer::new(confirmations(judge.clone()), unknown);
+    let caller = Modern::new(&Stack::new(layer.layer(tool)));
+    assert!(matches!(caller.round().await.0, Ok(Reply::InputRequired(_))));
+    assert!(caller.round().await.0.is_err(), "the first round came twice");
+    assert_eq!(judge.asked().len(), 2);
+}

@@ -1,0 +1,66 @@
+//! Checks of arguments, and their absence (MGP §4.5).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use mgp_types::ErrorCode;
+use mgp_types::mgp::Validator;
+use mgp_types::service::{Call, Reply, Rule, ServerId, Stack, mock};
+use tower_layer::Layer;
+
+use crate::{Assessment, Validate, ValidateLayer, Violation};
+
+struct NoDots;
+
+impl Validate for NoDots {
+    fn check(&self, call: &Call, _: &Assessment) -> Result<(), Violation> {
+        let arguments = call.tool().and_then(|tool| tool.arguments).unwrap_or_default();
+        if arguments.contains("..") { Err(Violation::new("two dots")) } else { Ok(()) }
+    }
+}
+
+fn client(layer: impl FnOnce(ValidateLayer) -> ValidateLayer) -> mock::Client {
+    let known = |_: Option<&ServerId>, tool: &str| {
+        let mut assessment = Assessment::unknown();
+        assessment.validators =
+            tool.split('+').filter(|word| *word != "free").map(Validator::from).collect();
+        Arc::new(assessment)
+    };
+    let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    mock::client(Stack::new(layer(ValidateLayer::new(known)).layer(tools)))
+}
+
+#[tokio::test]
+async fn a_check_that_is_not_there_blocks_by_name() {
+    let mut client = client(|layer| layer.server("files"));
+    client.request("tools/call", r#"{"name":"free"}"#).await.unwrap();
+    client.request("tools/list", "{}").await.unwrap();
+    for name in ["sandbox", "readonly", "network_restricted", "code_safety", "sandbx"] {
+        let call = format!(r#"{{"name":"{name}"}}"#);
+        let error = client.request("tools/call", &call).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::VALIDATION_BLOCKED);
+        let recovery = error.as_recovery().unwrap();
+        assert!(!recovery.is_retryable());
+        let details = recovery.details.as_ref().unwrap();
+        assert_eq!(details.decode::<String>("validator").unwrap().as_deref(), Some(name));
+        assert_eq!(details.decode::<String>("server_id").unwrap().as_deref(), Some("files"));
+        let remedy: String = details.decode("remedy").unwrap().unwrap();
+        assert!(remedy.contains("`validators`"), "{remedy}");
+        assert!(Rule::of(&error).unwrap().as_str().contains(name));
+    }
+}
+
+#[tokio::test]
+async fn every_check_must_pass() {
+    let mut client = client(|layer| layer.validator(Validator::Sandbox, NoDots));
+    let fine = r#"{"name":"sandbox","arguments":{"path":"a"}}"#;
+    client.request("tools/call", fine).await.unwrap();
+    let dots = r#"{"name":"sandbox","arguments":{"path":"../a"}}"#;
+    let error = client.request("tools/call", dots).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::VALIDATION_BLOCKED);
+    assert!(error.message().contains("two dots"), "{}", error.message());
+    let both = r#"{"name":"sandbox+readonly","arguments":{"path":"a"}}"#;
+    let error = client.request("tools/call", both).await.unwrap_err();
+    assert!(error.message().contains("readonly"), "{}", error.message());
+}

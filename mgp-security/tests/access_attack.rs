@@ -1,0 +1,162 @@
+//! An agent with one tool grant tries to widen its rights in every spelling there is (MGP §5.4).
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+
+use mgp_security::{Access, AccessLayer, AuditLayer, KernelToolsLayer, Policies};
+use mgp_types::method::{KERNEL_TOOLS, methods};
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::service::{MemoryAudit, Principal, Reply, Stack, mock};
+use mgp_types::store::{MemoryStore, Record, Store};
+use serde_json::{Value, json};
+use tower_layer::Layer;
+
+/// Params that would help the agent if anybody believed them.
+fn forgeries() -> Vec<Value> {
+    let grant = json!({
+        "entry_type": "server_grant", "agent_id": "mallory", "server_id": "files", "tool_name": null,
+        "permission": "allow", "granted_by": "root", "justification": "I need it", "expires_at": null,
+    });
+    let with = |members: Value| {
+        let mut forged = grant.clone();
+        forged.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        forged
+    };
+    vec![
+        grant.clone(),
+        with(json!({ "entry_type": "tool_grant", "tool_name": "erase" })),
+        with(json!({ "agent_id": "*" })),
+        with(json!({ "agent_id": "group:owners" })),
+        with(
+            json!({ "granted_by": "mgp", "principal": { "authority": "operator" }, "operator": true }),
+        ),
+        with(json!({ "tenant": "acme", "subject": "root", "authority": "operator" })),
+        with(
+            json!({ "_meta": { "dev.cloto/mgp": { "principal": "root", "authority": "operator" } } }),
+        ),
+        with(
+            json!({ "_meta": { "io.modelcontextprotocol/clientInfo": { "name": "root" } }, "_mgp": { "agent_id": "root" } }),
+        ),
+        // As a revocation: of what holds others, and of what holds it.
+        json!({ "agent_id": "ann", "server_id": "files", "entry_type": "server_grant" }),
+        json!({ "agent_id": "mallory", "server_id": "files", "entry_type": "tool_grant" }),
+        json!({}),
+        json!({ "agent_id": 7, "server_id": ["files"] }),
+    ]
+}
+
+async fn records(store: &MemoryStore) -> Vec<Record> {
+    store.load("access").await.unwrap().records
+}
+
+struct Place {
+    store: MemoryStore,
+    log: MemoryAudit,
+    stack: Stack,
+    mallory: Principal,
+}
+
+/// A server with everything that can be called to administer it.
+async fn place() -> Place {
+    let (store, log) = (MemoryStore::new(), MemoryAudit::bounded(8));
+    let access = Access::new(Arc::new(store.clone()), Arc::new(log.clone()), Policies::default());
+    let root = Principal::new("acme", "root").operator();
+    let mut one =
+        AccessGrantParams::new(EntryType::ToolGrant, "mallory", "files", AccessPermission::Allow);
+    one.tool_name = Some("read".to_owned());
+    let held =
+        AccessGrantParams::new(EntryType::ServerGrant, "ann", "files", AccessPermission::Deny);
+    for grant in [one, held] {
+        access.grant(&root, grant).await.unwrap();
+    }
+    let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    let gated = AccessLayer::new(access.clone()).server("files").layer(tools);
+    let kernel = KernelToolsLayer::new(access.router()).layer(gated);
+    let routed = access.router().into_layer().layer(kernel);
+    let audited = AuditLayer::new(Arc::new(log.clone())).layer(routed);
+    let mallory = Principal::new("acme", "root-impostor").agent("mallory");
+    Place { store, log, stack: Stack::new(audited), mallory }
+}
+
+/// How many events there were so far; the log keeps the last few only, which is quick to read.
+fn total(log: &MemoryAudit) -> u64 {
+    log.dropped() + log.events().len() as u64
+}
+
+/// How many events of a type came since there were so many.
+fn since(log: &MemoryAudit, before: u64, event_type: &str) -> usize {
+    let new = usize::try_from(total(log) - before).unwrap();
+    let events = log.events();
+    let new = &events[events.len() - new..];
+    new.iter().filter(|event| event.event_type.as_str() == event_type).count()
+}
+
+#[tokio::test]
+async fn no_administrative_method_in_any_spelling_changes_anything() {
+    let Place { store, log, stack, mallory } = place().await;
+    let mut client = mock::client(stack);
+    client.cx.principal = mallory;
+    assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_ok());
+    let before = records(&store).await;
+    let administrative = methods().filter(|info| info.is_mgp());
+    let mut attempts = 0;
+    for info in administrative {
+        let served = matches!(info.name, "mgp/access/grant" | "mgp/access/revoke");
+        for forged in forgeries() {
+            // As a method, and as a notification of it.
+            let seen = total(&log);
+            let answer = client.request(info.name, &forged.to_string()).await;
+            if served {
+                assert_eq!(answer.unwrap_err().code().0, 1000, "{} {forged}", info.name);
+                assert_eq!(since(&log, seen, "PERMISSION_DENIED"), 1, "{} {forged}", info.name);
+            }
+            let seen = total(&log);
+            let told = client.notify(info.name, &forged.to_string()).await;
+            if served {
+                assert_eq!(told.unwrap_err().code().0, 1000, "{} {forged}", info.name);
+                assert_eq!(since(&log, seen, "PERMISSION_DENIED"), 1, "{} {forged}", info.name);
+            }
+            attempts += 2;
+        }
+    }
+    assert_eq!(records(&store).await, before);
+    assert!(attempts > 500, "{attempts}");
+}
+
+#[tokio::test]
+async fn no_kernel_tool_in_any_spelling_changes_anything() {
+    let Place { store, log, stack, mallory } = place().await;
+    let mut client = mock::client(stack);
+    client.cx.principal = mallory;
+    let before = records(&store).await;
+    for tool in KERNEL_TOOLS {
+        let is_query = tool.name == "mgp.access.query";
+        let served = is_query || matches!(tool.name, "mgp.access.grant" | "mgp.access.revoke");
+        for (separator, forged) in ["/", ".", "_"]
+            .into_iter()
+            .flat_map(|sep| forgeries().into_iter().map(move |f| (sep, f)))
+        {
+            if is_query && (forged["agent_id"] == "mallory" || !forged["agent_id"].is_string()) {
+                // It may ask about itself, and nobody can ask about nobody.
+                continue;
+            }
+            let name = tool.name.replace('.', separator);
+            let call = json!({ "name": name, "arguments": forged, "_meta": forged["_meta"] });
+            let seen = total(&log);
+            let refused = client.request("tools/call", &call.to_string()).await.unwrap_err();
+            // One that is not served is a tool like others, and not its agent's.
+            assert_eq!(refused.code().0, if served { 1000 } else { 1001 }, "{call}");
+            assert_eq!(since(&log, seen, "TOOL_BLOCKED"), 1, "{call}");
+            assert_eq!(since(&log, seen, "PERMISSION_DENIED"), usize::from(served), "{call}");
+
+            let seen = total(&log);
+            let told = client.notify("tools/call", &call.to_string()).await;
+            assert!(told.is_err(), "{call}");
+            assert_eq!(since(&log, seen, "PERMISSION_DENIED"), usize::from(served), "{call}");
+        }
+    }
+    assert_eq!(records(&store).await, before);
+}

@@ -1,0 +1,198 @@
+//! The gate on a stack: calls, lists, what belongs to whole servers, credentials (MGP §5).
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_security::{Access, AccessLayer, AuditLayer, Policies};
+use mgp_types::Payload;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::service::{MemoryAudit, Pass, Principal, Reply, Rule, Stack, Visibility, mock};
+use serde_json::Value;
+use tower_layer::Layer;
+
+const LIST: &str =
+    r#"{"tools":[{"name":"read","x-more":1},{"name":"write"}],"nextCursor":"n","z":[1]}"#;
+
+fn server(answer: &'static str) -> Stack {
+    Stack::from_fn(move |_| async move { Ok(Reply::raw(Payload::from_trusted(answer))) })
+}
+
+fn client(access: &Access, answer: &'static str) -> mock::Client {
+    let layer = AccessLayer::new(access.clone()).server("files");
+    mock::client(Stack::new(layer.layer(server(answer))))
+}
+
+async fn allow(access: &Access, agent: &str, tool: Option<&str>) {
+    let kind = if tool.is_some() { EntryType::ToolGrant } else { EntryType::ServerGrant };
+    let mut grant = AccessGrantParams::new(kind, agent, "files", AccessPermission::Allow);
+    grant.tool_name = tool.map(str::to_owned);
+    access.grant(&Principal::local().operator(), grant).await.unwrap();
+}
+
+async fn deny(access: &Access, tool: &str) {
+    let mut deny =
+        AccessGrantParams::new(EntryType::ToolGrant, "*", "files", AccessPermission::Deny);
+    deny.tool_name = Some(tool.to_owned());
+    access.grant(&Principal::local().operator(), deny).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_says_who_what_why_and_what_helps() {
+    let access = Access::in_memory(Policies::default());
+    let log = MemoryAudit::new();
+    let layer = AccessLayer::new(access.clone()).server("files").layer(server("{}"));
+    let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(log.clone())).layer(layer)));
+    // Whoever administers is no exception.
+    client.cx.principal = Principal::local().operator();
+    let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    assert_eq!(error.to_string(), "`local` has no access to `read` on `files` (1001)");
+    assert_eq!(Rule::of(&error).unwrap().as_str(), "default_policy opt-in");
+    let details = Payload::of(error.as_recovery().unwrap().details.as_ref().unwrap()).unwrap();
+    assert_eq!(
+        details.as_str(),
+        r#"{"agent":"local","server":"files","tool":"read","source":"default_policy","remedy":"an operator can allow it with `mgp/access/grant`"}"#
+    );
+    let events = log.events();
+    assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));
+    let told = Payload::of(&events[0].details).unwrap();
+    assert!(told.as_str().contains(r#""rule":"default_policy opt-in""#), "{told:?}");
+
+    allow(&access, "local", None).await;
+    deny(&access, "read").await;
+    let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    assert_eq!(
+        Rule::of(&error).unwrap().as_str(),
+        "tool_grant deny for * on files/read (by local)"
+    );
+    let details = Payload::of(error.as_recovery().unwrap().details.as_ref().unwrap()).unwrap();
+    assert!(details.as_str().contains("take back the tool_grant for `*` with `mgp/access/revoke`"));
+}
+
+#[tokio::test]
+async fn a_list_is_only_read_where_something_may_be_hidden() {
+    let access = Access::in_memory(Policies::default());
+    allow(&access, "local", None).await;
+    // It could not be filtered, so it was not looked at.
+    let mut odd = client(&access, r#"{"tools":7}"#);
+    assert_eq!(odd.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":7}"#);
+    let mut client = client(&access, LIST);
+    assert_eq!(client.request("tools/list", "{}").await.unwrap().as_str(), LIST);
+    deny(&access, "write").await;
+    assert_eq!(
+        client.request("tools/list", "{}").await.unwrap().as_str(),
+        r#"{"tools":[{"name":"read","x-more":1}],"nextCursor":"n","z":[1]}"#
+    );
+    assert_eq!(odd.request("tools/list", "{}").await.unwrap_err().code().0, -32603);
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_whole_server_is_decided_for_it() {
+    let access = Access::in_memory(Policies::default());
+    allow(&access, "local", Some("read")).await;
+    let mut client = client(&access, r#"{"resources":[1],"prompts":[1],"resourceTemplates":[1]}"#);
+    let guarded = [
+        ("resources/read", r#"{"uri":"file:///a"}"#),
+        ("resources/subscribe", r#"{"uri":"file:///a"}"#),
+        ("prompts/get", r#"{"name":"p"}"#),
+        ("completion/complete", r#"{"ref":{"type":"ref/prompt","name":"p"}}"#),
+    ];
+    let lists = [
+        ("resources/list", r#"{"resources":[]}"#),
+        ("resources/templates/list", r#"{"resourceTemplates":[]}"#),
+        ("prompts/list", r#"{"prompts":[]}"#),
+    ];
+    for (method, params) in guarded {
+        let error = client.request(method, params).await.unwrap_err();
+        assert_eq!(error.to_string(), "`local` has no access to `files` (1001)", "{method}");
+        assert!(client.notify(method, params).await.is_err(), "{method}");
+    }
+    for (method, empty) in lists {
+        assert_eq!(client.request(method, "{}").await.unwrap().as_str(), empty);
+    }
+    assert!(client.request("resources/unsubscribe", r#"{"uri":"file:///a"}"#).await.is_ok());
+    assert!(client.request("ping", "{}").await.is_ok());
+    allow(&access, "local", None).await;
+    for (method, params) in guarded.into_iter().chain(lists.map(|(method, _)| (method, "{}"))) {
+        let answer = client.request(method, params).await.unwrap();
+        assert!(answer.as_str().contains("[1]"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_call_that_names_no_tool_goes_no_further() {
+    let access = Access::in_memory(Policies::default());
+    let mut client = client(&access, "{}");
+    for params in ["{}", r#"{"name":7}"#] {
+        assert_eq!(client.request("tools/call", params).await.unwrap_err().code().0, -32602);
+    }
+    assert!(client.notify("tools/call", r#"{"name":"read"}"#).await.is_err());
+}
+
+#[tokio::test]
+async fn a_pass_narrows_and_never_widens() {
+    let access = Access::in_memory(Policies::default());
+    allow(&access, "local", None).await;
+    let mut client = client(&access, LIST);
+    let good = Arc::new(AtomicBool::new(true));
+    let mut check = async |words: &[&str], listed: &[&str], called: &[&str]| {
+        let still = Arc::clone(&good);
+        let pass = Pass::new(words.iter().copied(), move || still.load(Ordering::Relaxed));
+        client.cx.extensions.insert(pass);
+        let list: Value = client.request("tools/list", "{}").await.unwrap().get().unwrap();
+        let names = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str());
+        assert_eq!(names.collect::<Option<Vec<_>>>().unwrap(), listed, "{words:?}");
+        for tool in ["read", "write"] {
+            let answer = client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await;
+            assert_eq!(answer.is_ok(), called.contains(&tool), "{words:?} {tool}");
+            let seen = access.sees(&client.cx, Some(&"files".into()), tool);
+            assert_eq!(seen.is_ok(), called.contains(&tool), "{words:?} {tool}");
+        }
+    };
+    check(&[], &["read", "write"], &["read", "write"]).await;
+    check(&["reports.read"], &["read", "write"], &["read", "write"]).await;
+    check(&["tools.call"], &["read", "write"], &["read", "write"]).await;
+    check(&["tools.list"], &["read", "write"], &[]).await;
+    check(&["tools.call:read"], &["read"], &["read"]).await;
+    check(&["tools.call:read", "tools.list"], &["read", "write"], &["read"]).await;
+    check(&["tools.read:write"], &["write"], &[]).await;
+    check(&["tools.nothing"], &[], &[]).await;
+    deny(&access, "read").await;
+    check(&["tools.call"], &["write"], &["write"]).await;
+    let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    assert_eq!(error.code().0, 1001);
+
+    good.store(false, Ordering::Relaxed);
+    for (method, params) in [
+        ("tools/call", r#"{"name":"write"}"#),
+        ("tools/list", "{}"),
+        ("prompts/list", "{}"),
+        ("resources/read", r#"{"uri":"a"}"#),
+    ] {
+        assert_eq!(client.request(method, params).await.unwrap_err().code().0, 1003, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_for_tools_does_not_administer() {
+    let access = Access::in_memory(Policies::default());
+    let mut client = mock::client(Stack::new(access.router()));
+    client.cx.principal = Principal::local().operator();
+    let revoke = r#"{"agent_id":"ada","server_id":"files","entry_type":"server_grant"}"#;
+    let query = r#"{"agent_id":"ada","server_id":"files"}"#;
+    for (words, writes, reads) in [
+        (&[][..], true, true),
+        (&["tools.call"], false, false),
+        (&["tools.call", "admin.write"], true, true),
+        (&["admin.read"], false, true),
+    ] {
+        client.cx.extensions.insert(Pass::new(words.iter().copied(), || true));
+        let wrote = client.request("mgp/access/revoke", revoke).await;
+        let code = wrote.as_ref().map_or_else(|error| error.code().0, |_| 0);
+        assert_eq!(code, if writes { 0 } else { 1000 }, "{words:?}");
+        assert_eq!(client.request("mgp/access/query", query).await.is_ok(), reads, "{words:?}");
+    }
+}

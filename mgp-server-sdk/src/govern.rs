@@ -1,0 +1,57 @@
+//! A server whose own tools are governed (MGP §3–§6).
+//!
+//! Applies to: inbound.
+
+use mgp_security::Governance;
+use mgp_types::mgp::Extension;
+use mgp_types::service::ServerId;
+
+use crate::server::Server;
+
+impl Server {
+    /// Governs the tools of this server: who may use which, what they need, who confirms them, and the record of it.
+    ///
+    /// Grants, permissions and events name the server by this id.
+    /// Nobody may call anything until access was granted, or the server's policy says otherwise.
+    /// Operators change that by `mgp/access/*` (MGP §5.4), or through [`Governance::access`];
+    /// listeners are told that the list of tools changed.
+    ///
+    /// It stands where [`Server::layer`] puts a gate; governing a server twice is an error of
+    /// [`Server::into_stack`](Self::into_stack).
+    ///
+    /// ```
+    /// use mgp_security::Governance;
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+    /// use mgp_types::service::Principal;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let governance = Governance::builder().build();
+    /// let ann = Principal::new("local", "ann").operator();
+    /// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "clock", AccessPermission::Allow);
+    /// governance.access().grant(&ann, grant).await.unwrap();
+    ///
+    /// let now = Tool::new("now", "The time", || async { "noon" }).risk(RiskLevel::Safe);
+    /// let server = Server::new("clock", "1.0").tool(now).governed(&governance, "clock");
+    /// # drop(server.into_stack().unwrap());
+    /// # });
+    /// ```
+    pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
+        let id = id.into();
+        let (definitions, name) = (governance.definitions().clone(), id.clone());
+        let is_first = self.tools().judged_by(move |tools| definitions.learn(Some(&name), tools));
+        if !is_first {
+            self.flaw(crate::error::Flaw::GovernedTwice);
+        }
+        let tools = self.tools().downgrade();
+        governance.on_change(move || {
+            if let Some(tools) = tools.upgrade() {
+                tools.tell_changed();
+            }
+        });
+        if let Some(mgp) = self.offered() {
+            mgp.extensions = mgp.extensions.with(Extension::AccessControl);
+        }
+        self.endpoints(governance.router()).layer(governance.own(id))
+    }
+}

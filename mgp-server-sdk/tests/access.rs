@@ -1,0 +1,59 @@
+//! A server whose tools are for those who have access: a change reaches its clients (MGP §5).
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod raw;
+
+use mgp_security::{Access, AccessLayer, Policies};
+use mgp_server_sdk::prelude::*;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType};
+use mgp_types::service::Principal;
+use serde_json::{Value, json};
+
+use raw::{Raw, hello, modern};
+
+fn names(list: &Value) -> Vec<&str> {
+    let tools = list["result"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
+    let access = Access::in_memory(Policies::default());
+    let operator = Principal::local().operator();
+    for tool in ["read", "write"] {
+        let mut grant =
+            AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
+        grant.tool_name = Some(tool.to_owned());
+        access.grant(&operator, grant).await.unwrap();
+    }
+    let tool = |name: &str| Tool::new(name, "A tool", || async { "done" });
+    let server = Server::new("files", "1")
+        .tool(tool("read"))
+        .tool(tool("write"))
+        .tool(tool("erase"))
+        .layer(AccessLayer::new(access.clone()).server("files"));
+    let tools = server.tools();
+    access.on_change(move || tools.tell_changed());
+
+    let mut client = Raw::connect(server);
+    client.answer("initialize", hello("2025-11-25", &json!({}))).await;
+    client.tell("notifications/initialized", json!({})).await;
+    assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read", "write"]);
+    let write = json!({ "name": "write" });
+    let done = client.answer("tools/call", write.clone()).await;
+    assert_eq!(done["result"]["isError"], false, "{done}");
+
+    let mut revoke = AccessRevokeParams::new("local", "files", EntryType::ToolGrant);
+    revoke.tool_name = Some("write".to_owned());
+    access.revoke(&operator, revoke).await.unwrap();
+    assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
+    assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read"]);
+    let anew = json!({ "_meta": modern(&json!({})) });
+    assert_eq!(names(&client.answer("tools/list", anew).await), ["read"], "in the modern era too");
+    let refused = client.answer("tools/call", write).await;
+    let reason = &refused["result"]["structuredContent"];
+    assert_eq!((&reason["code"], &reason["details"]["tool"]), (&json!(1001), &json!("write")));
+}

@@ -1,0 +1,193 @@
+//! What a server hears of its permissions, and what it asks for (MGP §3.5, §3.6; checklist C5, D11).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod raw;
+
+use mgp_server_sdk::{Grants, Server, Tool};
+use mgp_types::mgp::Permission;
+use raw::{Raw, hello, modern};
+use serde_json::{Value, json};
+
+fn server() -> Server {
+    let run = Tool::new("run", "Runs", |grants: Grants| async move {
+        grants.standing(&Permission::ShellExecute).as_str().to_owned()
+    });
+    let all = Tool::new("all", "Runs and looks", || async { "ran" });
+    let free = Tool::new("free", "Needs nothing", || async { "free" });
+    Server::new("s", "1")
+        .tool(run.permissions(["shell"]))
+        .tool(all.permissions(["shell.execute", "camera"]))
+        .tool(free)
+}
+
+fn offer(extensions: &[&str]) -> Value {
+    json!({ "extensions": { "dev.cloto/mgp": { "version": "0.3.0", "extensions": extensions } } })
+}
+
+/// A modern call by a client that offers these extensions.
+async fn call(raw: &mut Raw, offered: &Value, tool: &str, meta: Value, more: Value) -> Value {
+    let mut params = json!({ "name": tool, "arguments": {}, "_meta": modern(offered) });
+    params["_meta"].as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    raw.answer("tools/call", params).await
+}
+
+fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A legacy connection, and what the server answered in the handshake.
+async fn legacy(server: Server, capabilities: Value) -> (Raw, Value) {
+    let mut raw = Raw::connect(server);
+    let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
+    (raw, answer["result"]["capabilities"].clone())
+}
+
+#[tokio::test]
+async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
+    for (word, shown) in [("security", "security"), ("permissions", "permissions")] {
+        let (_, capabilities) = legacy(server(), offer(&[word])).await;
+        assert_eq!(capabilities["mgp"]["extensions"], json!([shown]));
+        let needed = json!(["shell.execute", "camera"]);
+        assert_eq!(capabilities["mgp"]["permissions_required"], needed);
+    }
+    let (mut raw, capabilities) = legacy(Server::new("s", "1"), offer(&["security"])).await;
+    assert_eq!(capabilities["mgp"]["extensions"], json!(["tool_security"]));
+    let params = json!({ "request_id": "p", "grants": {} });
+    let answer = raw.answer("mgp/permission/response", params).await;
+    assert_eq!(answer["error"]["code"], -32601);
+}
+
+#[tokio::test]
+async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
+    let spellings = [
+        ("mgp/permission/request", "mgp/permission/response"),
+        ("mgp/permission/await", "mgp/permission/grant"),
+    ];
+    for (waiting, telling) in spellings {
+        let (mut raw, _) = legacy(server(), offer(&["security"])).await;
+        let params = json!({ "request_id": "p1", "permissions": ["shell.execute"] });
+        let answer = raw.answer(waiting, params).await;
+        assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
+        raw.tell("notifications/initialized", json!({})).await;
+        let call = json!({ "name": "run", "arguments": {} });
+        // Told nothing yet: what it may do is the client's to enforce.
+        assert_eq!(text(&raw.answer("tools/call", call.clone()).await), "unknown");
+
+        for (grants, active, code) in [
+            (json!({ "shell": "approved", "camera": "denied" }), json!(["shell.execute"]), None),
+            (
+                json!({ "shell.execute": { "decision": "approved", "scope": { "commands": ["git"] } } }),
+                json!(["shell.execute"]),
+                None,
+            ),
+            (json!({ "shell.execute": "deferred" }), json!([]), Some(1000)),
+            (json!({ "shell.execute": "denied" }), json!([]), Some(1000)),
+        ] {
+            let params = json!({ "request_id": "p2", "grants": grants });
+            let answer = raw.answer(telling, params).await;
+            let expected = json!({ "request_id": "p2", "acknowledged": true, "active": active });
+            let mut result = answer["result"].clone();
+            if result["active"].is_null() {
+                result["active"] = json!([]);
+            }
+            assert_eq!(result, expected);
+            let answer = raw.answer("tools/call", call.clone()).await;
+            match code {
+                None => assert_eq!(text(&answer), "granted"),
+                Some(code) => assert_eq!(answer["error"]["code"], code, "{answer}"),
+            }
+        }
+        let many: serde_json::Map<_, _> =
+            (0..300).map(|number| (format!("com.example.p{number}"), json!("approved"))).collect();
+        let answer = raw.answer(telling, json!({ "request_id": "p", "grants": many })).await;
+        assert_eq!(answer["error"]["code"], -32602);
+    }
+}
+
+#[tokio::test]
+async fn a_modern_call_works_with_the_grants_it_brings_and_with_no_others() {
+    let mgp = offer(&["permissions"]);
+    let mut raw = Raw::connect(server());
+    let ours = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
+    let older = json!({ "dev.cloto/mgp/grants": { "shell": "approved" } });
+    for meta in [ours, older] {
+        let answer = call(&mut raw, &mgp, "run", meta, json!({})).await;
+        assert_eq!(text(&answer), "granted");
+    }
+    let denied = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
+    let answer = call(&mut raw, &mgp, "run", denied, json!({})).await;
+    assert_eq!(answer["error"]["code"], 1000, "what was decided is not asked: {answer}");
+    // What other calls brought is theirs.
+    let answer = call(&mut raw, &mgp, "run", json!({}), json!({})).await;
+    assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
+}
+
+#[tokio::test]
+async fn a_modern_caller_is_asked_once_for_what_it_does_not_say() {
+    asked_once(offer(&["permissions"])).await;
+    // One that can be asked other things too has rounds, whose state goes back and forth.
+    let mut answers_forms = offer(&["permissions"]);
+    answers_forms["elicitation"] = json!({ "form": {} });
+    asked_once(answers_forms).await;
+}
+
+async fn asked_once(mgp: Value) {
+    let mut raw = Raw::connect(server());
+    let some = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
+    for (meta, missing) in [
+        (json!({}), json!(["shell.execute", "camera"])),
+        (some.clone(), json!(["camera"])),
+        (json!({ "dev.cloto/mgp": { "grants": 7 } }), json!(["shell.execute", "camera"])),
+    ] {
+        let asked = call(&mut raw, &mgp, "all", meta.clone(), json!({})).await;
+        let question = &asked["result"]["inputRequests"]["mgp.permission"];
+        assert_eq!(question["method"], "mgp/permission/request", "{asked}");
+        assert_eq!(question["params"]["permissions"], missing);
+        let mut answers = json!({ "inputResponses": { "mgp.permission": {
+            "request_id": question["params"]["request_id"],
+            "grants": { "camera": "approved", "shell.execute": "approved" },
+        } } });
+        if let Some(state) = asked["result"].get("requestState") {
+            answers["requestState"] = state.clone();
+        }
+        assert_eq!(text(&call(&mut raw, &mgp, "all", meta.clone(), answers).await), "ran");
+        // No answer is an answer: it is not asked a second time.
+        for empty in
+            [json!({}), json!({ "grants": {} }), json!({ "grants": { "camera": "deferred" } })]
+        {
+            let answers = json!({ "inputResponses": { "mgp.permission": empty } });
+            let refused = call(&mut raw, &mgp, "all", meta.clone(), answers).await;
+            assert_eq!(refused["error"]["code"], 1000, "{refused}");
+        }
+    }
+    assert_eq!(text(&call(&mut raw, &mgp, "free", json!({}), json!({})).await), "free");
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_speak_of_permissions_is_never_asked() {
+    for offered in [json!({}), offer(&["tool_security", "streaming"])] {
+        let mut raw = Raw::connect(server());
+        let brought = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
+        for meta in [json!({}), brought] {
+            let answer = call(&mut raw, &offered, "run", meta, json!({})).await;
+            assert_eq!(text(&answer), "unknown", "{offered}");
+            assert!(!answer.to_string().contains("permission"), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_modern_list_is_filtered_by_the_grants_of_its_request() {
+    let mgp = offer(&["permissions"]);
+    let mut raw = Raw::connect(server().hide_refused());
+    let mut params = json!({ "_meta": modern(&mgp) });
+    let names = |answer: &Value| -> Vec<String> {
+        let tools = answer["result"]["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&raw.answer("tools/list", params.clone()).await), ["run", "all", "free"]);
+    params["_meta"]["dev.cloto/mgp"] = json!({ "grants": { "shell.execute": "approved" } });
+    assert_eq!(names(&raw.answer("tools/list", params).await), ["run", "free"]);
+}

@@ -1,0 +1,186 @@
+//! Records, revisions and pending events as rows.
+//!
+//! Applies to: both.
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use crate::Payload;
+use crate::store::{
+    Change, Expected, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record,
+    StoreError, Write,
+};
+
+/// An event as it is written, with the log that is to take it.
+pub(super) type EventRow = (String, String);
+
+/// The newest revision.
+pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
+    conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
+}
+
+/// All records of a space.
+pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError> {
+    let records = conn
+        .prepare(
+            "SELECT key, value, revision FROM store_record WHERE space = ?1 AND value IS NOT NULL",
+        )?
+        .query_map([space], record)?
+        .collect::<Result<_, _>>()?;
+    Ok(Loaded::new(revision(conn)?, records))
+}
+
+/// What changed in a space after a revision.
+pub(super) fn changes(conn: &Connection, space: &str, since: u64) -> Result<Loaded, StoreError> {
+    let forgotten =
+        conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
+    if since < forgotten {
+        return Err(StoreError::Forgotten);
+    }
+    let records = conn
+        .prepare(
+            "SELECT key, value, revision FROM store_record WHERE space = ?1 AND revision > ?2",
+        )?
+        .query_map((space, integer(since)), record)?
+        .collect::<Result<_, _>>()?;
+    Ok(Loaded::new(revision(conn)?, records))
+}
+
+/// Applies a change, whose events are given as rows, and returns its revision.
+pub(super) fn commit(
+    conn: &Connection,
+    change: &Change,
+    events: &[EventRow],
+) -> Result<u64, StoreError> {
+    for expected in &change.expected {
+        check(conn, expected)?;
+    }
+    let revision = conn.query_row(
+        "UPDATE store_state SET revision = revision + 1 RETURNING revision",
+        [],
+        |row| number(row, 0),
+    )?;
+    let mut is_gone = false;
+    for write in &change.writes {
+        is_gone |= put(conn, write, revision)?;
+    }
+    if is_gone {
+        forget(conn)?;
+    }
+    if !events.is_empty() {
+        add(conn, events)?;
+    }
+    Ok(revision)
+}
+
+/// The oldest pending events of a log.
+pub(super) fn pending(
+    conn: &Connection,
+    log: &str,
+    most: usize,
+) -> Result<Vec<PendingEvent>, StoreError> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    conn.prepare("SELECT number, event FROM store_event WHERE log = ?1 ORDER BY number LIMIT ?2")?
+        .query_map((log, most), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
+        .map(|row| {
+            let (number, event) = row?;
+            let event = serde_json::from_str(&event).map_err(|error| {
+                StoreError::Unreadable(format!(
+                    "the event {number} that waits for `{log}`: {error}"
+                ))
+            })?;
+            Ok(PendingEvent::new(number, event))
+        })
+        .collect()
+}
+
+/// Forgets the pending events of a log up to and including a number.
+pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), StoreError> {
+    conn.execute(
+        "DELETE FROM store_event WHERE log = ?1 AND number <= ?2",
+        (log, integer(through)),
+    )?;
+    Ok(())
+}
+
+fn check(conn: &Connection, expected: &Expected) -> Result<(), StoreError> {
+    let found = conn
+        .query_row(
+            "SELECT revision FROM store_record WHERE space = ?1 AND key = ?2 AND value IS NOT NULL",
+            (expected.space, &expected.key),
+            |row| number(row, 0),
+        )
+        .optional()?;
+    if found == expected.revision {
+        return Ok(());
+    }
+    Err(StoreError::Conflict { space: expected.space, key: expected.key.clone() })
+}
+
+/// Writes a record; whether one is gone by that.
+fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool> {
+    let Write { space, key, value } = write;
+    let revision = integer(revision);
+    let Some(value) = value else {
+        let gone = conn.execute(
+            "UPDATE store_record SET value = NULL, revision = ?3
+             WHERE space = ?1 AND key = ?2 AND value IS NOT NULL",
+            (space, key, revision),
+        )?;
+        return Ok(gone != 0);
+    };
+    conn.execute(
+        "INSERT INTO store_record VALUES (?1, ?2, ?3, ?4) ON CONFLICT (space, key)
+         DO UPDATE SET value = excluded.value, revision = excluded.revision",
+        (space, key, value.as_str(), revision),
+    )?;
+    Ok(false)
+}
+
+/// Forgets the oldest removals when there are too many.
+fn forget(conn: &Connection) -> rusqlite::Result<()> {
+    let gone: usize =
+        conn.query_row("SELECT count(*) FROM store_record WHERE value IS NULL", [], |row| {
+            row.get::<_, u32>(0).map(|gone| gone as usize)
+        })?;
+    let Some(surplus @ 1..) = gone.checked_sub(GONE_MAX) else { return Ok(()) };
+    let surplus = i64::try_from(surplus).unwrap_or(i64::MAX);
+    conn.execute(
+        "UPDATE store_state SET forgotten = (SELECT max(revision) FROM (
+             SELECT revision FROM store_record WHERE value IS NULL ORDER BY revision LIMIT ?1))",
+        [surplus],
+    )?;
+    conn.execute(
+        "DELETE FROM store_record WHERE (space, key) IN (
+             SELECT space, key FROM store_record WHERE value IS NULL ORDER BY revision LIMIT ?1)",
+        [surplus],
+    )?;
+    Ok(())
+}
+
+fn add(conn: &Connection, events: &[EventRow]) -> Result<(), StoreError> {
+    let waiting = conn.query_row("SELECT count(*) FROM store_event", [], |row| {
+        row.get::<_, u32>(0).map(|waiting| waiting as usize)
+    })?;
+    if waiting + events.len() > PENDING_MAX {
+        return Err(PENDING_FULL);
+    }
+    let mut insert = conn.prepare("INSERT INTO store_event (log, event) VALUES (?1, ?2)")?;
+    for (log, event) in events {
+        insert.execute((log, event))?;
+    }
+    Ok(())
+}
+
+fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+    let value: Option<String> = row.get(1)?;
+    Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
+}
+
+/// Revisions and numbers only grow from zero, one at a time.
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(i64::unsigned_abs)
+}
+
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

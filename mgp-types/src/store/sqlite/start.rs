@@ -1,0 +1,91 @@
+//! How a store begins and ends: on the thread that writes, so that nobody else waits for the disk.
+//!
+//! Applies to: both.
+
+use std::sync::mpsc::sync_channel;
+use std::thread::{Builder, JoinHandle};
+
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::job::{Jobs, Queue};
+use super::{Db, DbConfig, Queues, file, records, threads};
+use crate::store::StoreError;
+
+/// How many jobs wait for a database in memory.
+const WAITING_IN_MEMORY: usize = 1024;
+
+/// Opens a file, or memory where there is none.
+pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
+    let (report, opened) = oneshot::channel();
+    spawn("mgp-store-write", move || match config.map_or_else(in_memory, in_file) {
+        Ok((db, kept)) => {
+            // Where nobody waits for it any more, the handle goes here, and all ends at once.
+            drop(report.send(Ok(db)));
+            kept.run();
+        }
+        Err(error) => drop(report.send(Err(error))),
+    })?;
+    opened.await.unwrap_or(Err(StoreError::Closed))
+}
+
+/// What the thread that writes keeps until the last handle is gone.
+struct Kept {
+    conn: Connection,
+    jobs: Jobs,
+    readers: Vec<JoinHandle<()>>,
+    /// That it is gone says that the file is closed.
+    news: watch::Sender<u64>,
+}
+
+impl Kept {
+    fn run(self) {
+        threads::write(&self.conn, &self.jobs, &self.news);
+        // The last connection writes the log back: two that close at once each take the other for the last.
+        for reader in self.readers {
+            let _ = reader.join();
+        }
+        if let Err((_, error)) = self.conn.close() {
+            tracing::warn!(%error, "the store was not closed well; the next to open it tidies up");
+        }
+    }
+}
+
+fn in_memory() -> Result<(Db, Kept), StoreError> {
+    let conn = file::in_memory()?;
+    let (write, jobs) = sync_channel(WAITING_IN_MEMORY);
+    let (news, known) = watch::channel(0);
+    // What only one connection sees is read by the thread that writes.
+    let queues = Queues { read: write.clone(), query: write.clone(), write };
+    Ok((Db::new(queues, known, None), Kept { conn, jobs, readers: Vec::new(), news }))
+}
+
+fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
+    let conn = file::open(&config)?;
+    let (news, known) = watch::channel(records::revision(&conn)?);
+    let (write, jobs) = sync_channel(config.waiting.max(1));
+    let told = news.clone();
+    let (read, reads) = reader("mgp-store-read", &config, move |conn, jobs| {
+        threads::read_and_look(conn, jobs, &told);
+    })?;
+    let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
+    let queues = Queues { write, read, query };
+    let kept = Kept { conn, jobs, readers: vec![reads, queries], news };
+    Ok((Db::new(queues, known, Some(config.path)), kept))
+}
+
+/// Starts a thread that reads.
+fn reader(
+    name: &str,
+    config: &DbConfig,
+    run: impl FnOnce(&Connection, &Jobs) + Send + 'static,
+) -> Result<(Queue, JoinHandle<()>), StoreError> {
+    let conn = file::connect(config, file::Use::Read)?;
+    let (queue, jobs) = sync_channel(config.waiting.max(1));
+    let thread = spawn(name, move || run(&conn, &jobs))?;
+    Ok((queue, thread))
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    Builder::new().name(name.to_owned()).spawn(run).map_err(StoreError::failed)
+}

@@ -1,0 +1,506 @@
+//! What is particular to a store in a file.
+//!
+//! Applies to: both.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::store::tests::{event, one};
+use crate::{Payload, PrivateFileError};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// A folder of its own for each test, gone with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("mgp-store-{process}-{next}"));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("mgp.db")
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        self.0.join(format!("mgp.db{ending}"))
+    }
+
+    async fn open(&self) -> Db {
+        Db::open(self.file()).await.unwrap()
+    }
+
+    /// A store that loses patience at once.
+    async fn open_impatient(&self) -> Db {
+        let mut config = DbConfig::new(self.file());
+        (config.patience, config.waiting) = (Duration::from_millis(50), 4);
+        config.open().await.unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn put(key: impl Into<String>) -> Change {
+    Change::new().put("s", key, one())
+}
+
+async fn keys(db: &Db) -> Vec<String> {
+    let records = db.load("s").await.unwrap().records;
+    let mut keys: Vec<_> = records.into_iter().map(|record| record.key).collect();
+    keys.sort();
+    keys
+}
+
+/// Why a store failed.
+#[track_caller]
+fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
+    let StoreError::Failed(reason) = error else { panic!("{error}") };
+    match reason.downcast_ref() {
+        Some(DbFault::Opening { source, .. }) => source.downcast_ref().unwrap(),
+        _ => reason.downcast_ref().unwrap(),
+    }
+}
+
+#[track_caller]
+fn fault(error: &StoreError) -> &DbFault {
+    reason(error)
+}
+
+// === what is kept ===
+
+#[tokio::test]
+async fn what_was_committed_is_there_again() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let revision = db.commit(put("a").event("log", event("u"))).await.unwrap();
+    db.commit(put("b")).await.unwrap();
+    db.commit(Change::new().remove("s", "b")).await.unwrap();
+    db.close().await;
+
+    let again = folder.open().await;
+    assert_eq!(*again.revision().borrow(), 3);
+    assert_eq!(keys(&again).await, ["a"]);
+    let news = again.changes("s", revision).await.unwrap().records;
+    assert_eq!(news, [crate::store::Record::new("b", None, 3)]);
+    assert_eq!(again.pending("log", 9).await.unwrap()[0].event, event("u"));
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let mut news = db.revision();
+    let other = db.clone();
+    // Nobody waits for this one, and it is done nevertheless.
+    drop(db.commit(put("a")));
+    drop(db);
+    other.commit(put("b")).await.unwrap();
+    assert!(folder.beside("-wal").exists());
+    drop(other);
+    timeout(SOON, async { while news.changed().await.is_ok() {} }).await.unwrap();
+    assert!(!folder.beside("-wal").exists());
+    assert!(!folder.beside("-shm").exists());
+    assert_eq!(keys(&folder.open().await).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so_to_every_handle() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let other = db.clone();
+    let waiting = other.commit(put("a"));
+    db.close().await;
+    waiting.await.unwrap();
+    assert!(matches!(other.commit(put("b")).await, Err(StoreError::Closed)));
+    assert!(matches!(other.load("s").await, Err(StoreError::Closed)));
+    assert!(matches!(other.read(|_| Ok(())).await, Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn an_open_that_is_given_up_leaves_nothing_running() {
+    let folder = Folder::new();
+    folder.open().await.close().await;
+    let mut opening = Box::pin(Db::open(folder.file()));
+    assert!(waits(&mut opening));
+    drop(opening);
+    let gone = async {
+        while folder.beside("-wal").exists() || folder.beside("-shm").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.unwrap();
+    assert!(folder.open().await.load("s").await.is_ok());
+}
+
+/// Whether a future waits.
+fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    std::pin::Pin::new(future).poll(&mut task).is_pending()
+}
+
+#[tokio::test]
+async fn a_full_store_commits_too() {
+    let folder = Folder::new();
+    let mut config = DbConfig::new(folder.file());
+    config.durability = Durability::Full;
+    let db = config.open().await.unwrap();
+    let level = |conn: &Connection| {
+        Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, u8>(0))?)
+    };
+    assert_eq!(db.write(level).await.unwrap(), 2);
+    db.commit(put("a")).await.unwrap();
+    assert_eq!(folder.open().await.write(level).await.unwrap(), 1);
+}
+
+// === those who wait ===
+
+#[tokio::test]
+async fn what_waits_together_fails_apart() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let all: Vec<_> = (0..200)
+        .map(|number| {
+            let change = put(number.to_string());
+            db.commit(if number % 2 == 0 { change } else { change.expect("s", "none", Some(1)) })
+        })
+        .collect();
+    for (number, answer) in all.into_iter().enumerate() {
+        match answer.await {
+            Ok(revision) => assert_eq!(revision, number as u64 / 2 + 1),
+            Err(StoreError::Conflict { .. }) => assert_eq!(number % 2, 1),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(keys(&db).await.len(), 100);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_kept_stops_nobody_for_ever() {
+    let folder = Folder::new();
+    let db = folder.open_impatient().await;
+    let holder = Connection::open(folder.file()).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = Instant::now();
+    let refused = tokio::spawn(db.commit(put("a")));
+    // The runtime has one thread, and it goes on.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!refused.is_finished(), "{:?}", begun.elapsed());
+    assert!(db.load("s").await.unwrap().records.is_empty(), "reading needs no lock");
+    let refused = refused.await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("look for one that hangs"), "{refused}");
+    holder.execute_batch("COMMIT").unwrap();
+    db.commit(put("b")).await.unwrap();
+    assert_eq!(keys(&db).await, ["b"]);
+}
+
+#[tokio::test]
+async fn too_many_are_refused_at_once() {
+    let folder = Folder::new();
+    let db = folder.open_impatient().await;
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let holding = db.write(move |_| Ok(held.recv().is_err()));
+    while db.queues().as_ref().unwrap().write.try_send(Box::new(Nothing)).is_ok() {}
+    let refused = db.commit(put("a")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Busy(_)), "{refused}");
+    drop(release);
+    assert!(holding.await.unwrap());
+    timeout(SOON, async { while db.commit(put("a")).await.is_err() {} }).await.unwrap();
+}
+
+struct Nothing;
+
+impl job::Job for Nothing {
+    fn run(&mut self, _: &Connection) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, _: Result<(), StoreError>) {}
+}
+
+#[tokio::test]
+async fn long_queries_of_others_hold_up_neither_changes_nor_news() {
+    let folder = Folder::new();
+    let (db, other) = (folder.open().await, folder.open().await);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let query = db.read(move |_| Ok(held.recv().is_err()));
+    let mut news = db.revision();
+    other.commit(put("a")).await.unwrap();
+    timeout(SOON, news.changed()).await.unwrap().unwrap();
+    assert_eq!(keys(&db).await, ["a"]);
+    drop(release);
+    assert!(query.await.unwrap());
+}
+
+// === SQL of others ===
+
+const STEPS: &[&str] = &["CREATE TABLE words (word TEXT)", "INSERT INTO words VALUES ('a')"];
+
+fn words(conn: &Connection) -> Result<u32, StoreError> {
+    Ok(conn.query_row("SELECT count(*) FROM words", [], |row| row.get(0))?)
+}
+
+fn add_word(conn: &Connection) -> Result<(), StoreError> {
+    conn.execute("INSERT INTO words VALUES ('b')", [])?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_step_is_done_once() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.migrate("words", &STEPS[..1]).await.unwrap();
+    assert_eq!(db.read(words).await.unwrap(), 0);
+    for _ in 0..2 {
+        db.migrate("words", STEPS).await.unwrap();
+        assert_eq!(db.read(words).await.unwrap(), 1);
+    }
+    db.migrate("other", &["CREATE TABLE other (a)"]).await.unwrap();
+    db.close().await;
+    let again = folder.open().await;
+    again.migrate("words", STEPS).await.unwrap();
+    assert_eq!(again.read(words).await.unwrap(), 1);
+    let newer = again.migrate("words", &STEPS[..1]).await.unwrap_err();
+    assert!(matches!(&newer, StoreError::Unreadable(why) if why.contains("update")), "{newer}");
+}
+
+#[tokio::test]
+async fn a_step_that_fails_takes_all_of_them_back() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let bad = &["CREATE TABLE words (word TEXT)", "INSERT INTO word VALUES ('a')"];
+    let failed = db.migrate("words", bad).await.unwrap_err();
+    assert!(failed.to_string().contains("no such table: word"), "{failed}");
+    db.migrate("words", STEPS).await.unwrap();
+    assert_eq!(db.read(words).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_write_that_fails_or_panics_is_undone_alone() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.migrate("words", STEPS).await.unwrap();
+    let before = db.commit(put("a"));
+    let fails = db.write(|tx| add_word(tx).and(Err::<(), _>(StoreError::Closed)));
+    let panics = db.write(|tx| -> Result<(), StoreError> {
+        add_word(tx)?;
+        panic!("a panic that the test wants")
+    });
+    let after = db.write(add_word);
+    before.await.unwrap();
+    assert!(matches!(fails.await, Err(StoreError::Closed)));
+    let panicked = panics.await.unwrap_err();
+    assert!(matches!(fault(&panicked), DbFault::Panicked), "{panicked}");
+    after.await.unwrap();
+    assert_eq!((db.read(words).await.unwrap(), keys(&db).await.len()), (2, 1));
+    assert!(db.read(add_word).await.is_err(), "who reads does not write");
+}
+
+#[tokio::test]
+async fn a_write_that_ends_the_transaction_is_told_and_the_store_goes_on() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    let ended = db.write(|tx| Ok(tx.execute_batch("COMMIT")?)).await.unwrap_err();
+    assert!(matches!(fault(&ended), DbFault::Ended), "{ended}");
+    db.commit(put("a")).await.unwrap();
+}
+
+// === what goes wrong ===
+
+#[tokio::test]
+async fn a_full_disk_changes_nothing_and_ends_nothing() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.commit(put("a")).await.unwrap();
+    let limit = |pages: u32| {
+        move |conn: &Connection| {
+            let sql = format!("PRAGMA max_page_count = {pages}");
+            Ok(conn.query_row(&sql, [], |row| row.get::<_, u32>(0))?)
+        }
+    };
+    db.write(limit(1)).await.unwrap();
+    let large = Payload::from_trusted(format!("\"{}\"", "x".repeat(100_000)));
+    let too_much = db.commit(Change::new().put("s", "large", large.clone()).put("s", "b", one()));
+    let small = db.commit(put("c"));
+    let full = too_much.await.unwrap_err();
+    assert!(matches!(fault(&full), DbFault::Full(_)), "{full}");
+    assert!(full.to_string().contains("free some"), "{full}");
+    // SQLite gives up the whole transaction then, and whoever shared it is told so.
+    if let Err(error) = small.await {
+        assert!(matches!(fault(&error), DbFault::Full(_)), "{error}");
+        assert_eq!(keys(&db).await, ["a"]);
+        db.commit(put("c")).await.unwrap();
+    }
+    assert_eq!(keys(&db).await, ["a", "c"]);
+    db.write(limit(10_000)).await.unwrap();
+    db.commit(Change::new().put("s", "large", large)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_became_read_only_is_told_and_read_on() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.commit(put("a")).await.unwrap();
+    db.write(|tx| Ok(tx.pragma_update(None, "query_only", true)?)).await.unwrap();
+    let refused = db.commit(put("b")).await.unwrap_err();
+    assert!(matches!(fault(&refused), DbFault::ReadOnly(_)), "{refused}");
+    assert_eq!(keys(&db).await, ["a"]);
+    folder.open().await.commit(put("b")).await.unwrap();
+}
+
+#[track_caller]
+fn refused(path: &Path, opened: Result<Db, StoreError>, advice: &str) -> StoreError {
+    let error = opened.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains(advice), "{said}");
+    assert!(said.contains(&*path.to_string_lossy()), "{said}");
+    error
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_refused_with_a_way_out() {
+    let folder = Folder::new();
+    let missing = folder.0.join("missing").join("mgp.db");
+    let error = refused(&missing, Db::open(&missing).await, "cannot be made");
+    assert!(matches!(reason(&error), PrivateFileError::Io { .. }));
+    refused(&folder.0, Db::open(&folder.0).await, "is not a plain file");
+    assert!(Db::open("").await.is_err());
+
+    let path = folder.file();
+    crate::private_file::create(&path).unwrap();
+    fs::write(&path, "no database, but longer than nothing".repeat(100)).unwrap();
+    let error = refused(&path, folder_open(&folder).await, "is no SQLite database");
+    assert!(matches!(error, StoreError::Unreadable(_)));
+
+    fs::write(&path, "").unwrap();
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("CREATE TABLE theirs (a)").unwrap();
+    drop(foreign);
+    refused(&path, folder_open(&folder).await, "belongs to another program");
+}
+
+async fn folder_open(folder: &Folder) -> Result<Db, StoreError> {
+    Db::open(folder.file()).await
+}
+
+#[tokio::test]
+async fn the_file_of_a_newer_version_is_left_alone() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.write(|tx| Ok(tx.execute_batch("UPDATE store_migration SET version = 9")?)).await.unwrap();
+    db.close().await;
+    let error = refused(&folder.file(), folder_open(&folder).await, "update this one");
+    assert!(matches!(error, StoreError::Unreadable(_)));
+}
+
+#[tokio::test]
+async fn damage_is_told_and_never_a_panic() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    for number in 0..300 {
+        db.commit(put(number.to_string()).event("log", event("u"))).await.unwrap();
+    }
+    db.close().await;
+    let whole = fs::read(folder.file()).unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut told = 0;
+    for _ in 0..100 {
+        let mut damaged = whole.clone();
+        let at = random.usize(..damaged.len());
+        let until = (at + random.usize(1..600)).min(damaged.len());
+        random.fill(&mut damaged[at..until]);
+        fs::write(folder.file(), &damaged).unwrap();
+        let outcome: Result<_, StoreError> = async {
+            let db = folder_open(&folder).await?;
+            let used = use_all(&db).await;
+            db.close().await;
+            used
+        }
+        .await;
+        if let Err(error) = outcome {
+            told += 1;
+            assert!(!matches!(error, StoreError::Closed), "a thread died: {error}");
+        }
+        for ending in ["-wal", "-shm"] {
+            let _ = fs::remove_file(folder.beside(ending));
+        }
+    }
+    assert!(told > 10, "{told}");
+}
+
+async fn use_all(db: &Db) -> Result<(), StoreError> {
+    db.load("s").await?;
+    db.changes("s", 10).await?;
+    db.pending("log", 400).await?;
+    db.commit(put("a").event("log", event("u"))).await?;
+    db.settle("log", 10).await
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_may_use_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.commit(put("a")).await.unwrap();
+    for ending in ["", "-wal", "-shm"] {
+        let path = folder.beside(ending);
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{ending}");
+        for open in [0o644, 0o640, 0o604, 0o620, 0o601] {
+            mode(open);
+            let error = refused(&path, folder_open(&folder).await, "chmod 600");
+            assert!(
+                matches!(reason(&error), PrivateFileError::Exposed { mode, .. } if *mode == open)
+            );
+        }
+        mode(0o600);
+    }
+    assert!(folder_open(&folder).await.is_ok());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    folder.open().await.close().await;
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
+    if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
+        // Whoever is root may write it all the same.
+        return;
+    }
+    let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");
+    assert!(matches!(fault(&error), DbFault::ReadOnly(_)), "{error}");
+    assert!(!folder.beside("-shm").exists());
+}
+
+// === several on one file ===
+
+#[tokio::test]
+async fn many_may_make_the_same_file_at_once() {
+    for _ in 0..5 {
+        let folder = Folder::new();
+        let opening: Vec<_> = (0..6).map(|_| tokio::spawn(Db::open(folder.file()))).collect();
+        for (number, opened) in opening.into_iter().enumerate() {
+            let db = opened.await.unwrap().unwrap();
+            assert_eq!(db.commit(put(number.to_string())).await.unwrap(), number as u64 + 1);
+            if number == 5 {
+                assert_eq!(keys(&db).await.len(), 6);
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Processes that share the file of a store, and processes that are killed while they write (DESIGN §6).
+//!
+//! The test is its own child: it starts itself with a role.
+//!
+//! Applies to: both.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use mgp_types::Payload;
+use mgp_types::mgp::AuditEvent;
+use mgp_types::store::{Change, Db, Store, StoreError};
+use tokio::time::Instant;
+
+/// How often a writing process is killed.
+const KILLS: u32 = 200;
+
+const ROLE: &str = "MGP_STORE_ROLE";
+const FILE: &str = "MGP_STORE_FILE";
+
+// === the child ===
+
+/// Does nothing by itself: what the other tests start.
+#[tokio::test]
+async fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let db = Db::open(std::env::var(FILE).unwrap()).await.unwrap();
+    match &*role {
+        "count" => count(&db).await,
+        "write" => write_until_killed(&db).await,
+        "follow" => follow(&db).await,
+        "hammer" => hammer(&db).await,
+        other => panic!("no role `{other}`"),
+    }
+    db.close().await;
+}
+
+fn say(word: &str, number: u64) {
+    let mut out = stdout().lock();
+    writeln!(out, "\n{word} {number}").unwrap();
+    out.flush().unwrap();
+}
+
+/// Adds one to a number that others add to as well, a hundred times.
+async fn count(db: &Db) {
+    for _ in 0..100 {
+        loop {
+            let records = db.load("count").await.unwrap().records;
+            let (number, revision) = match records.first() {
+                Some(found) => (found.value.as_ref().unwrap().get().unwrap(), Some(found.revision)),
+                None => (0, None),
+            };
+            let next = Change::new().put("count", "it", Payload::of::<u64>(&(number + 1)).unwrap());
+            match db.commit(next.expect("count", "it", revision)).await {
+                Ok(_) => break,
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Writes two records and an event in each change, several changes at once, and says what was acknowledged.
+async fn write_until_killed(db: &Db) {
+    let first = number(db, "left").await + 1;
+    for round in (first..).step_by(8) {
+        let commits: Vec<_> = (round..round + 8).map(|number| db.commit(step(number))).collect();
+        for (commit, number) in commits.into_iter().zip(round..) {
+            commit.await.unwrap();
+            say("ack", number);
+        }
+    }
+}
+
+fn step(number: u64) -> Change {
+    let value = Payload::of(&number).unwrap();
+    let change = Change::new().put("s", "left", value.clone()).event("log", event(number));
+    change.put("s", "right", value)
+}
+
+fn event(number: u64) -> AuditEvent {
+    let text = format!(
+        r#"{{"timestamp":"2026-01-02T03:04:05Z","event_type":"ACCESS_GRANTED",
+            "actor":{{"type":"user","id":"{number}"}},"result":"SUCCESS"}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The number in a record; zero where there is none.
+async fn number(db: &Db, key: &str) -> u64 {
+    let records = db.load("s").await.unwrap().records;
+    let found = records.into_iter().find(|record| record.key == key);
+    found.map_or(0, |record| record.value.unwrap().get().unwrap())
+}
+
+/// Leaves the file to others for no longer than it has to.
+async fn hammer(db: &Db) {
+    let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
+    let (mut one, mut other) = (write(), write());
+    say("ready", 0);
+    loop {
+        one.await.unwrap();
+        one = std::mem::replace(&mut other, write());
+    }
+}
+
+/// Says each revision as soon as it is seen, and answers each with a change of its own.
+async fn follow(db: &Db) {
+    let mut news = db.revision();
+    say("ready", *news.borrow());
+    for _ in 0..10 {
+        news.changed().await.unwrap();
+        let mine = db.commit(Change::new().put("s", "mine", Payload::null())).await.unwrap();
+        news.borrow_and_update();
+        say("answered", mine);
+    }
+}
+
+// === the parent ===
+
+/// A child, killed with the test.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(role: &str, file: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(FILE, file)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The next number said with a word.
+    fn hear(&mut self, word: &str) -> u64 {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the child is gone");
+            if let Some(number) = said(&line, word) {
+                return number;
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn said(line: &str, word: &str) -> Option<u64> {
+    line.strip_prefix(word)?.trim().parse().ok()
+}
+
+/// A folder that is gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mgp-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("mgp.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
+    let folder = Folder::new("store-kills");
+    let (mut openings, mut newest) = (Vec::new(), 0);
+    for kill in 0..KILLS {
+        let acknowledged = write_and_kill(&folder.file(), kill);
+        let begun = Instant::now();
+        let db = Db::open(folder.file()).await.unwrap();
+        openings.push(begun.elapsed());
+        let kept = number(&db, "left").await;
+        assert!(kept >= acknowledged.unwrap_or(newest), "{kept} {acknowledged:?}");
+        assert_eq!(number(&db, "right").await, kept);
+        assert_eq!(*db.revision().borrow(), kept, "each change is one revision");
+        let events = db.pending("log", usize::MAX).await.unwrap();
+        let told = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
+        assert!(told.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
+        db.settle("log", kept).await.unwrap();
+        newest = kept;
+        // Half of the children find what a kill left, the others what a close left.
+        if kill % 2 == 0 {
+            db.close().await;
+        }
+    }
+    openings.sort();
+    let worst = openings[openings.len() - 1];
+    writeln!(stdout(), "{KILLS} kills, {newest} changes, worst opening {worst:?}").unwrap();
+    // A machine that does other things as well may be late now and then.
+    let most = openings[openings.len() * 95 / 100];
+    assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
+}
+
+/// Kills a writer, and returns the newest change that it had acknowledged, if any.
+fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
+    let mut child = Running::start("write", file);
+    let mut acknowledged = None;
+    if kill % 4 == 3 {
+        // While it opens the file, mostly.
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
+    } else {
+        for _ in 0..fastrand::u32(1..60) {
+            acknowledged = Some(child.hear("ack"));
+        }
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
+    }
+    child.kill();
+    let mut rest = String::new();
+    child.lines.read_to_string(&mut rest).unwrap();
+    // The last line may be cut short.
+    let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
+}
+
+#[tokio::test]
+async fn a_file_whose_making_was_cut_short_is_made_all_the_same() {
+    let folder = Folder::new("store-making");
+    for kill in 0..40 {
+        let file = folder.0.join(format!("{kill}.db"));
+        let mut child = Running::start("write", &file);
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..12_000)));
+        child.kill();
+        let db = Db::open(&file).await.unwrap();
+        db.commit(step(1)).await.unwrap();
+        db.close().await;
+    }
+}
+
+#[tokio::test]
+async fn processes_that_count_together_lose_nothing() {
+    let folder = Folder::new("store-count");
+    let mut others: Vec<_> = (0..2).map(|_| Running::start("count", &folder.file())).collect();
+    let db = Db::open(folder.file()).await.unwrap();
+    count(&db).await;
+    for other in &mut others {
+        let mut out = String::new();
+        other.lines.read_to_string(&mut out).unwrap();
+        assert!(other.child.wait().unwrap().success(), "{out}");
+    }
+    let loaded = db.load("count").await.unwrap();
+    assert_eq!(loaded.records[0].value, Some(Payload::of(&300).unwrap()));
+    assert_eq!(loaded.revision, 300, "what conflicts takes no revision");
+    db.close().await;
+}
+
+#[tokio::test]
+async fn each_process_soon_sees_what_the_other_changed() {
+    let folder = Folder::new("store-follow");
+    let db = Db::open(folder.file()).await.unwrap();
+    let mut other = Running::start("follow", &folder.file());
+    assert_eq!(other.hear("ready"), 0);
+    let mut news = db.revision();
+    let mut worst = Duration::ZERO;
+    for _ in 0..10 {
+        let begun = Instant::now();
+        let mine = db.commit(Change::new().put("s", "yours", Payload::null())).await.unwrap();
+        news.wait_for(|revision| *revision > mine).await.unwrap();
+        // There and back.
+        worst = worst.max(begun.elapsed() / 2);
+        assert_eq!(other.hear("answered"), mine + 1);
+        let changed = db.changes("s", mine).await.unwrap().records;
+        assert_eq!(changed[0].key, "mine");
+    }
+    writeln!(stdout(), "worst: {worst:?}").unwrap();
+    assert!(worst < Duration::from_millis(250), "{worst:?}");
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_process_that_never_rests_keeps_nobody_from_writing() {
+    let folder = Folder::new("store-hammer");
+    let db = Db::open(folder.file()).await.unwrap();
+    let mut other = Running::start("hammer", &folder.file());
+    other.hear("ready");
+    let mut took = Vec::new();
+    let before = *db.revision().borrow();
+    for _ in 0..50 {
+        std::thread::sleep(Duration::from_millis(3));
+        let begun = Instant::now();
+        db.commit(Change::new().put("s", "mine", Payload::null())).await.unwrap();
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    let others = *db.revision().borrow() - before - 50;
+    let (half, worst) = (took[25], took[49]);
+    writeln!(stdout(), "half within {half:?}, worst {worst:?}, {others} meanwhile").unwrap();
+    assert!(others > 0, "the other process writes as well");
+    assert!(half < Duration::from_millis(50), "{took:?}");
+    other.kill();
+    db.close().await;
+}
