@@ -26,10 +26,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mgp_security::Replay;
+use mgp_security::{KernelToolsLayer, Replay};
 use mgp_server_sdk::prelude::*;
-use mgp_types::method::{AUDIT_REPLAY, AuditNotification, method_of_tool};
-use mgp_types::service::{Call, MemoryAudit, Router, Stack, around};
+use mgp_types::method::AuditNotification;
+use mgp_types::service::{MemoryAudit, Router};
 
 use gaps::Gaps;
 use journal::Journal;
@@ -46,11 +46,6 @@ fn server(journal: &Arc<Journal>) -> Server {
     // Whoever sends the events is the one party here, and may read them.
     let source: Arc<Journal> = Arc::clone(journal);
     let replay = Replay::new(source, Arc::new(MemoryAudit::new())).router_for_origin();
-    let replay = around(move |call: Call, next: Stack| {
-        let meant = call.tool().and_then(|tool| method_of_tool(tool.name));
-        let asks = meant.is_some_and(|tool| tool.name == AUDIT_REPLAY);
-        if asks { Stack::new(replay.clone()).send(call) } else { next.send(call) }
-    });
     Server::new("audit", env!("CARGO_PKG_VERSION"))
         .instructions("Keeps audit events. Begin with `get_audit_stats`.")
         .state(Arc::clone(journal))
@@ -58,7 +53,7 @@ fn server(journal: &Arc<Journal>) -> Server {
         .tool(tools::stats())
         .tool(export::export())
         .endpoints(taken)
-        .layer(replay)
+        .layer(KernelToolsLayer::new(replay))
 }
 
 fn options() -> Result<(PathBuf, usize), String> {
