@@ -33,7 +33,7 @@ pub use definition::{
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{Refusal, ReplayRefused};
-pub use governance::{GovernLayer, Governance, GovernanceBuilder};
+pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

@@ -22,7 +22,7 @@ impl Server {
     /// ```
     /// use mgp_security::Governance;
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+    /// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, RiskLevel};
     /// use mgp_types::service::Principal;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
