@@ -134,7 +134,7 @@ mod store {
             private(dir)?;
         }
         match fs::remove_file(dir.join(SUM)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(Some(Db::open(dir.join(DATABASE)).await?)),
         }
     }
