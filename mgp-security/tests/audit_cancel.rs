@@ -135,7 +135,7 @@ impl World {
         assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled", "{trace}");
     }
 
-    async fn end(self) {
+    fn end(self) {
         drop(self.log);
         sound(self.folder.path());
     }
@@ -244,7 +244,7 @@ async fn a_call_dropped_after_any_number_of_polls_is_on_record() {
     let alone = at_every_poll(&world, "alone", || world.alone()).await;
     // The tool yields four times, the person three times, and a ticket may be there at the first poll.
     assert!(cold >= 8 && warm >= 8 && alone >= 5, "{cold} {warm} {alone}");
-    world.end().await;
+    world.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -281,7 +281,7 @@ async fn a_call_dropped_at_any_time_is_on_record() {
     expected.sort();
     assert_eq!(found, expected);
     assert!((50..550).contains(&given_up), "{given_up} of 600 is no sample");
-    world.end().await;
+    world.end();
 }
 
 #[tokio::test]
@@ -315,7 +315,7 @@ async fn a_call_dropped_while_the_log_is_full_is_on_record() {
         assert_eq!(world.ran(), before + 1, "none of those that waited came to its tool");
         assert_eq!(shown(&world.last(&format!("{name}-holds")).await), "TOOL_EXECUTED SUCCESS");
     }
-    world.end().await;
+    world.end();
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn a_call_dropped_while_somebody_is_asked_is_on_record() {
     assert!(tokio::time::timeout(A_WHILE, call(&stack, "wipe", "asked")).await.is_err());
     world.is_cancelled("asked").await;
     assert_eq!(world.ran(), 0);
-    world.end().await;
+    world.end();
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_on_record(
         drop(call(&stack, "wipe", &trace).await.unwrap());
         assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
     }
-    world.end().await;
+    world.end();
 }
 
 #[tokio::test]
@@ -367,7 +367,7 @@ async fn a_tool_that_panics_is_on_record_as_broken() {
         assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE");
         assert_eq!(event.details.as_ref().unwrap().get("code").unwrap().as_str(), "-32603");
     }
-    world.end().await;
+    world.end();
 }
 
 // === processes that die ===
