@@ -2,8 +2,6 @@
 //!
 //! Applies to: both.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 #[expect(dead_code, reason = "the program's `main` is not run here")]
 #[path = "../examples/decisions.rs"]
 mod decisions;
