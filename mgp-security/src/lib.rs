@@ -14,6 +14,7 @@ mod error;
 mod governance;
 mod permission;
 mod policy;
+pub mod prelude;
 mod state;
 mod tool;
 mod trace;
@@ -33,6 +34,8 @@ pub use definition::{
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{Refusal, ReplayRefused};
+#[cfg(feature = "sqlite")]
+pub use governance::FolderError;
 pub use governance::{GovernLayer, Governance, GovernanceBuilder};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,

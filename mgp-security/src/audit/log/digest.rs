@@ -59,6 +59,11 @@ impl DigestKey {
         hash.iter().take(32).map(|digit| char::from(*digit)).collect()
     }
 
+    /// The key itself, for a recorder.
+    pub(in crate::audit) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     fn parse(file: &[u8]) -> Option<Self> {
         let key = Self(unhex(std::str::from_utf8(file.get(..64)?).ok()?)?);
         (key.file() == file).then_some(key)
@@ -70,6 +75,12 @@ impl DigestKey {
         out.extend_from_slice(&hex(blake3::hash(&self.0).as_bytes())[..32]);
         out.push(b'\n');
         out
+    }
+}
+
+impl From<[u8; 32]> for DigestKey {
+    fn from(key: [u8; 32]) -> Self {
+        Self::new(key)
     }
 }
 
