@@ -58,7 +58,7 @@ pub use definition::{
 pub use error::{Refusal, ReplayRefused};
 #[cfg(feature = "sqlite")]
 pub use governance::FolderError;
-pub use governance::{GovernLayer, Governance, GovernanceBuilder};
+pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

@@ -86,8 +86,8 @@ impl Definitions {
             at: Timestamp::now(),
             ..held
         };
-        let event = Event::definition_rejected(by, server, tool, fingerprint)
-            .justification(justification);
+        let event =
+            Event::definition_rejected(by, server, tool, fingerprint).justification(justification);
         let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
         self.0.pins.write(vec![(key, Some(pin))], vec![event.build()]).await?;
         Ok(())

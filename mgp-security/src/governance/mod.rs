@@ -10,21 +10,20 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId, Stack};
+use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
-use tower::util::option_layer;
 use tower_layer::Layer;
 
-use crate::access::{Access, AccessLayer, KernelToolsLayer, NotOperator};
+use crate::access::{Access, AccessLayer, Gated, KernelTools, KernelToolsLayer, NotOperator};
 use crate::approval::{Approver, Elicit};
-use crate::audit::{AuditConfig, AuditLayer, AuditLog, Event};
-use crate::definition::{DefinitionLayer, Definitions};
+use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
+use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
-use crate::permission::{PermissionLayer, Permissions};
+use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
+use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
 
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
@@ -330,34 +329,32 @@ enum Tools {
     Foreign,
 }
 
-impl<S: MgpService> Layer<S> for GovernLayer {
-    type Service = Stack;
+/// A service behind all layers.
+pub type Governed<S> = Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<S>>>>>>>;
 
-    fn layer(&self, inner: S) -> Stack {
+impl<S: MgpService> Layer<S> for GovernLayer {
+    type Service = Governed<S>;
+
+    fn layer(&self, inner: S) -> Governed<S> {
         let books = &*self.governance.0;
         let server = || self.server.clone();
         let tools = || books.definitions.clone();
-        let pins = DefinitionLayer::new(tools()).server(server());
-        let pins = (self.tools == Tools::Foreign).then_some(pins);
-        let kernel = KernelToolsLayer::new(self.governance.router());
-        let kernel = (self.tools == Tools::Own).then_some(kernel);
-        let service = ServiceBuilder::new()
+        ServiceBuilder::new()
             // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
             .layer(self.recording())
             // The methods of operators under the names of tools are answered here: nobody grants access to them.
-            .layer(option_layer(kernel))
+            .layer(KernelToolsLayer::new(self.kernel()))
             // Who may not use a tool learns nothing of it.
             .layer(AccessLayer::new(books.access.clone()).server(server()))
             // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(option_layer(pins))
+            .layer(self.pinning())
             // The server is not contacted without the permissions the tool needs.
             .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
             // Nobody is asked to confirm what is blocked anyway.
             .layer(self.validating())
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
-            .service(inner);
-        Stack::new(service)
+            .service(inner)
     }
 }
 
@@ -373,6 +370,23 @@ impl GovernLayer {
                 let tool = call.tool()?;
                 Some(tools.assessment(Some(server), tool.name).effective_risk.clone())
             })
+    }
+
+    /// The names of kernel tools belong to whoever serves the tools; another server has its own.
+    fn kernel(&self) -> Router {
+        match self.tools {
+            Tools::Own => self.governance.router(),
+            Tools::Foreign => Router::new(),
+        }
+    }
+
+    /// Where the server has no name, its tools pass: they are one's own.
+    fn pinning(&self) -> DefinitionLayer {
+        let layer = DefinitionLayer::new(self.governance.0.definitions.clone());
+        match self.tools {
+            Tools::Own => layer,
+            Tools::Foreign => layer.server(self.server.clone()),
+        }
     }
 
     fn validating(&self) -> ValidateLayer {

@@ -14,6 +14,7 @@ use super::outlet::Outlet;
 use super::{
     Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId,
 };
+use crate::hex::to_hex;
 use crate::wire::{Id, Payload, RpcError};
 
 /// The surroundings of a call, cheap to clone.
@@ -77,12 +78,7 @@ impl Context {
         self.trace
             .get_or_insert_with(|| {
                 // Unique, not secret: it only says what belongs together.
-                let number = fastrand::u128(..).to_be_bytes();
-                let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-                let digits = number.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-                let mut trace = String::with_capacity(32);
-                trace.extend(digits);
-                trace.into()
+                to_hex(&fastrand::u128(..).to_be_bytes()).into()
             })
             .clone()
     }

@@ -30,7 +30,9 @@ impl Pen {
     /// Writes the event of a call that ended, member for member as [`Ended::to_event`] has it.
     pub(super) fn ended(&mut self, out: &mut Vec<u8>, ended: &Ended) {
         let start = &*ended.start;
-        let is_odd = start.with_notes(|notes| notes.iter().any(|(name, _)| OWN.contains(&name)));
+        let is_own =
+            |name: &str| OWN.contains(&name) || (name == "arguments" && start.arguments.is_some());
+        let is_odd = start.with_notes(|notes| notes.iter().any(|(name, _)| is_own(name)));
         if is_odd && let Some(event) = event(&ended.to_event()).filter(|it| it.len() <= DETAILS_MAX)
         {
             return out.extend_from_slice(&event);
@@ -45,13 +47,18 @@ impl Pen {
         out.extend_from_slice(br#","result":"#);
         word(out, ended.outcome.result().as_str());
         out.extend_from_slice(br#","details":{"#);
+        if let Some(arguments) = &start.arguments {
+            out.extend_from_slice(br#""arguments":"#);
+            arguments.push(out);
+            out.push(b',');
+        }
         start.with_notes(|notes| {
             let size = notes.iter().map(|(name, value)| name.len() + value.as_str().len());
             if size.sum::<usize>() > DETAILS_MAX {
                 out.extend_from_slice(br#""notes_left_out":true,"#);
                 return;
             }
-            for (name, value) in notes.iter().filter(|(name, _)| !OWN.contains(name)) {
+            for (name, value) in notes.iter().filter(|(name, _)| !is_own(name)) {
                 text(out, name);
                 out.push(b':');
                 raw(out, value);
