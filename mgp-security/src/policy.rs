@@ -194,7 +194,9 @@ impl Policies {
     fn write(&self, change: impl FnOnce(&mut Table)) {
         change(&mut self.0.now.write().unwrap_or_else(PoisonError::into_inner));
         let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        hooks.iter().for_each(|hook| hook());
+        for hook in &hooks {
+            hook();
+        }
     }
 }
 

@@ -268,6 +268,7 @@ impl Governance {
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
