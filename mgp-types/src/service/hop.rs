@@ -29,12 +29,6 @@ pub struct OutMeta {
 }
 
 impl OutMeta {
-    /// What of it holds for every other request of the same caller too: who it is, and its trace.
-    #[must_use]
-    pub fn of_caller(&self) -> Self {
-        Self { meta: self.meta.clone(), trace_id: self.trace_id.clone(), ..Self::nothing() }
-    }
-
     /// Adds nothing.
     #[must_use]
     pub const fn nothing() -> Self {
