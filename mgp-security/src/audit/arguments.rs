@@ -10,6 +10,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use siphasher::sip128::SipHasher24;
 
+use super::log::DigestKey;
+
 /// Arguments up to this size are brought into canonical form before they are digested; longer ones as they came.
 const CANONICAL_MAX: usize = 64 * 1024;
 
@@ -66,9 +68,16 @@ impl AuditConfig {
     /// The secret of the installation that digests are made with, so that they can be compared across restarts.
     ///
     /// Whoever has it can check guesses at arguments; it belongs where no reader of the log finds it.
-    pub fn key(mut self, key: [u8; 32]) -> Self {
-        self.key = Some(key);
+    ///
+    /// A log that [keeps one](crate::LogConfig::digest_key) has it as [`AuditLog::digest_key`](crate::AuditLog::digest_key).
+    pub fn key(mut self, key: impl Into<DigestKey>) -> Self {
+        self.key = Some(*key.into().as_bytes());
         self
+    }
+
+    /// Whether a secret was set.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "sqlite")]
+mod folder;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,12 +18,15 @@ use tower_layer::Layer;
 
 use crate::access::{Access, AccessLayer, Gated, KernelTools, KernelToolsLayer, NotOperator};
 use crate::approval::{Approver, Elicit};
-use crate::audit::{Audit, AuditConfig, AuditLayer, Event};
+use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
+
+#[cfg(feature = "sqlite")]
+pub use folder::FolderError;
 
 /// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
 ///
@@ -29,7 +35,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// ```
 /// use mgp_security::Governance;
-/// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+/// use mgp_types::mgp::AccessGrantParams;
 /// use mgp_types::service::{Principal, Reply, Stack, mock};
 /// use mgp_types::ErrorCode;
 /// use tower_layer::Layer;
@@ -48,8 +54,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// // Access alone does not confirm a dangerous call, and nobody can be asked here.
 /// let ann = Principal::new("local", "ann").operator();
-/// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "disk", AccessPermission::Allow);
-/// governance.access().grant(&ann, grant).await.unwrap();
+/// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
 /// # });
@@ -58,7 +63,9 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 pub struct Governance(Arc<Books>);
 
 struct Books {
+    store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     access: Access,
@@ -75,6 +82,7 @@ struct Books {
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
@@ -91,6 +99,14 @@ impl GovernanceBuilder {
     /// Records in this sink.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
+        self.log = None;
+        self
+    }
+
+    /// Records in this log, with digests of arguments under its key where it keeps one.
+    pub fn log(mut self, log: AuditLog) -> Self {
+        self.audit = Arc::new(log.clone());
+        self.log = Some(log);
         self
     }
 
@@ -121,7 +137,12 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, recording, policies, approver, validators } = self;
+        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
+        let recording = match key {
+            Some(key) => recording.key(key.clone()),
+            None => recording,
+        };
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
@@ -134,7 +155,9 @@ impl GovernanceBuilder {
             .named(access.clone())
             .named(permissions.clone());
         let books = Books {
+            store,
             audit,
+            log,
             recording,
             policies,
             access,
@@ -157,6 +180,7 @@ impl Governance {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
             audit: Arc::new(MemoryAudit::new()),
+            log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
@@ -207,6 +231,18 @@ impl Governance {
         &self.0.audit
     }
 
+    /// What keeps the state.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// The audit log, to query, flush and forward it; none where another sink records.
+    #[must_use]
+    pub fn log(&self) -> Option<&AuditLog> {
+        self.0.log.as_ref()
+    }
+
     /// Changes the policy of a server, in force from the next message on.
     ///
     /// # Errors
@@ -232,6 +268,7 @@ impl Governance {
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
