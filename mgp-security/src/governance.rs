@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId, Stack};
+use mgp_types::service::{
+    AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId, Stack,
+};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -21,6 +23,7 @@ use crate::definition::{DefinitionLayer, Definitions};
 use crate::error::Refusal;
 use crate::permission::{PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::still::Still;
 use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
 
 /// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
@@ -320,12 +323,36 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             .layer(self.validating())
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
+            // A gate above may have waited long; what it passed on before may have been taken back since.
+            .layer(self.still())
             .service(inner);
         Stack::new(service)
     }
 }
 
 impl GovernLayer {
+    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    ///
+    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    ///
+    /// # Errors
+    /// As the gates of the layer, once the call may not run any more.
+    pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
+        let still = self.still();
+        move |call| still.check(call)
+    }
+
+    fn still(&self) -> Still {
+        let books = &*self.governance.0;
+        Still {
+            access: books.access.clone(),
+            definitions: books.definitions.clone(),
+            permissions: books.permissions.clone(),
+            server: self.server.clone(),
+            are_pinned: self.tools == Tools::Foreign,
+        }
+    }
+
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
         let (tools, own) = (books.definitions.clone(), self.server.clone());

@@ -15,6 +15,7 @@ mod governance;
 mod permission;
 mod policy;
 mod state;
+mod still;
 mod tool;
 mod trace;
 

@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
-    ResourcesSubscribe, ResourcesTemplatesList, ToolsCall, ToolsList,
+    ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
 };
 use mgp_types::service::{Call, Context, MgpService, Reply, ServerId, Target};
 use pin_project_lite::pin_project;
@@ -18,10 +18,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::book::Access;
-use super::entry::name_of;
 use super::list;
 use super::pass::Credentials;
-use super::refused::AccessDenied;
 use crate::error::Refusal;
 
 /// Lets through what [`Access`] allows, and leaves out of lists what it does not.
@@ -81,12 +79,7 @@ impl AccessLayer {
 
     /// Refuses what a caller has no access to; a server as a whole where no tool is named.
     fn admit(&self, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
-        let server = self.server_of(cx);
-        let decided = self.access.decide_call(cx, server, tool)?;
-        if decided.is_allowed() {
-            return Ok(());
-        }
-        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
+        self.access.allow(cx, self.server_of(cx), tool)
     }
 }
 
@@ -168,6 +161,7 @@ impl<'a> Aim<'a> {
     fn of(call: &'a Call) -> Self {
         match call.params().target() {
             Some(Target::Tool(name)) => Self::Tool(name),
+            _ if call.is::<SubscriptionsListen>() && watches(call) => Self::Server,
             _ => Self::of_method(call.method().as_str()),
         }
     }
@@ -187,6 +181,12 @@ impl<'a> Aim<'a> {
             _ => Self::Elsewhere,
         }
     }
+}
+
+/// Whether a stream is asked for that tells of resources; one that cannot be read is none for anybody without access.
+fn watches(call: &Call) -> bool {
+    let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
+    params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
 }
 
 pin_project! {

@@ -23,7 +23,7 @@ pub struct PermissionRefused {
 
 impl PermissionRefused {
     /// A call without all permissions it needs; there is at least one that is missing.
-    pub(super) fn call(
+    pub(crate) fn call(
         server: Option<&ServerId>,
         tool: &str,
         missing: &[Missing],

@@ -1,0 +1,10 @@
+//! Attacks on what governs calls, as an agent, a server and an operator's mistakes would make them (MGP §3–§6).
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod hop;
+mod raw;
+mod waiting;
+mod world;
