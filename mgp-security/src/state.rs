@@ -49,7 +49,7 @@ struct Inner<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// Set while the store cannot be read: then nothing is decided.
+    /// Set while the store was not read, or cannot be: then nothing is decided.
     lost: AtomicBool,
     /// Held while the snapshot catches up, so that it never goes back.
     kept: tokio::sync::Mutex<Kept<S::Entry>>,
@@ -93,13 +93,16 @@ pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
     /// State over a store; until it was [opened](Self::open) it is empty.
+    ///
+    /// Over a store that holds something already nothing is decided until then: what it denies is not known yet.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = BTreeMap::new();
+        let is_unread = *store.revision().borrow() > 0;
         Self(Arc::new(Inner {
             store,
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
-            lost: AtomicBool::new(false),
+            lost: AtomicBool::new(is_unread),
             kept: tokio::sync::Mutex::new(Kept {
                 entries,
                 written: HashMap::new(),
