@@ -23,6 +23,9 @@ pub enum Refusal {
     /// No entry or policy allows it, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
+    /// The name of the tool is longer than any tool's, and is not repeated.
+    #[error("no tool has a name of {0} bytes; use a name from `tools/list`")]
+    LongName(usize),
     /// The credentials of the caller ended.
     #[error(transparent)]
     PassEnded(#[from] PassEnded),
@@ -121,6 +124,7 @@ impl From<Refusal> for RpcError {
             Refusal::Unaudited(unaudited)
             | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
             Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,

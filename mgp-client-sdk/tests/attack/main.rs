@@ -4,7 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agent;
 mod hop;
 mod raw;
+mod storm;
 mod waiting;
 mod world;

@@ -95,6 +95,12 @@ impl World {
             .governed(&self.governance, "disk")
     }
 
+    /// The same after a restart of its process: the books and the log are still there.
+    pub(crate) fn disk_again(&self) -> Server {
+        let again = Self { governance: self.governance.clone(), ..Self::new() };
+        again.disk()
+    }
+
     pub(crate) fn ran(&self) -> usize {
         self.ran.load(Ordering::SeqCst)
     }

@@ -18,6 +18,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::book::Access;
+use super::entry::NAME_MAX;
 use super::list;
 use super::pass::Credentials;
 use crate::error::Refusal;
@@ -116,6 +117,8 @@ impl<S: MgpService> Service<Call> for Gated<S> {
     fn call(&mut self, call: Call) -> Self::Future {
         let cx = call.cx();
         let admitted = match Aim::of(&call) {
+            // Nobody could name it in an entry, and a refusal would say it again.
+            Aim::Tool(tool) if tool.len() > NAME_MAX => Err(Refusal::LongName(tool.len()).into()),
             Aim::Tool(tool) => self.layer.admit(cx, Some(tool)).map_err(RpcError::from),
             Aim::Nothing => Err(RpcError::invalid_params("`name` must be a string")),
             Aim::Server => self.layer.admit(cx, None).map_err(RpcError::from),
