@@ -153,7 +153,11 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        let mut error = Self::new(code, refusal.to_string());
+        let message = match &refusal {
+            Refusal::Unchanged(error) => error.told(),
+            other => other.to_string(),
+        };
+        let mut error = Self::new(code, message);
         if let Some(details) = refusal.details() {
             let mut recovery = Recovery::default_for(code).unwrap_or_default();
             recovery.details = Some(details);

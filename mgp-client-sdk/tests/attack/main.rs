@@ -5,8 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agent;
+mod broken;
 mod hop;
 mod raw;
+mod server;
 mod storm;
 mod waiting;
 mod world;

@@ -65,7 +65,7 @@ pub(super) async fn watch(
 }
 
 /// A tool as whoever asked may see it; none where it is left out.
-fn show(
+pub(super) fn show(
     definitions: &Definitions,
     server: &ServerId,
     cx: &Context,
