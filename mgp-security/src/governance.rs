@@ -304,8 +304,10 @@ impl<S: MgpService> Layer<S> for GovernLayer {
         let books = &*self.governance.0;
         let server = || self.server.clone();
         let tools = || books.definitions.clone();
-        let pins = DefinitionLayer::new(tools()).server(server());
-        let pins = (self.tools == Tools::Foreign).then_some(pins);
+        let pins = match self.tools {
+            Tools::Own => DefinitionLayer::own(tools()),
+            Tools::Foreign => DefinitionLayer::new(tools()),
+        };
         let kernel = KernelToolsLayer::new(self.governance.router());
         let kernel = (self.tools == Tools::Own).then_some(kernel);
         let service = ServiceBuilder::new()
@@ -316,7 +318,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             // Who may not use a tool learns nothing of it.
             .layer(AccessLayer::new(books.access.clone()).server(server()))
             // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(option_layer(pins))
+            .layer(pins.server(server()))
             // The server is not contacted without the permissions the tool needs.
             .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
             // Nobody is asked to confirm what is blocked anyway.

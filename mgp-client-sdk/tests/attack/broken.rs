@@ -243,3 +243,25 @@ async fn grants_that_would_not_mean_what_they_seem_to_mean_are_refused() {
         access.grant(&ann(), grant).await.unwrap_or_else(|error| panic!("{end}: {error}"));
     }
 }
+
+#[tokio::test]
+async fn a_risk_that_the_operator_lowers_is_on_the_record_for_own_tools_too() {
+    use mgp_types::mgp::RiskLevel;
+    let mut policy = ServerPolicy::default();
+    policy.default_policy = DefaultPolicy::OptOut;
+    policy.risk.insert("wipe".to_owned(), RiskLevel::Safe);
+    let log = MemoryAudit::new();
+    let governance =
+        Governance::builder().audit(Arc::new(log.clone())).policies(Policies::all(policy)).build();
+    let world = World { governance, log, ..World::new() };
+    let stack: Stack = world.disk().into_stack().unwrap();
+    let mut agent = Raw::modern(&stack, mallory());
+    for _ in 0..2 {
+        assert_eq!(code(&agent.ask("tools/call", json!({"name": "wipe"})).await), 0);
+    }
+    assert_eq!(world.ran(), 2);
+    let told = world.log.events().into_iter().filter(|event| {
+        event.event_type.as_str().to_ascii_uppercase().contains("RISK_LEVEL_OVERRIDE")
+    });
+    assert_eq!(told.count(), 1, "{:?}", world.log.events());
+}
