@@ -24,8 +24,8 @@ pub enum Refusal {
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
     /// The name of the tool is longer than any tool's, and is not repeated.
-    #[error("no tool has a name of {0} bytes; use a name from `tools/list`")]
-    LongName(usize),
+    #[error(transparent)]
+    LongName(#[from] LongName),
     /// The credentials of the caller ended.
     #[error(transparent)]
     PassEnded(#[from] PassEnded),
@@ -69,6 +69,21 @@ pub enum Refusal {
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// A call of a tool with a name that no tool has.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("no tool has a name of {bytes} bytes; use a name from `tools/list`")]
+pub struct LongName {
+    bytes: usize,
+    #[source]
+    rule: Rule,
+}
+
+impl LongName {
+    pub(crate) fn new(bytes: usize, most: usize) -> Self {
+        Self { bytes, rule: Rule::new(format!("names of tools have at most {most} bytes")) }
+    }
 }
 
 /// Somebody who is neither an operator nor a named sink asked for recorded events.

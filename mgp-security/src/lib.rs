@@ -33,7 +33,7 @@ pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
-pub use error::{Refusal, ReplayRefused};
+pub use error::{LongName, Refusal, ReplayRefused};
 pub use governance::{GovernLayer, Governance, GovernanceBuilder};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,

@@ -231,6 +231,7 @@ async fn odd_names_reach_no_tool_and_are_recorded_once() {
         assert_eq!(events.len(), index + 1, "{name:.40}");
         let record = serde_json::to_string(&events[index]).unwrap();
         assert!(record.len() < 4_000, "{name:.40}: {} bytes", record.len());
+        assert!(record.contains(r#""rule":"#), "{record}");
     }
     assert_eq!(world.ran(), 0);
     // Nor are any of them in a list.

@@ -21,7 +21,7 @@ use super::book::Access;
 use super::entry::NAME_MAX;
 use super::list;
 use super::pass::Credentials;
-use crate::error::Refusal;
+use crate::error::{LongName, Refusal};
 
 /// Lets through what [`Access`] allows, and leaves out of lists what it does not.
 ///
@@ -118,7 +118,9 @@ impl<S: MgpService> Service<Call> for Gated<S> {
         let cx = call.cx();
         let admitted = match Aim::of(&call) {
             // Nobody could name it in an entry, and a refusal would say it again.
-            Aim::Tool(tool) if tool.len() > NAME_MAX => Err(Refusal::LongName(tool.len()).into()),
+            Aim::Tool(tool) if tool.len() > NAME_MAX => {
+                Err(Refusal::from(LongName::new(tool.len(), NAME_MAX)).into())
+            }
             Aim::Tool(tool) => self.layer.admit(cx, Some(tool)).map_err(RpcError::from),
             Aim::Nothing => Err(RpcError::invalid_params("`name` must be a string")),
             Aim::Server => self.layer.admit(cx, None).map_err(RpcError::from),
@@ -222,6 +224,7 @@ impl Look {
     fn at(&self, reply: Reply) -> Result<Reply, RpcError> {
         let Self { layer: AccessLayer { access, .. }, cx } = self;
         let server = self.layer.server_of(cx);
+        let reply = list::for_one(reply, cx);
         if access.lists_all(cx, server) {
             return Ok(reply);
         }

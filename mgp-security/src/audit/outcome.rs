@@ -80,9 +80,9 @@ fn is_error(body: &Body) -> bool {
         is_error: bool,
     }
     let raw = body.as_raw().as_str();
-    raw.contains(r#""isError""#)
-        && (raw.contains(r#""isError":true"#) || raw.contains(r#""isError": true"#))
-        // The words may stand further in, in structured content.
+    raw.contains("true")
+        && (raw.contains(r#""isError""#) || raw.contains("\\u"))
+        // The words may stand further in, in structured content, and in other letters.
         && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
 }
 
@@ -101,6 +101,8 @@ mod tests {
     fn errors_of_tools_are_seen() {
         check(r#"{"content":[],"isError":true}"#, true);
         check(r#"{"isError": true, "content": []}"#, true);
+        check("{\"isError\" :\ttrue}", true);
+        check(r#"{"\u0069sError":true}"#, true);
         check(r#"{"content":[]}"#, false);
         check(r#"{"content":[],"isError":false}"#, false);
         check(r#"{"structuredContent":{"isError":true},"isError":false}"#, false);

@@ -234,8 +234,9 @@ impl Confirmations {
         book: &Book<'_>,
         kept: &mut Kept,
     ) -> Result<(), Unconfirmed> {
-        if now().saturating_sub(kept.asked_at) >= millis(self.lives) || is_past(kept.until.as_ref())
-        {
+        // A clock that was set back must not make a confirmation young again.
+        let age = now().abs_diff(kept.asked_at);
+        if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
         // Where nothing is kept, no answer comes twice: each run was asked about.
