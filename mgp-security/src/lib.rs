@@ -38,6 +38,7 @@ mod permission;
 mod policy;
 pub mod prelude;
 mod state;
+mod still;
 mod tool;
 mod trace;
 
@@ -55,9 +56,7 @@ pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
-pub use error::{Refusal, ReplayRefused};
-#[cfg(feature = "sqlite")]
-pub use governance::FolderError;
+pub use error::{LongName, Refusal, ReplayRefused};
 pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
@@ -65,9 +64,13 @@ pub use permission::{
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
+pub use still::StillGate;
 pub use tool::{
     Assess, Assessment, Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named,
     Naming, Unconfirmed, Validate, ValidateLayer, Validated, ValidationBlocked, Violation,
     derive_hints,
 };
 pub use trace::{Trace, TraceLayer};
+
+#[cfg(feature = "sqlite")]
+pub use self::governance::FolderError;

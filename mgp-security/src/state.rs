@@ -49,7 +49,7 @@ struct Inner<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// Set while the store cannot be read: then nothing is decided.
+    /// Set while the store was not read, or cannot be: then nothing is decided.
     lost: AtomicBool,
     /// Held while the snapshot catches up, so that it never goes back.
     kept: tokio::sync::Mutex<Kept<S::Entry>>,
@@ -88,18 +88,36 @@ pub enum ChangeError {
     Encode(#[source] RpcError),
 }
 
+impl ChangeError {
+    /// What a caller hears of it: what is wrong with the store is for whoever runs it, and stands in the causes.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Store(error) => format!("the change was not made: {}", told(error)),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What a caller hears of a store that fails.
+pub(crate) fn told(error: &StoreError) -> String {
+    RpcError::from(error.clone()).message().to_owned()
+}
+
 /// Entries to write, or to remove where there is none.
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
     /// State over a store; until it was [opened](Self::open) it is empty.
+    ///
+    /// Over a store that holds something already nothing is decided until then: what it denies is not known yet.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = BTreeMap::new();
+        let is_unread = *store.revision().borrow() > 0;
         Self(Arc::new(Inner {
             store,
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
-            lost: AtomicBool::new(false),
+            lost: AtomicBool::new(is_unread),
             kept: tokio::sync::Mutex::new(Kept {
                 entries,
                 written: HashMap::new(),

@@ -49,6 +49,8 @@ impl Server {
         if let Some(mgp) = self.offered() {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
-        self.endpoints(governance.router()).layer(governance.own(id))
+        let gates = governance.own(id);
+        self.tools().rechecked_by(gates.recheck());
+        self.endpoints(governance.router()).layer(gates)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -23,6 +23,7 @@ use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::still::{Still, StillGate};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
 
 #[cfg(feature = "sqlite")]
@@ -331,7 +332,8 @@ enum Tools {
 }
 
 /// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<S>>>>>>>;
+pub type Governed<S> =
+    Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
@@ -355,11 +357,35 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             .layer(self.validating())
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
+            // A gate above may have waited long; what it passed on before may have been taken back since.
+            .layer(self.still())
             .service(inner)
     }
 }
 
 impl GovernLayer {
+    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    ///
+    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    ///
+    /// # Errors
+    /// As the gates of the layer, once the call may not run any more.
+    pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
+        let still = self.still();
+        move |call| still.check(call)
+    }
+
+    fn still(&self) -> Still {
+        let books = &*self.governance.0;
+        Still {
+            access: books.access.clone(),
+            definitions: books.definitions.clone(),
+            permissions: books.permissions.clone(),
+            server: self.server.clone(),
+            are_pinned: self.tools == Tools::Foreign,
+        }
+    }
+
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
         let (tools, own) = (books.definitions.clone(), self.server.clone());
@@ -381,13 +407,13 @@ impl GovernLayer {
         }
     }
 
-    /// Where the server has no name, its tools pass: they are one's own.
     fn pinning(&self) -> DefinitionLayer {
-        let layer = DefinitionLayer::new(self.governance.0.definitions.clone());
-        match self.tools {
-            Tools::Own => layer,
-            Tools::Foreign => layer.server(self.server.clone()),
-        }
+        let definitions = self.governance.0.definitions.clone();
+        let layer = match self.tools {
+            Tools::Own => DefinitionLayer::own(definitions),
+            Tools::Foreign => DefinitionLayer::new(definitions),
+        };
+        layer.server(self.server.clone())
     }
 
     fn validating(&self) -> ValidateLayer {
