@@ -72,11 +72,17 @@ impl<S> Layer<S> for Still {
     }
 }
 
-/// Service of [`Still`].
+/// The innermost gate of [`GovernLayer`](crate::GovernLayer): decides anew about calls that waited.
 #[derive(Clone)]
-pub(crate) struct StillGate<S> {
+pub struct StillGate<S> {
     inner: S,
     still: Still,
+}
+
+impl<S> fmt::Debug for StillGate<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StillGate")
+    }
 }
 
 impl<S: MgpService> Service<Call> for StillGate<S> {

@@ -1,10 +1,19 @@
 //! A server with one tool that repeats what it is told, and what the benches measure.
 //!
-//! `cargo run -q --release -p mgp-server-sdk --example echo -- [--tools N] [--rt current|multi] [--http ADDR [--sse]]`
+//! `cargo run -q --release -p mgp-server-sdk --example echo --
+//! [--tools N] [--rt current|multi] [--http ADDR [--sse]] [--governed]`
+//!
+//! Governed, it grants the tool to whoever calls and records each call in a log on disk, in a folder that goes with it.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mgp_security::{AuditLog, Governance, LogConfig};
 use mgp_server_sdk::Answers;
 use mgp_server_sdk::prelude::*;
 use mgp_types::RawObject;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, RiskLevel};
+use mgp_types::service::Principal;
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -20,7 +29,8 @@ fn server(more: usize) -> Result<Server, RpcError> {
             |Args(echo): Args<Echo>| async move { echo.message },
         );
     // It takes microseconds, so it needs no task of its own.
-    let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo.inline());
+    let echo = echo.inline().risk(RiskLevel::Safe);
+    let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo);
     for number in 0..more {
         server = server.tool(filler(number)?);
     }
@@ -45,23 +55,57 @@ fn filler(number: usize) -> Result<Tool, RpcError> {
     Ok(tool.input_schema(RawObject::of(&schema)?))
 }
 
+/// A folder that goes with the process.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Permission, access, risk and audit: everybody may call everything, and each call is recorded.
+async fn governance(log: &Path) -> Result<Governance, Box<dyn std::error::Error>> {
+    let log = AuditLog::open(LogConfig::new(log), None).await?;
+    let governance = Governance::builder().audit(Arc::new(log)).build();
+    let everyone =
+        AccessGrantParams::new(EntryType::ServerGrant, "*", "echo", AccessPermission::Allow);
+    governance.access().grant(&Principal::local().operator(), everyone).await?;
+    Ok(governance)
+}
+
 /// What was asked for on the command line.
 struct Options {
     tools: usize,
     multi: bool,
     address: Option<String>,
     answers: Answers,
+    governed: bool,
 }
 
-const KNOWN: &str = "--tools N, --rt current|multi, --http ADDR, --sse";
+const KNOWN: &str = "--tools N, --rt current|multi, --http ADDR, --sse, --governed";
 
 fn options() -> Result<Options, Box<dyn std::error::Error>> {
-    let mut options = Options { tools: 0, multi: false, address: None, answers: Answers::AsNeeded };
+    let mut options = Options {
+        tools: 0,
+        multi: false,
+        address: None,
+        answers: Answers::AsNeeded,
+        governed: false,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
-        if flag == "--sse" {
-            options.answers = Answers::Streams;
-            continue;
+        match flag.as_str() {
+            "--sse" => {
+                options.answers = Answers::Streams;
+                continue;
+            }
+            "--governed" => {
+                options.governed = true;
+                continue;
+            }
+            _ => {}
         }
         match (flag.as_str(), arguments.next()) {
             ("--tools", Some(number)) => options.tools = number.parse()?,
@@ -77,7 +121,11 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
 
 #[expect(clippy::print_stderr, reason = "whoever lets the system choose a port must learn which")]
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
-    let server = server(options.tools)?;
+    let mut server = server(options.tools)?;
+    let log = Folder(std::env::temp_dir().join(format!("mgp-echo-{}", std::process::id())));
+    if options.governed {
+        server = server.governed(&governance(&log.0).await?, "echo");
+    }
     let Some(address) = options.address else { return Ok(server.serve_stdio().await?) };
     let answers = options.answers;
     let bound = server.http(address).no_auth().config(|config| config.answers = answers);

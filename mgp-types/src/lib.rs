@@ -9,6 +9,7 @@
 //! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
 
 mod canonical;
+mod hex;
 pub mod mcp;
 pub mod method;
 pub mod mgp;
@@ -29,6 +30,7 @@ mod timestamp;
 mod wire;
 
 pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
+pub use hex::{push_hex, to_hex};
 #[cfg(feature = "private-file")]
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload as Sealing};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
+use crate::hex::to_hex;
 use crate::wire::RpcError;
 
 const NONCE: usize = 24;
@@ -178,15 +179,6 @@ fn random<const N: usize>() -> Result<[u8; N], RpcError> {
 /// −32603 when the system has no randomness.
 pub fn unguessable() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|digit| char::from(DIGITS[usize::from(digit)]))
-        .collect()
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {

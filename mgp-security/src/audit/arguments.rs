@@ -4,9 +4,13 @@
 
 use std::fmt;
 
+use mgp_types::service::{DigestOf, Digested, Start};
 use mgp_types::{Payload, canonical, is_canonical, unguessable};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use siphasher::sip128::SipHasher24;
+
+use super::log::DigestKey;
 
 /// Arguments up to this size are brought into canonical form before they are digested; longer ones as they came.
 const CANONICAL_MAX: usize = 64 * 1024;
@@ -19,9 +23,6 @@ const NAMES_MAX: usize = 32;
 
 /// The longest name that is written, in bytes; longer ones are cut and end with `…`.
 const NAME_MAX: usize = 64;
-
-/// How many bytes of the digest are written: no two arguments share them by chance.
-const DIGEST: usize = 16;
 
 /// How much of a call's arguments is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,9 +68,16 @@ impl AuditConfig {
     /// The secret of the installation that digests are made with, so that they can be compared across restarts.
     ///
     /// Whoever has it can check guesses at arguments; it belongs where no reader of the log finds it.
-    pub fn key(mut self, key: [u8; 32]) -> Self {
-        self.key = Some(key);
+    ///
+    /// A log that [keeps one](crate::LogConfig::digest_key) has it as [`AuditLog::digest_key`](crate::AuditLog::digest_key).
+    pub fn key(mut self, key: impl Into<DigestKey>) -> Self {
+        self.key = Some(*key.into().as_bytes());
         self
+    }
+
+    /// Whether a secret was set.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 }
 
@@ -84,55 +92,54 @@ impl fmt::Debug for AuditConfig {
 pub(super) struct Recorder {
     arguments: Arguments,
     /// None where the system has no randomness to make one: then there is no digest.
-    key: Option<[u8; 32]>,
+    key: Option<SipHasher24>,
 }
 
 impl Recorder {
     pub(super) fn new(config: &AuditConfig) -> Self {
-        Self { arguments: config.arguments, key: config.key.or_else(random_key) }
+        let key = config.key.or_else(random_key).map(|key| {
+            // A key of its own, whatever else the installation's secret is used for.
+            let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
+            SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
+        });
+        Self { arguments: config.arguments, key }
     }
 
-    /// What is recorded of arguments, which are valid JSON.
-    pub(super) fn of(&self, text: &str) -> Payload {
+    /// Records arguments, which are valid JSON.
+    pub(super) fn note(&self, text: &str, start: &mut Start) {
         let form = Form::of(text);
-        let mut digits = [0; 20];
-        let bytes = number(text.len(), &mut digits);
-        // The usual size exactly: then the text moves into the payload as it is.
-        let mut out =
-            String::with_capacity(r#"{"digest":"","bytes":}"#.len() + 2 * DIGEST + bytes.len());
-        out.push('{');
-        if let Some(key) = &self.key {
-            out.push_str(r#""digest":""#);
-            let digest = blake3::keyed_hash(key, form.text().as_bytes());
-            let mut hex = [0; 2 * DIGEST];
-            out.push_str(to_hex(&digest.as_bytes()[..DIGEST], &mut hex));
-            out.push_str(r#"","#);
+        let of = match form {
+            Form::AsItCame(_) => DigestOf::AsItCame,
+            _ => DigestOf::Canonical,
+        };
+        let digest = self.key.map(|key| key.hash(form.text().as_bytes()).as_bytes());
+        let digested = Digested::new(digest, text.len().try_into().unwrap_or(u64::MAX), of);
+        if self.arguments == Arguments::Redacted {
+            start.arguments = Some(digested);
+        } else {
+            start.note("arguments", self.shown(&form, digested));
         }
-        out.push_str(r#""bytes":"#);
-        out.push_str(bytes);
-        if let Form::AsItCame(_) = form {
-            out.push_str(r#","raw":true"#);
-        }
-        if self.arguments != Arguments::Redacted {
-            self.show(&form, &mut out);
-        }
-        out.push('}');
-        Payload::from_trusted(out)
     }
 
     /// Adds the arguments or their names; only canonical text is written, so that it stays on one line.
-    fn show(&self, form: &Form<'_>, out: &mut String) {
+    fn shown(&self, form: &Form<'_>, digested: Digested) -> Payload {
+        let mut out = Vec::new();
+        digested.push(&mut out);
+        out.pop();
         let full = match form {
             Form::AsItCame(_) => None,
             canonical => Some(canonical.text()).filter(|text| text.len() <= FULL_MAX),
         };
         if let (Arguments::Full, Some(text)) = (self.arguments, full) {
-            out.push_str(r#","value":"#);
-            out.push_str(text);
+            out.extend_from_slice(br#","value":"#);
+            out.extend_from_slice(text.as_bytes());
         } else if let Ok(names) = serde_json::to_string(&Names::of(form.text())) {
-            out.push_str(r#","names":"#);
-            out.push_str(&names);
+            out.extend_from_slice(br#","names":"#);
+            out.extend_from_slice(names.as_bytes());
         }
+        out.push(b'}');
+        // Everything in it was text before.
+        Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
     }
 }
 
@@ -207,32 +214,12 @@ fn random_key() -> Option<[u8; 32]> {
     }
 }
 
-/// Bytes as text, without an allocation.
-fn to_hex<'a>(bytes: &[u8], out: &'a mut [u8]) -> &'a str {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    str::from_utf8(out).unwrap_or_default()
-}
-
-/// A number as text, without the machinery of formatting, which costs as much as the digest.
-fn number(mut number: usize, digits: &mut [u8; 20]) -> &str {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        if number == 0 {
-            return str::from_utf8(&digits[at..]).unwrap_or_default();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mgp_types::Object;
+    use mgp_types::service::{
+        Call, Context, Ended, Method, Outcome, Params, Peer, Principal, Scope, ScopeKind,
+    };
 
     use super::*;
 
@@ -240,7 +227,18 @@ mod tests {
 
     fn of(arguments: Arguments, text: &str) -> Object {
         let config = AuditConfig::new().arguments(arguments).key(KEY);
-        Recorder::new(&config).of(text).get().unwrap()
+        written(&config, text).get().unwrap()
+    }
+
+    /// What stands in the event of a call.
+    fn written(config: &AuditConfig, text: &str) -> Payload {
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
+        let params = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
+        let call = Call::request(Method::of("tools/call"), params, cx);
+        let mut start = Start::of(&call).unwrap();
+        Recorder::new(config).note(text, &mut start);
+        let event = Ended::now(start.into(), Outcome::Success).to_event();
+        event.details.unwrap().get("arguments").unwrap().clone()
     }
 
     fn digest(text: &str) -> String {
@@ -253,16 +251,16 @@ mod tests {
         assert_eq!(one.len(), 32);
         assert_eq!(digest(r#"{ "b" : [ true, "x\u000a" ], "\u0061" : 1 }"#), one);
         assert_ne!(digest(r#"{"a":2,"b":[true,"x\n"]}"#), one);
-        let other = Recorder::new(&AuditConfig::new().key([8; 32]));
-        assert!(!other.of(r#"{"a":1,"b":[true,"x\n"]}"#).as_str().contains(&one));
-        let random = || Recorder::new(&AuditConfig::new()).of("{}");
+        let other = written(&AuditConfig::new().key([8; 32]), r#"{"a":1,"b":[true,"x\n"]}"#);
+        assert!(!other.as_str().contains(&one));
+        let random = || written(&AuditConfig::new(), "{}");
         assert_ne!(random(), random());
     }
 
     #[test]
     fn nothing_of_the_arguments_is_written() {
         let text = r#"{"password":"hunter2"}"#;
-        let written = Recorder::new(&AuditConfig::new().key(KEY)).of(text);
+        let written = written(&AuditConfig::new().key(KEY), text);
         assert!(!written.as_str().contains("hunter2") && !written.as_str().contains("password"));
         assert!(written.as_str().ends_with(r#","bytes":22}"#), "{}", written.as_str());
     }
@@ -299,12 +297,5 @@ mod tests {
         let names: Vec<String> = names.decode("names").unwrap().unwrap();
         assert_eq!(names.len(), NAMES_MAX);
         assert!(names.iter().all(|name| name.len() == NAME_MAX + '…'.len_utf8()));
-    }
-
-    #[test]
-    fn numbers_are_written_as_numbers() {
-        for value in [0, 7, 10, 65_537, usize::MAX] {
-            assert_eq!(number(value, &mut [0; 20]), value.to_string());
-        }
     }
 }

@@ -93,7 +93,7 @@ impl CallFacts {
         call.cx_mut().trace_or_new();
         let mut start = Start::of(call)?;
         if let Some(arguments) = call.params().arguments() {
-            start.note("arguments", self.arguments.of(arguments));
+            self.arguments.note(arguments, &mut start);
         }
         if start.server.is_none() {
             start.server.clone_from(&self.server);

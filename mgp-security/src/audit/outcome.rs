@@ -2,6 +2,9 @@
 //!
 //! Applies to: both.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{Body, Outcome, Reply, Rule, Start, Ticket};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -79,10 +82,13 @@ fn is_error(body: &Body) -> bool {
         #[serde(rename = "isError", default)]
         is_error: bool,
     }
+    static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
-    raw.contains("true")
-        && (raw.contains(r#""isError""#) || raw.contains("\\u"))
-        // The words may stand further in, in structured content, and in other letters.
+    let mut said = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
+    let seems =
+        said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
+    // The words may stand in other letters, or further in, in structured content.
+    (seems || raw.contains('\\') && raw.contains("\\u"))
         && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
 }
 

@@ -95,7 +95,7 @@ async fn listed<S: MgpService>(
         return Ok(before);
     }
     let most = call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
-    let listed = match timeout(most, list(definitions, server, inner, call.cx())).await {
+    let listed = match timeout(most, list(definitions, server, inner, call)).await {
         Ok(listed) => listed,
         Err(_) => Err(Failed::Server(RpcError::internal("it did not list its tools in time"))),
     };
@@ -129,12 +129,15 @@ async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
     inner: &mut S,
-    cx: &Context,
+    on_behalf: &Call,
 ) -> Result<(), Failed> {
     let mut tools = Vec::new();
     let mut params = ListParams::new();
     for _ in 0..PAGES_MAX {
-        let call = Call::ask::<ToolsList>(&params, own(cx)).map_err(Failed::Here)?;
+        let mut call =
+            Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(Failed::Here)?;
+        // Those who stand further out have spoken already.
+        *call.hop_mut() = on_behalf.hop().speaker();
         let reply = inner.call(call).await.map_err(Failed::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(Failed::Server)?;
         tools.extend(more);

@@ -51,7 +51,8 @@ pub use crate::method::Kind;
 pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
 pub use at_call::{AtCall, AtCallService};
 pub use audit::{
-    AuditSink, Audited, Ended, Ledger, MemoryAudit, Outcome, Start, Suspended, Ticket, Unaudited,
+    AuditSink, Audited, DigestOf, Digested, Ended, Ledger, MemoryAudit, Outcome, Start, Suspended,
+    Ticket, Unaudited,
 };
 pub use call::{Call, ToolCall};
 pub use context::Context;

@@ -15,6 +15,8 @@
 //!
 //! Applies to: both.
 
+use mgp_types::{push_hex, to_hex};
+
 use super::error::Flaw;
 use super::json;
 
@@ -84,7 +86,7 @@ impl Chain {
         body(out);
         self.hash = *blake3::keyed_hash(&self.hash, &out[from..]).as_bytes();
         out.extend_from_slice(br#","hash":""#);
-        out.extend_from_slice(&hex(&self.hash));
+        push_hex(&self.hash, out);
         out.extend_from_slice(b"\"}\n");
     }
 
@@ -95,7 +97,7 @@ impl Chain {
             return Err(Flaw::Number(line.seq));
         }
         let hash = *blake3::keyed_hash(&self.hash, line.text).as_bytes();
-        if line.hash != hex(&hash) {
+        if line.hash != to_hex(&hash).as_bytes() {
             return Err(Flaw::Hash);
         }
         let no = self.no + u64::from(line.kind == Kind::Event);
@@ -169,7 +171,7 @@ impl Checkpoint {
         out.extend_from_slice(br#""checkpoint":{"at":"#);
         json::text(out, at);
         out.extend_from_slice(br#","prev":""#);
-        out.extend_from_slice(&hex(&self.prev));
+        push_hex(&self.prev, out);
         out.push(b'"');
         for (name, value) in [
             (&br#","from":"#[..], self.from),
@@ -213,16 +215,6 @@ fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
         return None;
     }
     Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest))
-}
-
-pub(super) fn hex(bytes: &[u8; 32]) -> [u8; HEX] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; HEX];
-    for (byte, pair) in bytes.iter().zip(text.chunks_exact_mut(2)) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    text
 }
 
 pub(super) fn unhex(text: &str) -> Option<[u8; 32]> {

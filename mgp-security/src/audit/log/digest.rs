@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_types::{PrivateFile, PrivateFileError};
+use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
-use super::chain::{hex, unhex};
+use super::chain::unhex;
 
 /// The length of a file with a key: the key, a blank, half its hash, the end of the line.
 const LENGTH: usize = 64 + 1 + 32 + 1;
@@ -55,8 +55,12 @@ impl DigestKey {
     /// The digest of a text: 32 hexadecimal digits.
     #[must_use]
     pub fn digest(&self, text: &str) -> String {
-        let hash = hex(blake3::keyed_hash(&self.0, text.as_bytes()).as_bytes());
-        hash.iter().take(32).map(|digit| char::from(*digit)).collect()
+        to_hex(&blake3::keyed_hash(&self.0, text.as_bytes()).as_bytes()[..16])
+    }
+
+    /// The key itself, for a recorder.
+    pub(in crate::audit) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     fn parse(file: &[u8]) -> Option<Self> {
@@ -65,11 +69,17 @@ impl DigestKey {
     }
 
     fn file(&self) -> Vec<u8> {
-        let mut out = hex(&self.0).to_vec();
+        let mut out = to_hex(&self.0).into_bytes();
         out.push(b' ');
-        out.extend_from_slice(&hex(blake3::hash(&self.0).as_bytes())[..32]);
+        out.extend_from_slice(&to_hex(blake3::hash(&self.0).as_bytes()).as_bytes()[..32]);
         out.push(b'\n');
         out
+    }
+}
+
+impl From<[u8; 32]> for DigestKey {
+    fn from(key: [u8; 32]) -> Self {
+        Self::new(key)
     }
 }
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use mgp_types::Payload;
 use mgp_types::store::{Change, Record, Store, StoreError};
+use mgp_types::{Payload, push_hex, to_hex};
 
-use super::chain::{Chain, hex, unhex};
+use super::chain::{Chain, unhex};
 use super::error::{Bad, Flaw, LogError};
 use super::json;
 use super::segments::{Place, private, refuse_exposed};
@@ -76,7 +76,7 @@ impl Head {
         out.extend_from_slice(br#","outbox":"#);
         json::number(&mut out, self.outbox);
         out.extend_from_slice(br#","hash":""#);
-        out.extend_from_slice(&hex(&self.hash));
+        push_hex(&self.hash, &mut out);
         out.extend_from_slice(b"\"}");
         out
     }
@@ -103,7 +103,7 @@ impl Head {
         let mut out = self.text();
         let check = blake3::hash(&out);
         out.push(b' ');
-        out.extend_from_slice(&hex(check.as_bytes())[..16]);
+        out.extend_from_slice(&to_hex(check.as_bytes()).as_bytes()[..16]);
         out.resize(FILE_LENGTH - 1, b' ');
         out.push(b'\n');
         out

@@ -9,13 +9,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{AuditSink, Principal};
+use mgp_types::to_hex;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use super::error::{KeyError, StoreError};
 use super::record::{KeyGrant, KeyRecord};
 use super::store::{KeyStore, MemoryKeys};
-use super::text::{Hash, KeyText, PREFIX, to_hex};
+use super::text::{Hash, KeyText, PREFIX};
 use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;

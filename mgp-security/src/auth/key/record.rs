@@ -5,11 +5,11 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use mgp_types::Timestamp;
 use mgp_types::service::{Authority, Principal};
+use mgp_types::{Timestamp, to_hex};
 use serde::{Deserialize, Serialize};
 
-use super::text::{Hash, hash_from_hex, to_hex};
+use super::text::{Hash, hash_from_hex};
 
 /// For whom a key is made, and what it permits.
 ///

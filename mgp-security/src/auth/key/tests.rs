@@ -10,7 +10,7 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
     AuditSink, Audited, Authority, BoxFuture, MemoryAudit, Principal, Start, Ticket, Unaudited,
 };
-use mgp_types::{PrivateFile, PrivateFileError};
+use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
 use super::store::add;
 use super::text::{KeyText, hash_from_hex};
@@ -139,7 +139,7 @@ async fn nothing_that_is_printed_holds_a_secret() {
     let keys = ApiKeys::new();
     let key = keys.issue(grant()).await.unwrap();
     let secret = KeyText::parse(key.reveal()).unwrap().secret;
-    let hash = text::to_hex(&KeyText::parse(key.reveal()).unwrap().hash());
+    let hash = to_hex(&KeyText::parse(key.reveal()).unwrap().hash());
     let records = keys.records().await.unwrap();
     let caller = keys.check(key.reveal()).await.unwrap();
     let printed = format!("{key:?} {keys:?} {records:?} {caller:?}");
@@ -207,7 +207,7 @@ impl Folder {
     fn new() -> Self {
         let mut name = [0; 8];
         getrandom::fill(&mut name).unwrap();
-        let path = std::env::temp_dir().join(format!("mgp-keys-{}", text::to_hex(&name)));
+        let path = std::env::temp_dir().join(format!("mgp-keys-{}", to_hex(&name)));
         fs::create_dir(&path).unwrap();
         Self(path)
     }

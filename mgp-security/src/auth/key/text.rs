@@ -35,12 +35,6 @@ impl<'a> KeyText<'a> {
     }
 }
 
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
 /// Reads a hash as it is written: 64 lower-case digits.
 pub(super) fn hash_from_hex(text: &str) -> Option<Hash> {
     let digit = |byte: u8| match byte {
@@ -62,6 +56,8 @@ pub(super) fn hash_from_hex(text: &str) -> Option<Hash> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use mgp_types::to_hex;
 
     use super::*;
 

@@ -87,7 +87,7 @@ impl<S> Layer<S> for ConfirmLayer {
     type Service = Confirm<S>;
 
     fn layer(&self, inner: S) -> Confirm<S> {
-        Confirm { inner, layer: self.clone() }
+        Confirm { inner, layer: Arc::new(self.clone()) }
     }
 }
 
@@ -95,7 +95,7 @@ impl<S> Layer<S> for ConfirmLayer {
 #[derive(Clone)]
 pub struct Confirm<S> {
     inner: S,
-    layer: ConfirmLayer,
+    layer: Arc<ConfirmLayer>,
 }
 
 impl<S> fmt::Debug for Confirm<S> {

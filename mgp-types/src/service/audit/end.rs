@@ -98,7 +98,13 @@ impl Ended {
     }
 
     fn details(&self) -> Object {
-        let mut details = self.start.notes().clone();
+        let mut details = Object::new();
+        if let Some(arguments) = &self.start.arguments {
+            details.insert("arguments", arguments.to_payload());
+        }
+        for (name, value) in self.start.notes().iter() {
+            details.insert(name, value.clone());
+        }
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {
                 details.insert(name, value);

@@ -7,12 +7,14 @@
 //!
 //! Applies to: both.
 
+mod digested;
 mod end;
 mod memory;
 mod start;
 mod suspended;
 mod ticket;
 
+pub use digested::{DigestOf, Digested};
 pub use end::{Ended, Outcome};
 pub use memory::MemoryAudit;
 pub use start::Start;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use tokio::time::Instant;
 
+use super::Digested;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Call, CallKey, Context, Principal, ServerId, Target};
@@ -35,6 +36,8 @@ pub struct Start {
     pub tool: ByteString,
     /// Its effective risk, where it is known.
     pub risk: Option<RiskLevel>,
+    /// What is recorded of its arguments, unless a note of that name says more.
+    pub arguments: Option<Digested>,
     /// When the call began: its first round, where it has several.
     pub started_at: SystemTime,
     since: Instant,
@@ -71,11 +74,13 @@ impl Start {
         Some(Self {
             key: cx.key,
             logical: cx.logical.as_ref().map(copy),
-            trace: cx.trace.as_ref().map(copy),
+            // A trace has a text of its own already.
+            trace: cx.trace.clone(),
             principal: cx.principal.clone(),
             server: cx.server.clone(),
             tool: shortened(tool),
             risk: None,
+            arguments: None,
             started_at: SystemTime::now(),
             since: Instant::now(),
             rounds: 1,

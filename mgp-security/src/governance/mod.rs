@@ -2,29 +2,32 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "sqlite")]
+mod folder;
+
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{
-    AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId, Stack,
-};
+use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
-use tower::util::option_layer;
 use tower_layer::Layer;
 
-use crate::access::{Access, AccessLayer, KernelToolsLayer, NotOperator};
+use crate::access::{Access, AccessLayer, Gated, KernelTools, KernelToolsLayer, NotOperator};
 use crate::approval::{Approver, Elicit};
-use crate::audit::{AuditConfig, AuditLayer, Event};
-use crate::definition::{DefinitionLayer, Definitions};
+use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
+use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
-use crate::permission::{PermissionLayer, Permissions};
+use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::still::Still;
-use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
+use crate::still::{Still, StillGate};
+use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
+
+#[cfg(feature = "sqlite")]
+pub use folder::FolderError;
 
 /// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
 ///
@@ -33,7 +36,7 @@ use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
 ///
 /// ```
 /// use mgp_security::Governance;
-/// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+/// use mgp_types::mgp::AccessGrantParams;
 /// use mgp_types::service::{Principal, Reply, Stack, mock};
 /// use mgp_types::ErrorCode;
 /// use tower_layer::Layer;
@@ -52,8 +55,7 @@ use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
 ///
 /// // Access alone does not confirm a dangerous call, and nobody can be asked here.
 /// let ann = Principal::new("local", "ann").operator();
-/// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "disk", AccessPermission::Allow);
-/// governance.access().grant(&ann, grant).await.unwrap();
+/// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
 /// # });
@@ -62,7 +64,9 @@ use crate::tool::{ConfirmLayer, Confirmations, Validate, ValidateLayer};
 pub struct Governance(Arc<Books>);
 
 struct Books {
+    store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     access: Access,
@@ -79,6 +83,7 @@ struct Books {
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
@@ -95,6 +100,14 @@ impl GovernanceBuilder {
     /// Records in this sink.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
+        self.log = None;
+        self
+    }
+
+    /// Records in this log, with digests of arguments under its key where it keeps one.
+    pub fn log(mut self, log: AuditLog) -> Self {
+        self.audit = Arc::new(log.clone());
+        self.log = Some(log);
         self
     }
 
@@ -125,7 +138,12 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, recording, policies, approver, validators } = self;
+        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
+        let recording = match key {
+            Some(key) => recording.key(key.clone()),
+            None => recording,
+        };
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
@@ -138,7 +156,9 @@ impl GovernanceBuilder {
             .named(access.clone())
             .named(permissions.clone());
         let books = Books {
+            store,
             audit,
+            log,
             recording,
             policies,
             access,
@@ -161,6 +181,7 @@ impl Governance {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
             audit: Arc::new(MemoryAudit::new()),
+            log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
@@ -211,6 +232,18 @@ impl Governance {
         &self.0.audit
     }
 
+    /// What keeps the state.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// The audit log, to query, flush and forward it; none where another sink records.
+    #[must_use]
+    pub fn log(&self) -> Option<&AuditLog> {
+        self.0.log.as_ref()
+    }
+
     /// Changes the policy of a server, in force from the next message on.
     ///
     /// # Errors
@@ -236,6 +269,7 @@ impl Governance {
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
@@ -297,28 +331,26 @@ enum Tools {
     Foreign,
 }
 
-impl<S: MgpService> Layer<S> for GovernLayer {
-    type Service = Stack;
+/// A service behind all layers.
+pub type Governed<S> =
+    Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>>>>;
 
-    fn layer(&self, inner: S) -> Stack {
+impl<S: MgpService> Layer<S> for GovernLayer {
+    type Service = Governed<S>;
+
+    fn layer(&self, inner: S) -> Governed<S> {
         let books = &*self.governance.0;
         let server = || self.server.clone();
         let tools = || books.definitions.clone();
-        let pins = match self.tools {
-            Tools::Own => DefinitionLayer::own(tools()),
-            Tools::Foreign => DefinitionLayer::new(tools()),
-        };
-        let kernel = KernelToolsLayer::new(self.governance.router());
-        let kernel = (self.tools == Tools::Own).then_some(kernel);
-        let service = ServiceBuilder::new()
+        ServiceBuilder::new()
             // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
             .layer(self.recording())
             // The methods of operators under the names of tools are answered here: nobody grants access to them.
-            .layer(option_layer(kernel))
+            .layer(KernelToolsLayer::new(self.kernel()))
             // Who may not use a tool learns nothing of it.
             .layer(AccessLayer::new(books.access.clone()).server(server()))
             // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(pins.server(server()))
+            .layer(self.pinning())
             // The server is not contacted without the permissions the tool needs.
             .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
             // Nobody is asked to confirm what is blocked anyway.
@@ -327,8 +359,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
             // A gate above may have waited long; what it passed on before may have been taken back since.
             .layer(self.still())
-            .service(inner);
-        Stack::new(service)
+            .service(inner)
     }
 }
 
@@ -366,6 +397,23 @@ impl GovernLayer {
                 let tool = call.tool()?;
                 Some(tools.assessment(Some(server), tool.name).effective_risk.clone())
             })
+    }
+
+    /// The names of kernel tools belong to whoever serves the tools; another server has its own.
+    fn kernel(&self) -> Router {
+        match self.tools {
+            Tools::Own => self.governance.router(),
+            Tools::Foreign => Router::new(),
+        }
+    }
+
+    fn pinning(&self) -> DefinitionLayer {
+        let definitions = self.governance.0.definitions.clone();
+        let layer = match self.tools {
+            Tools::Own => DefinitionLayer::own(definitions),
+            Tools::Foreign => DefinitionLayer::new(definitions),
+        };
+        layer.server(self.server.clone())
     }
 
     fn validating(&self) -> ValidateLayer {
