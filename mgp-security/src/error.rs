@@ -119,12 +119,16 @@ impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
             Refusal::Unaudited(unaudited)
-            | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
+            | Refusal::Unchanged(
+                ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited),
+            ) => code_of(unaudited),
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
             Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
+            Refusal::Unchanged(ChangeError::Store(error) | ChangeError::Unread(error)) => {
+                Self::from(error.clone()).code()
+            }
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
             Refusal::Permission(refused) => refused.code(),
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,

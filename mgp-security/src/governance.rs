@@ -18,6 +18,7 @@ use crate::approval::{Approver, Elicit};
 use crate::audit::{Audit, AuditConfig, AuditLayer, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
+use crate::hooks::Listening;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
@@ -255,7 +256,7 @@ impl Governance {
     }
 
     /// Runs after each change that may change what somebody sees or may call; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());

@@ -12,6 +12,7 @@ pub mod auth;
 mod definition;
 mod error;
 mod governance;
+mod hooks;
 mod permission;
 mod policy;
 mod state;
@@ -34,6 +35,7 @@ pub use definition::{
 };
 pub use error::{Refusal, ReplayRefused};
 pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

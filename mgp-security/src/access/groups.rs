@@ -4,9 +4,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
+
+use crate::hooks::{Hooks, Listening};
 
 /// The groups of agents; a change holds from the next message on.
 ///
@@ -26,7 +28,7 @@ struct Inner {
     now: RwLock<Table>,
     /// Most parties have no groups, and need not look.
     any: AtomicBool,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 /// By tenant, then by agent.
@@ -52,15 +54,15 @@ impl Groups {
         let any = table.values().any(|agents| !agents.is_empty());
         self.0.any.store(any, Ordering::Release);
         drop(table);
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in hooks {
-            hook();
-        }
+        self.0.hooks.tell();
     }
 
     /// Runs after each change.
-    pub(super) fn on_change(&self, hook: Arc<dyn Fn() + Send + Sync>) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(hook);
+    pub(super) fn on_change<L: Into<Listening>>(
+        &self,
+        hook: impl Fn() -> L + Send + Sync + 'static,
+    ) {
+        self.0.hooks.add(hook);
     }
 
     /// The groups of an agent.

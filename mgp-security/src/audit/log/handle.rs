@@ -64,8 +64,8 @@ pub struct AuditLog(Arc<Handle>);
 struct Handle {
     shared: Arc<Shared>,
     reader: Reader,
-    /// The name in the store, where there is one.
-    outbox: Option<String>,
+    /// The name in the store, and the store's news, where there is one.
+    outbox: Option<(String, watch::Receiver<u64>)>,
     digests: Option<DigestKey>,
     writer: Option<JoinHandle<()>>,
 }
@@ -96,7 +96,7 @@ impl AuditLog {
         disk_of: impl FnOnce(Segments) -> Box<dyn Disk> + Send + 'static,
     ) -> Result<Self, LogError> {
         let place = Place::new(&config.dir, &config.name)?;
-        let outbox = store.is_some().then(|| config.name.clone());
+        let outbox = store.as_ref().map(|store| (config.name.clone(), store.revision()));
         let (opened, answer) = oneshot::channel();
         // The thread that writes reads the files too, so that no runtime waits for a disk.
         let writer = thread::Builder::new().name("mgp-audit".to_owned()).spawn(move || {
@@ -279,8 +279,10 @@ impl AuditSink for AuditLog {
         }
     }
 
-    fn outbox(&self) -> Option<&str> {
-        self.0.outbox.as_deref()
+    fn outbox(&self, store: &dyn Store) -> Option<&str> {
+        let (name, own) = self.0.outbox.as_ref()?;
+        // Handles of one store share its news.
+        store.revision().same_channel(own).then_some(name)
     }
 }
 
