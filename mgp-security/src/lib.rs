@@ -33,7 +33,7 @@ pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
-pub use error::{Refusal, ReplayRefused};
+pub use error::Refusal;
 pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use hooks::Listening;
 pub use permission::{

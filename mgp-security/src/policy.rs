@@ -69,6 +69,9 @@ pub enum ConfirmRule {
 
 /// The policies of all servers; a change holds from the next message on.
 ///
+/// They are the operator's configuration. What is set here is not recorded: whoever loads the configuration does that,
+/// and [`Governance::set_policy`](crate::Governance::set_policy) does for changes while it runs.
+///
 /// ```
 /// use mgp_security::{Policies, ServerPolicy};
 /// use mgp_types::mgp::{DefaultPolicy, TrustLevel};

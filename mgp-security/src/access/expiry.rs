@@ -59,7 +59,7 @@ impl Access {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                let ended = Event::access_revoked(Actor::kernel(), &found.entry.access);
+                let ended = Event::access_revoked(Actor::kernel(), &found.entry);
                 events.push(ended.cause("expired").build());
             }
             if events.is_empty() {

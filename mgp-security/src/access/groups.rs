@@ -13,6 +13,8 @@ use crate::hooks::{Hooks, Listening};
 /// The groups of agents; a change holds from the next message on.
 ///
 /// They come from configuration and never from a caller, so their number is the operator's choice.
+/// What is set here is not recorded: whoever loads the configuration does that, and
+/// [`Governance::set_groups`](crate::Governance::set_groups) does for changes while it runs.
 ///
 /// ```
 /// use mgp_security::{Access, Policies};
@@ -55,6 +57,13 @@ impl Groups {
         self.0.any.store(any, Ordering::Release);
         drop(table);
         self.0.hooks.tell();
+    }
+
+    /// The names of the groups of an agent.
+    #[must_use]
+    pub fn names(&self, tenant: &str, agent: &str) -> Vec<String> {
+        let names = self.of(tenant, agent).unwrap_or_default();
+        names.iter().map(ToString::to_string).collect()
     }
 
     /// Runs after each change.

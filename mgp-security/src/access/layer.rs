@@ -8,9 +8,10 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
+use mgp_types::mcp::ListenParams;
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
-    ResourcesSubscribe, ResourcesTemplatesList, ToolsCall, ToolsList,
+    ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
 };
 use mgp_types::service::{Call, Context, MgpService, Reply, ServerId, Target};
 use pin_project_lite::pin_project;
@@ -67,7 +68,7 @@ impl AccessLayer {
         Self { access, server: None }
     }
 
-    /// Names the server that entries are about, where the context does not: on the server's own stack.
+    /// Names the server that entries are about, whatever the context says.
     ///
     /// Without it no entry is about such a server, and its default policy decides.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
@@ -76,7 +77,7 @@ impl AccessLayer {
     }
 
     fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
-        cx.server.as_ref().or(self.server.as_ref())
+        self.server.as_ref().or(cx.server.as_ref())
     }
 
     /// Refuses what a caller has no access to; a server as a whole where no tool is named.
@@ -168,6 +169,8 @@ impl<'a> Aim<'a> {
     fn of(call: &'a Call) -> Self {
         match call.params().target() {
             Some(Target::Tool(name)) => Self::Tool(name),
+            // What is watched is told of, so it takes what reading it takes.
+            _ if watches(call) => Self::Server,
             _ => Self::of_method(call.method().as_str()),
         }
     }
@@ -187,6 +190,15 @@ impl<'a> Aim<'a> {
             _ => Self::Elsewhere,
         }
     }
+}
+
+/// Whether a call begins to watch resources; what cannot be read may mean anything.
+fn watches(call: &Call) -> bool {
+    call.is::<SubscriptionsListen>()
+        && call
+            .params()
+            .get::<ListenParams>()
+            .map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
 }
 
 pin_project! {
