@@ -2,8 +2,6 @@
 //!
 //! Applies to: both.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::sync::Arc;
 
 use mgp_security::{Governance, ServerPolicy};
