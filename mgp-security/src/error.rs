@@ -26,6 +26,9 @@ pub enum Refusal {
     /// No entry or policy allows it, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
+    /// The name of the tool is longer than any tool's, and is not repeated.
+    #[error(transparent)]
+    LongName(#[from] LongName),
     /// The credentials of the caller ended.
     #[error(transparent)]
     PassEnded(#[from] PassEnded),
@@ -66,6 +69,21 @@ pub enum Refusal {
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
+}
+
+/// A call of a tool with a name that no tool has.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("no tool has a name of {bytes} bytes; use a name from `tools/list`")]
+pub struct LongName {
+    bytes: usize,
+    #[source]
+    rule: Rule,
+}
+
+impl LongName {
+    pub(crate) fn new(bytes: usize, most: usize) -> Self {
+        Self { bytes, rule: Rule::new(format!("names of tools have at most {most} bytes")) }
+    }
 }
 
 impl From<DefinitionRefused> for Refusal {
@@ -110,6 +128,7 @@ impl From<Refusal> for RpcError {
             ) => code_of(unaudited),
             Refusal::NotARequest(_) => ErrorCode::INVALID_REQUEST,
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
             Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
@@ -140,7 +159,11 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        let mut error = Self::new(code, refusal.to_string());
+        let message = match &refusal {
+            Refusal::Unchanged(error) => error.told(),
+            other => other.to_string(),
+        };
+        let mut error = Self::new(code, message);
         if let Some(details) = refusal.details() {
             let mut recovery = Recovery::default_for(code).unwrap_or_default();
             recovery.details = Some(details);

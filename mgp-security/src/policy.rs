@@ -13,6 +13,17 @@ use serde::{Deserialize, Serialize};
 use crate::hooks::{Hooks, Listening};
 
 /// What the operator says about one server.
+///
+/// ```
+/// use mgp_security::ServerPolicy;
+/// use mgp_types::mgp::{Permission, RiskLevel, TrustLevel};
+///
+/// let policy = ServerPolicy::default()
+///     .trust(TrustLevel::Sandboxed)
+///     .permissions([Permission::FilesystemRead])
+///     .risk("search", RiskLevel::Safe);
+/// assert_eq!(policy.risk["search"], RiskLevel::Safe);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ServerPolicy {
@@ -43,6 +54,57 @@ impl Default for ServerPolicy {
             validators: BTreeMap::new(),
             confirm: ConfirmFrom::default(),
         }
+    }
+}
+
+impl ServerPolicy {
+    /// Sets how far the server is trusted.
+    #[must_use]
+    pub fn trust(mut self, trust: TrustLevel) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Sets what holds for callers without an entry.
+    #[must_use]
+    pub fn default_policy(mut self, policy: DefaultPolicy) -> Self {
+        self.default_policy = policy;
+        self
+    }
+
+    /// Sets how permissions are decided.
+    #[must_use]
+    pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
+        self.permission_policy = policy;
+        self
+    }
+
+    /// Grants permissions by configuration.
+    #[must_use]
+    pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        self.permissions.extend(permissions);
+        self
+    }
+
+    /// Sets the risk of a tool, in place of what is worked out.
+    #[must_use]
+    pub fn risk(mut self, tool: impl Into<String>, risk: RiskLevel) -> Self {
+        self.risk.insert(tool.into(), risk);
+        self
+    }
+
+    /// Sets the validator of a tool, in place of those that would apply.
+    #[must_use]
+    pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
+        self.validators.insert(tool.into(), validator);
+        self
+    }
+
+    /// Sets from which risk on a call is confirmed.
+    #[must_use]
+    pub fn confirm(mut self, from: ConfirmFrom) -> Self {
+        self.confirm = from;
+        self
     }
 }
 
@@ -79,9 +141,7 @@ pub enum ConfirmRule {
 /// let policies = Policies::default();
 /// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptIn);
 ///
-/// let mut lenient = ServerPolicy::default();
-/// lenient.default_policy = DefaultPolicy::OptOut;
-/// policies.set("files", lenient);
+/// policies.set("files", ServerPolicy::default().default_policy(DefaultPolicy::OptOut));
 /// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
 /// ```
 #[derive(Clone, Default)]

@@ -110,6 +110,24 @@ pub enum ChangeError {
     Untold(#[source] Unaudited),
 }
 
+impl ChangeError {
+    /// What a caller hears of it: what is wrong with the store is for whoever runs it, and stands in the causes.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Store(error) => format!("the change was not made: {}", told(error)),
+            Self::Unread(error) => {
+                format!("the change was made, but what holds now cannot be read: {}", told(error))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What a caller hears of a store that fails.
+pub(crate) fn told(error: &StoreError) -> String {
+    RpcError::from(error.clone()).message().to_owned()
+}
+
 /// Entries to write, or to remove where there is none.
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 

@@ -17,8 +17,9 @@ use super::decided::Decided;
 use super::entry::{Entry, Who, name_of};
 use super::groups::Groups;
 use super::pass::{Credentials, Need};
-use super::refused::PassEnded;
+use super::refused::{AccessDenied, PassEnded};
 use super::rules::{Moment, Rules, Seeker};
+use crate::error::Refusal;
 use crate::hooks::Listening;
 use crate::policy::Policies;
 use crate::state::State;
@@ -196,6 +197,20 @@ impl Access {
             return Ok(Decided::lacking(lacking));
         }
         Ok(decided)
+    }
+
+    /// Refuses a call of somebody who has no access to a tool, or to a whole server where none is named.
+    pub(crate) fn allow(
+        &self,
+        cx: &Context,
+        server: Option<&ServerId>,
+        tool: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let decided = self.decide_call(cx, server, tool)?;
+        if decided.is_allowed() {
+            return Ok(());
+        }
+        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
     }
 
     /// Whether a caller sees one tool of a list.

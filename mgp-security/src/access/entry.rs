@@ -19,7 +19,7 @@ const GROUP: &str = "group:";
 const EVERYONE: &str = "*";
 
 /// The longest name of an agent, server or tool, in bytes.
-const NAME_MAX: usize = 256;
+pub(super) const NAME_MAX: usize = 256;
 
 /// The longest justification, in bytes.
 const JUSTIFICATION_MAX: usize = 1024;

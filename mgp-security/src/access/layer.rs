@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::mcp::ListenParams;
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
     ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
@@ -19,11 +18,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::book::Access;
-use super::entry::name_of;
+use super::entry::NAME_MAX;
 use super::list;
 use super::pass::Credentials;
-use super::refused::AccessDenied;
-use crate::error::Refusal;
+use crate::error::{LongName, Refusal};
 
 /// Lets through what [`Access`] allows, and leaves out of lists what it does not.
 ///
@@ -82,12 +80,7 @@ impl AccessLayer {
 
     /// Refuses what a caller has no access to; a server as a whole where no tool is named.
     fn admit(&self, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
-        let server = self.server_of(cx);
-        let decided = self.access.decide_call(cx, server, tool)?;
-        if decided.is_allowed() {
-            return Ok(());
-        }
-        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
+        self.access.allow(cx, self.server_of(cx), tool)
     }
 }
 
@@ -124,6 +117,10 @@ impl<S: MgpService> Service<Call> for Gated<S> {
     fn call(&mut self, call: Call) -> Self::Future {
         let cx = call.cx();
         let admitted = match Aim::of(&call) {
+            // Nobody could name it in an entry, and a refusal would say it again.
+            Aim::Tool(tool) if tool.len() > NAME_MAX => {
+                Err(Refusal::from(LongName::new(tool.len(), NAME_MAX)).into())
+            }
             Aim::Tool(tool) => self.layer.admit(cx, Some(tool)).map_err(RpcError::from),
             Aim::Nothing => Err(RpcError::invalid_params("`name` must be a string")),
             Aim::Server => self.layer.admit(cx, None).map_err(RpcError::from),
@@ -169,8 +166,7 @@ impl<'a> Aim<'a> {
     fn of(call: &'a Call) -> Self {
         match call.params().target() {
             Some(Target::Tool(name)) => Self::Tool(name),
-            // What is watched is told of, so it takes what reading it takes.
-            _ if watches(call) => Self::Server,
+            _ if call.is::<SubscriptionsListen>() && watches(call) => Self::Server,
             _ => Self::of_method(call.method().as_str()),
         }
     }
@@ -192,13 +188,10 @@ impl<'a> Aim<'a> {
     }
 }
 
-/// Whether a call begins to watch resources; what cannot be read may mean anything.
+/// Whether a stream is asked for that tells of resources; one that cannot be read is none for anybody without access.
 fn watches(call: &Call) -> bool {
-    call.is::<SubscriptionsListen>()
-        && call
-            .params()
-            .get::<ListenParams>()
-            .map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
+    let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
+    params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
 }
 
 pin_project! {
@@ -231,6 +224,7 @@ impl Look {
     fn at(&self, reply: Reply) -> Result<Reply, RpcError> {
         let Self { layer: AccessLayer { access, .. }, cx } = self;
         let server = self.layer.server_of(cx);
+        let reply = list::for_one(reply, cx);
         if access.lists_all(cx, server) {
             return Ok(reply);
         }

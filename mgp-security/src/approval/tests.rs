@@ -292,3 +292,23 @@ async fn a_terminal_that_is_gone_can_be_asked_nothing() {
     let cx = Caller::says(json!(null)).cx();
     assert!(terminal.decide(&cx, call("{}")).await.is_err());
 }
+
+#[test]
+fn approvers_that_wait_for_ever_do_so_together() {
+    #[derive(Clone)]
+    struct Patient;
+    impl Approver for Patient {
+        fn decide(
+            &self,
+            _: &Context,
+            _: Question,
+        ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn patience(&self) -> Duration {
+            Duration::MAX
+        }
+    }
+    assert_eq!(First::of(Patient).then(Patient).patience(), Duration::MAX);
+}

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
-use mgp_types::mcp;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
+use mgp_types::{Hash, mcp};
 
 use super::Standing;
 use super::pin::Book;
@@ -131,6 +131,11 @@ impl Definitions {
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
         self.0.table().get(server, tool)?.tool.clone()
+    }
+
+    /// The hash of the text of a definition as it was last listed.
+    pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
+        self.0.table().get(Some(server), tool)?.raw
     }
 
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.

@@ -8,7 +8,7 @@ use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, Object, RpcError};
 
 use super::rule::{Missing, MissingStatus};
-use crate::state::ChangeError;
+use crate::state::{ChangeError, told};
 
 /// A call that lacks a permission, or a change of permissions that is not made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct PermissionRefused {
 
 impl PermissionRefused {
     /// A call without all permissions it needs; there is at least one that is missing.
-    pub(super) fn call(
+    pub(crate) fn call(
         server: Option<&ServerId>,
         tool: &str,
         missing: &[Missing],
@@ -98,14 +98,14 @@ impl PermissionRefused {
     /// What was decided cannot be read.
     pub(super) fn unreadable(error: &StoreError) -> Self {
         Self::failed(
-            format!("permissions cannot be decided: {error}"),
+            format!("permissions cannot be decided: {}", told(error)),
             RpcError::from(error.clone()).code(),
         )
     }
 
     /// What was decided cannot be written.
     pub(super) fn unwritten(error: ChangeError) -> Self {
-        let what = error.to_string();
+        let what = error.told();
         let code = match error {
             ChangeError::Store(error) | ChangeError::Unread(error) => RpcError::from(error).code(),
             ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => {

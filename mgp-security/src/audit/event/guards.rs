@@ -131,6 +131,16 @@ impl Event {
         Self::own("definition_approved", by, AuditResult::Success).definition(server, tool, hash)
     }
 
+    /// `dev.cloto.definition_rejected`: an operator rejected what waited; the tool stays refused.
+    pub fn definition_rejected(
+        by: impl Into<Actor>,
+        server: &ServerId,
+        tool: &str,
+        hash: &Hash,
+    ) -> Self {
+        Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
+    }
+
     /// `dev.cloto.definition_flagged`: a tool or server was refused or noted for what it says or is called.
     pub fn definition_flagged(
         server: &ServerId,

@@ -2,12 +2,15 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "sqlite")]
+mod folder;
+
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -17,13 +20,17 @@ use crate::access::{
     About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
 };
 use crate::approval::{Approver, Elicit};
-use crate::audit::{Audit, AuditConfig, AuditLayer, Event};
+use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
 use crate::hooks::Listening;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::still::{Still, StillGate};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
+
+#[cfg(feature = "sqlite")]
+pub use folder::FolderError;
 
 /// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
 ///
@@ -32,7 +39,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// ```
 /// use mgp_security::Governance;
-/// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+/// use mgp_types::mgp::AccessGrantParams;
 /// use mgp_types::service::{Principal, Reply, Stack, mock};
 /// use mgp_types::ErrorCode;
 /// use tower_layer::Layer;
@@ -51,8 +58,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// // Access alone does not confirm a dangerous call, and nobody can be asked here.
 /// let ann = Principal::new("local", "ann").operator();
-/// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "disk", AccessPermission::Allow);
-/// governance.access().grant(&ann, grant).await.unwrap();
+/// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
 /// # });
@@ -61,7 +67,9 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 pub struct Governance(Arc<Books>);
 
 struct Books {
+    store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     access: Access,
@@ -78,6 +86,7 @@ struct Books {
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
@@ -94,6 +103,14 @@ impl GovernanceBuilder {
     /// Records in this sink.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
+        self.log = None;
+        self
+    }
+
+    /// Records in this log, with digests of arguments under its key where it keeps one.
+    pub fn log(mut self, log: AuditLog) -> Self {
+        self.audit = Arc::new(log.clone());
+        self.log = Some(log);
         self
     }
 
@@ -124,7 +141,12 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, recording, policies, approver, validators } = self;
+        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
+        let recording = match key {
+            Some(key) => recording.key(key.clone()),
+            None => recording,
+        };
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
@@ -137,7 +159,9 @@ impl GovernanceBuilder {
             .named(access.clone())
             .named(permissions.clone());
         let books = Books {
+            store,
             audit,
+            log,
             recording,
             policies,
             access,
@@ -160,6 +184,7 @@ impl Governance {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
             audit: Arc::new(MemoryAudit::new()),
+            log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
@@ -208,6 +233,18 @@ impl Governance {
     #[must_use]
     pub fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
+    }
+
+    /// What keeps the state.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// The audit log, to query, flush and forward it; none where another sink records.
+    #[must_use]
+    pub fn log(&self) -> Option<&AuditLog> {
+        self.0.log.as_ref()
     }
 
     /// Changes the policy of a server, in force from the next message on.
@@ -362,7 +399,8 @@ enum Tools {
 }
 
 /// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<S>>>>>>>;
+pub type Governed<S> =
+    Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
@@ -386,11 +424,35 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             .layer(self.validating())
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
+            // A gate above may have waited long; what it passed on before may have been taken back since.
+            .layer(self.still())
             .service(inner)
     }
 }
 
 impl GovernLayer {
+    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    ///
+    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    ///
+    /// # Errors
+    /// As the gates of the layer, once the call may not run any more.
+    pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
+        let still = self.still();
+        move |call| still.check(call)
+    }
+
+    fn still(&self) -> Still {
+        let books = &*self.governance.0;
+        Still {
+            access: books.access.clone(),
+            definitions: books.definitions.clone(),
+            permissions: books.permissions.clone(),
+            server: self.server.clone(),
+            are_pinned: self.tools == Tools::Foreign,
+        }
+    }
+
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
         let (tools, own) = (books.definitions.clone(), self.server.clone());
@@ -411,13 +473,13 @@ impl GovernLayer {
         }
     }
 
-    /// Where the server has no name, its tools pass: they are one's own.
     fn pinning(&self) -> DefinitionLayer {
-        let layer = DefinitionLayer::new(self.governance.0.definitions.clone());
-        match self.tools {
-            Tools::Own => layer,
-            Tools::Foreign => layer.server(self.server.clone()),
-        }
+        let definitions = self.governance.0.definitions.clone();
+        let layer = match self.tools {
+            Tools::Own => DefinitionLayer::own(definitions),
+            Tools::Foreign => DefinitionLayer::new(definitions),
+        };
+        layer.server(self.server.clone())
     }
 
     fn validating(&self) -> ValidateLayer {
