@@ -20,6 +20,9 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// A tool was called with a notification.
+    #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
+    NotARequest(#[source] Rule),
     /// No entry or policy allows it, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
@@ -62,9 +65,6 @@ pub enum Refusal {
     /// A check of the arguments failed, or is not there.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
-    /// The log is for operators and named sinks.
-    #[error(transparent)]
-    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
@@ -83,20 +83,6 @@ pub struct LongName {
 impl LongName {
     pub(crate) fn new(bytes: usize, most: usize) -> Self {
         Self { bytes, rule: Rule::new(format!("names of tools have at most {most} bytes")) }
-    }
-}
-
-/// Somebody who is neither an operator nor a named sink asked for recorded events.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the audit log is for operators, and for the sinks an operator named")]
-pub struct ReplayRefused {
-    #[source]
-    rule: Rule,
-}
-
-impl ReplayRefused {
-    pub(crate) fn new() -> Self {
-        Self { rule: Rule::new("operators and named sinks only") }
     }
 }
 
@@ -137,13 +123,18 @@ impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
             Refusal::Unaudited(unaudited)
-            | Refusal::Unchanged(ChangeError::Unaudited(unaudited)) => code_of(unaudited),
+            | Refusal::Unchanged(
+                ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited),
+            ) => code_of(unaudited),
+            Refusal::NotARequest(_) => ErrorCode::INVALID_REQUEST,
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
-            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::Unchanged(ChangeError::Store(error)) => Self::from(error.clone()).code(),
+            Refusal::Unchanged(ChangeError::Store(error) | ChangeError::Unread(error)) => {
+                Self::from(error.clone()).code()
+            }
             Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
             Refusal::Permission(refused) => refused.code(),
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,

@@ -34,6 +34,7 @@ pub mod auth;
 mod definition;
 mod error;
 mod governance;
+mod hooks;
 mod permission;
 mod policy;
 pub mod prelude;
@@ -56,8 +57,9 @@ pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
-pub use error::{LongName, Refusal, ReplayRefused};
+pub use error::{LongName, Refusal};
 pub use governance::{GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,

@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
 use serde::{Deserialize, Serialize};
+
+use crate::hooks::{Hooks, Listening};
 
 /// What the operator says about one server.
 ///
@@ -129,6 +131,9 @@ pub enum ConfirmRule {
 
 /// The policies of all servers; a change holds from the next message on.
 ///
+/// They are the operator's configuration. What is set here is not recorded: whoever loads the configuration does that,
+/// and [`Governance::set_policy`](crate::Governance::set_policy) does for changes while it runs.
+///
 /// ```
 /// use mgp_security::{Policies, ServerPolicy};
 /// use mgp_types::mgp::{DefaultPolicy, TrustLevel};
@@ -145,7 +150,7 @@ pub struct Policies(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     now: RwLock<Table>,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 #[derive(Clone, Default)]
@@ -187,16 +192,13 @@ impl Policies {
     }
 
     /// Runs after each change.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        self.0.hooks.add(hook);
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
         change(&mut self.0.now.write().unwrap_or_else(PoisonError::into_inner));
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in &hooks {
-            hook();
-        }
+        self.0.hooks.tell();
     }
 }
 

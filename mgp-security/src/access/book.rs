@@ -20,6 +20,7 @@ use super::pass::{Credentials, Need};
 use super::refused::{AccessDenied, PassEnded};
 use super::rules::{Moment, Rules, Seeker};
 use crate::error::Refusal;
+use crate::hooks::Listening;
 use crate::policy::Policies;
 use crate::state::State;
 
@@ -67,8 +68,8 @@ pub(super) struct Inner {
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
 impl Access {
-    /// A book over a store, shared with other processes that use the same; nothing is allowed by an entry before it was
-    /// [opened](Self::open).
+    /// A book over a store, shared with other processes that use the same; nothing is allowed before it was
+    /// [opened](Self::open): an entry that nobody has read may be one that denies.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let access = Self(Arc::new(Inner {
@@ -80,11 +81,7 @@ impl Access {
             sweeping: AtomicBool::new(false),
         }));
         let weak = Arc::downgrade(&access.0);
-        access.0.state.on_change(move || {
-            if let Some(inner) = weak.upgrade() {
-                Self(inner).sweep_soon();
-            }
-        });
+        access.0.state.on_change(move || weak.upgrade().map(|inner| Self(inner).sweep_soon()));
         access
     }
 
@@ -151,12 +148,12 @@ impl Access {
     /// Runs after each change that may let somebody use more or less: of an entry, its end, a policy, a group.
     ///
     /// It must not wait. Tell listeners that their lists changed here, and drop what was kept.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        let hook: Arc<dyn Fn() + Send + Sync> = Arc::new(hook);
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        let hook = Arc::new(hook);
         let (of_state, of_policies) = (Arc::clone(&hook), Arc::clone(&hook));
         self.0.state.on_change(move || of_state());
         self.0.policies.on_change(move || of_policies());
-        self.0.groups.on_change(hook);
+        self.0.groups.on_change(move || hook());
     }
 
     /// The groups of agents, to set them from configuration.

@@ -115,6 +115,16 @@ impl Entry {
         Id::String(hash[..16].into())
     }
 
+    /// The entry as callers and logs are told it, with what it says about confirming.
+    pub(super) fn to_told(&self) -> AccessEntry {
+        let mut told = self.access.clone();
+        if let Some(confirm) = self.confirm {
+            // A word can always be written.
+            let _ = told.extra.encode("confirm", &confirm);
+        }
+        told
+    }
+
     /// Until when it is in force; none is for ever.
     ///
     /// An end that cannot be read has passed for what allows, and never comes for what denies.

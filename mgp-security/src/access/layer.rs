@@ -66,7 +66,7 @@ impl AccessLayer {
         Self { access, server: None }
     }
 
-    /// Names the server that entries are about, where the context does not: on the server's own stack.
+    /// Names the server that entries are about, whatever the context says.
     ///
     /// Without it no entry is about such a server, and its default policy decides.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
@@ -75,7 +75,7 @@ impl AccessLayer {
     }
 
     fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
-        cx.server.as_ref().or(self.server.as_ref())
+        self.server.as_ref().or(cx.server.as_ref())
     }
 
     /// Refuses what a caller has no access to; a server as a whole where no tool is named.

@@ -15,6 +15,7 @@ use super::Standing;
 use super::pin::Book;
 use super::seen::Seen;
 use super::table::{Known, Table};
+use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
 use crate::state::State;
 use crate::tool::Assessment;
@@ -55,7 +56,7 @@ pub(super) struct Inner {
     seen: Mutex<HashMap<Option<ServerId>, Seen>>,
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 /// What is to be done with a call of a tool.
@@ -81,14 +82,10 @@ impl Definitions {
             now: RwLock::default(),
             seen: Mutex::default(),
             turns: Mutex::default(),
-            hooks: Mutex::default(),
+            hooks: Hooks::default(),
         });
         let weak = Arc::downgrade(&inner);
-        let refresh = move || {
-            if let Some(inner) = weak.upgrade() {
-                inner.publish();
-            }
-        };
+        let refresh = move || weak.upgrade().map(|inner| inner.publish());
         inner.pins.on_change(refresh.clone());
         inner.policies.on_change(refresh);
         Self(inner)
@@ -156,8 +153,8 @@ impl Definitions {
     }
 
     /// Runs after each change of what is known; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        self.0.hooks.add(hook);
     }
 
     /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
@@ -231,10 +228,7 @@ impl Inner {
         let table = Table { own, servers: servers.into() };
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         drop(seen);
-        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in &hooks {
-            hook();
-        }
+        self.hooks.tell();
     }
 }
 

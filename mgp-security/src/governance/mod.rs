@@ -16,11 +16,14 @@ use tokio::sync::watch;
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 
-use crate::access::{Access, AccessLayer, Gated, KernelTools, KernelToolsLayer, NotOperator};
+use crate::access::{
+    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
+};
 use crate::approval::{Approver, Elicit};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
+use crate::hooks::Listening;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::still::{Still, StillGate};
@@ -258,7 +261,7 @@ impl Governance {
         policy: ServerPolicy,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
-        NotOperator::unless(by, "set_policy").map_err(Refusal::from)?;
+        self.admit(by, Some(server), "set_policy").await?;
         let event = Event::policy_changed(by, Some(server))
             .before(&*self.0.policies.of(Some(server)))
             .after(&policy)
@@ -266,6 +269,70 @@ impl Governance {
         self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
         self.0.policies.set(server.clone(), policy);
         Ok(())
+    }
+
+    /// Takes away the policy of a server, which has the general one from the next message on.
+    ///
+    /// # Errors
+    /// As [`set_policy`](Self::set_policy).
+    ///
+    /// # Cancel safety
+    /// As [`set_policy`](Self::set_policy).
+    pub async fn remove_policy(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        justification: Option<&str>,
+    ) -> Result<(), RpcError> {
+        self.admit(by, Some(server), "remove_policy").await?;
+        let event = Event::policy_changed(by, Some(server))
+            .before(&*self.0.policies.of(Some(server)))
+            .after(&*self.0.policies.of(None))
+            .justification(justification);
+        self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
+        self.0.policies.remove(server);
+        Ok(())
+    }
+
+    /// Sets the groups of an agent of the operator's tenant, in place of those it had, in force from the next message on.
+    ///
+    /// # Errors
+    /// As [`set_policy`](Self::set_policy).
+    ///
+    /// # Cancel safety
+    /// As [`set_policy`](Self::set_policy).
+    pub async fn set_groups(
+        &self,
+        by: &Principal,
+        agent: &str,
+        names: impl IntoIterator<Item = impl Into<String>>,
+        justification: Option<&str>,
+    ) -> Result<(), RpcError> {
+        self.admit(by, None, "set_groups").await?;
+        let (groups, tenant) = (self.0.access.groups(), by.tenant().as_str());
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let event = Event::policy_changed(by, None)
+            .detail("agent_id", agent)
+            .before(&groups.names(tenant, agent))
+            .after(&names)
+            .justification(justification);
+        self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
+        groups.set(tenant, agent, names);
+        Ok(())
+    }
+
+    /// Refuses those who may not change anything, and records that they tried.
+    async fn admit(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::alone(by);
+        match asker.may(Need::Write, method, About::All) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(asker.refused(&*self.0.audit, server, method, refusal).await),
+        }
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
@@ -293,7 +360,7 @@ impl Governance {
     }
 
     /// Runs after each change that may change what somebody sees or may call; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());
@@ -393,9 +460,8 @@ impl GovernLayer {
             .config(&books.recording)
             .server(self.server.clone())
             .risk(move |call| {
-                let server = call.cx().server.as_ref().unwrap_or(&own);
                 let tool = call.tool()?;
-                Some(tools.assessment(Some(server), tool.name).effective_risk.clone())
+                Some(tools.assessment(Some(&own), tool.name).effective_risk.clone())
             })
     }
 

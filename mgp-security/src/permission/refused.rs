@@ -107,8 +107,8 @@ impl PermissionRefused {
     pub(super) fn unwritten(error: ChangeError) -> Self {
         let what = error.told();
         let code = match error {
-            ChangeError::Store(error) => RpcError::from(error).code(),
-            ChangeError::Unaudited(unaudited) => {
+            ChangeError::Store(error) | ChangeError::Unread(error) => RpcError::from(error).code(),
+            ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => {
                 RpcError::from(crate::Refusal::Unaudited(unaudited)).code()
             }
             ChangeError::Encode(error) => error.code(),

@@ -74,8 +74,8 @@ fn all() -> Vec<AuditEvent> {
         Event::permission_revoked(Actor::kernel(), on, outbound)
             .before("approved")
             .cause("expired"),
-        Event::access_granted(&ada, &entry),
-        Event::access_revoked(&ada, &entry),
+        Event::access_granted(&ada, &crate::Entry::new("acme", entry.clone())),
+        Event::access_revoked(&ada, &crate::Entry::new("acme", entry)),
         Event::server_connected(&garden, &facts),
         Event::server_lost(&garden, "exited with 1").restart_limit_exceeded(),
         Event::validation_failed(&agent, on, "water")
