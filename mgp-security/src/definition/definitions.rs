@@ -212,11 +212,6 @@ impl Inner {
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
     }
 
-    /// Whether anything was taken over from a server.
-    pub(super) fn knows(&self, server: &ServerId) -> bool {
-        self.seen().contains_key(&Some(server.clone()))
-    }
-
     /// Whether a name that is not in the list may be in it by now.
     fn relists(&self, server: &ServerId) -> bool {
         self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)

@@ -46,6 +46,8 @@ pub(super) struct Seen {
     complete: Option<Instant>,
     /// What is wrong with the id of the server.
     pub(super) flaw: Option<NameFlaw>,
+    /// Whether an event tells of that.
+    pub(super) told: bool,
 }
 
 /// One tool as it was listed.
@@ -80,6 +82,11 @@ impl Listed {
 }
 
 impl Seen {
+    /// A server that has listed nothing yet, with what is wrong with its id.
+    pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
+        Self { flaw, ..Self::default() }
+    }
+
     /// The tools of the party itself.
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
