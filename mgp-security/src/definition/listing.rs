@@ -2,6 +2,7 @@
 //!
 //! Applies to: outbound.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ const SERVERS_MAX: usize = 1024;
 /// How often pins are tried again when another process was first.
 const TRIES: usize = 4;
 
-/// How many definitions are read before others get a turn.
-const READ_AT_ONCE: usize = 16;
+/// How many bytes of definitions are read before others get a turn.
+const READ_AT_ONCE: usize = 64 * 1024;
 
 /// Whether tools of a server are taken over.
 enum Admitted {
@@ -152,7 +153,9 @@ impl Definitions {
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
-        let shadows = self.shadows(server);
+        // Most lists say nothing new.
+        let shadows = LazyCell::new(|| self.shadows(server));
+        let mut read = 0;
         let (mut named, mut fresh) = (Named::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
@@ -161,7 +164,9 @@ impl Definitions {
             let listed = if let Some(listed) = known.get(&hash) {
                 Arc::clone(listed)
             } else {
-                if fresh.len() % READ_AT_ONCE == READ_AT_ONCE - 1 {
+                read += raw.as_str().len();
+                if read > READ_AT_ONCE {
+                    read = 0;
                     tokio::task::yield_now().await;
                 }
                 Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))

@@ -48,12 +48,19 @@ async fn a_look_alike_that_fails_its_first_list_is_not_let_in_by_that() {
 async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
     let World { definitions, .. } = world();
     let (one, other) = (files(), ServerId::from("fi1es"));
-    let tools = [tool(READ)];
+    // Reading them takes so long that others get a turn meanwhile.
+    let long = |number| {
+        format!(
+            r#"{{"name":"t{number}","description":"{}","inputSchema":{{}}}}"#,
+            "a ".repeat(9_000)
+        )
+    };
+    let tools: Vec<_> = (0..5).map(|number| tool(&long(number))).collect();
     let (first, second) =
         tokio::join!(definitions.observe(&one, &tools), definitions.observe(&other, &tools));
     first.unwrap();
     second.unwrap();
-    let stands = [&one, &other].map(|id| definitions.standing(Some(id), "read").is_callable());
+    let stands = [&one, &other].map(|id| definitions.standing(Some(id), "t0") == Standing::Pinned);
     assert!(stands[0] != stands[1], "{stands:?}");
 }
 
