@@ -178,10 +178,9 @@ impl Definitions {
         };
         Ok(match &known.standing {
             _ if tools.stale => Look::List,
-            Standing::Pinned => told(),
             // It is listed and not pinned yet, or it may be in the list by now.
             Standing::Unseen if known.tool.is_some() || self.0.relists(server) => Look::List,
-            Standing::Unseen => told(),
+            Standing::Pinned | Standing::Unseen => told(),
             held => Look::Refuse(held.clone()),
         })
     }

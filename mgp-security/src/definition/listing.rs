@@ -16,7 +16,7 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Book, Pin, PinKind};
 use super::review::Severity;
-use super::seen::{Listed, Seen, TOOLS_MAX, Whole, standing};
+use super::seen::{Listed, Seen, TOOLS_MAX, Told, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
@@ -36,14 +36,8 @@ enum Admitted {
     Own,
     /// They are.
     Well,
-    /// They are refused for the name of their server.
-    Not(Told),
-}
-
-/// Whether an event tells of it already.
-enum Told {
-    Yes,
-    No(NameFlaw),
+    /// They are refused for the name of their server; what is wrong with it, where no event tells of that yet.
+    Not(Option<NameFlaw>),
 }
 
 /// Tools by name, as they were listed now.
@@ -103,12 +97,12 @@ impl Definitions {
     /// Lets a server in, or not, and tells once of one that is not.
     async fn let_in(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let admitted = self.admit(server)?;
-        if let Admitted::Not(Told::No(flaw)) = &admitted {
+        if let Admitted::Not(Some(flaw)) = &admitted {
             let flagged =
                 Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
             if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
-                known.told = true;
+                known.told = Told::Yes;
             }
         }
         Ok(admitted)
@@ -135,8 +129,8 @@ impl Definitions {
         }
         Ok(match seen.get(&Some(server.clone())) {
             Some(known) if known.is_own() => Admitted::Own,
-            Some(Seen { flaw: Some(_), told: true, .. }) => Admitted::Not(Told::Yes),
-            Some(Seen { flaw: Some(flaw), .. }) => Admitted::Not(Told::No(flaw.clone())),
+            Some(Seen { flaw: Some(_), told: Told::Yes, .. }) => Admitted::Not(None),
+            Some(Seen { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
             _ => Admitted::Well,
         })
     }

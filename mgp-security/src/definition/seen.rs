@@ -47,7 +47,7 @@ pub(super) struct Seen {
     /// What is wrong with the id of the server.
     pub(super) flaw: Option<NameFlaw>,
     /// Whether an event tells of that.
-    pub(super) told: bool,
+    pub(super) told: Told,
 }
 
 /// One tool as it was listed.
@@ -224,6 +224,14 @@ impl Seen {
         tools.named = named.into_iter().map(told).collect::<BTreeMap<_, _>>().into();
         tools
     }
+}
+
+/// Whether an event tells of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Told {
+    #[default]
+    No,
+    Yes,
 }
 
 /// Whether a list is all there is.
