@@ -193,11 +193,12 @@ async fn kept(
     let by_access = access.named(&caller, Some(&server), tool, now).map(|entry| entry.confirm);
     let by_permission = permissions.names_tool(&caller, Some(&server), tool, now);
     let words: Vec<_> = by_access.into_iter().chain(by_permission.map(|it| it.confirm)).collect();
-    let named = words.iter().any(|word| *word == Some(ConfirmRule::Never));
-    let named = words.first().map(|_| match named {
-        true => Naming::by("grant").never_confirm(),
-        false => Naming::by("grant"),
-    });
+    let naming = Naming::by("grant");
+    let named = if words.contains(&Some(ConfirmRule::Never)) {
+        Some(naming.never_confirm())
+    } else {
+        words.first().map(|_| naming)
+    };
     let missing = permissions.missing(&caller, Some(&server), tool, needed, None, now);
     Ok((named, missing.into_iter().map(|lack| lack.permission).collect()))
 }
