@@ -38,6 +38,18 @@ pub(super) fn in_words(question: &Question) -> String {
     words
 }
 
+/// Whose call it is: agent or subject, and tenant.
+pub(super) fn asker(question: &Question) -> String {
+    let principal = &question.principal;
+    let (subject, tenant) = (name(principal.subject().as_str()), name(principal.tenant().as_str()));
+    match principal.as_agent() {
+        Some(agent) => {
+            format!("agent `{}` of `{subject}` in `{tenant}`", name(agent.as_str()))
+        }
+        None => format!("`{subject}` in `{tenant}`"),
+    }
+}
+
 /// A name as it can be shown.
 pub(super) fn name(text: &str) -> String {
     visible(text, NAME_MAX)

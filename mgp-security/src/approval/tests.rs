@@ -212,17 +212,26 @@ impl Write for Screen {
 }
 
 impl Screen {
-    /// Waits until so many questions were asked.
-    async fn questions(&self, count: usize) {
-        let asked =
-            || String::from_utf8_lossy(&self.0.lock().unwrap()).matches("yes or no").count();
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until so many questions were asked; the code of the last one.
+    async fn questions(&self, count: usize) -> String {
+        self.shows("\r\nType yes ", count).await;
+        let text = self.text();
+        text.rsplit("Type yes ").next().unwrap()[..2].to_owned()
+    }
+
+    /// Waits until words stand there so often.
+    async fn shows(&self, words: &str, count: usize) {
         tokio::time::timeout(Duration::from_secs(10), async {
-            while asked() < count {
+            while self.text().matches(words).count() < count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
         .await
-        .unwrap();
+        .unwrap_or_else(|_| panic!("{}", self.text()));
     }
 }
 
@@ -233,49 +242,62 @@ fn terminal() -> (Terminal, Screen, impl Write) {
 }
 
 #[tokio::test]
-async fn the_terminal_approves_with_yes_only_and_asks_one_thing_at_a_time() {
+async fn the_terminal_approves_with_yes_and_the_code_only_and_asks_one_thing_at_a_time() {
     let (terminal, screen, mut keys) = terminal();
     let cx = Caller::says(json!(null)).cx();
     let mut count = 0;
     for (line, expected) in [
-        ("yes\n", GrantDecision::Approved),
-        (" yes \r\n", GrantDecision::Approved),
-        ("y\n", GrantDecision::Denied),
+        ("yes CODE\n", GrantDecision::Approved),
+        (" yes  CODE \r\n", GrantDecision::Approved),
+        ("y CODE\n", GrantDecision::Denied),
         ("\n", GrantDecision::Denied),
-        ("YES\n", GrantDecision::Denied),
+        ("YES CODE\n", GrantDecision::Denied),
+        ("yes CODE x\n", GrantDecision::Denied),
         ("no\n", GrantDecision::Denied),
+        ("no CODE\n", GrantDecision::Denied),
     ] {
         let deciding = tokio::spawn(terminal.decide(&cx, call("{\"a\":\"\u{1b}[2J\"}")));
         count += 1;
-        screen.questions(count).await;
-        keys.write_all(line.as_bytes()).unwrap();
+        let code = screen.questions(count).await;
+        keys.write_all(line.replace("CODE", &code).as_bytes()).unwrap();
         assert_eq!(deciding.await.unwrap().unwrap().answer, expected, "{line:?}");
     }
-    let long = format!("yes{}\n", " ".repeat(1000) + "x");
     let first = tokio::spawn(terminal.decide(&cx, call("{}")));
-    screen.questions(count + 1).await;
-    let second = tokio::spawn(terminal.decide(&cx, call("{}")));
+    let code = screen.questions(count + 1).await;
+    let second = tokio::spawn(terminal.clone().by("grace").decide(&cx, call("{}")));
+    let long = format!("yes {code}{}\n", " ".repeat(1000) + "x");
     keys.write_all(long.as_bytes()).unwrap();
     assert_eq!(first.await.unwrap().unwrap().answer, GrantDecision::Denied);
-    screen.questions(count + 2).await;
-    keys.write_all(b"yes\n").unwrap();
-    assert_eq!(second.await.unwrap().unwrap().answer, GrantDecision::Approved);
-    let shown = screen.0.lock().unwrap().clone();
-    assert!(!shown.contains(&0x1b), "a control character was shown");
+    let code = screen.questions(count + 2).await;
+    keys.write_all(format!("yes {code}\n").as_bytes()).unwrap();
+    let decision = second.await.unwrap().unwrap();
+    assert_eq!((decision.answer, decision.by.as_str()), (GrantDecision::Approved, "grace"));
+    assert!(!screen.text().contains('\u{1b}'), "a control character was shown");
+    assert!(!screen.text().contains("withdrawn"), "{}", screen.text());
 }
 
 #[tokio::test]
-async fn what_was_typed_before_a_question_is_no_answer() {
+async fn a_late_yes_to_one_question_approves_no_other() {
     let (terminal, screen, mut keys) = terminal();
-    let cx = Caller::says(json!(null)).cx();
+    let mut cx = Caller::says(json!(null)).cx();
     let given_up =
         tokio::time::timeout(Duration::from_millis(20), terminal.decide(&cx, call("{}")));
     assert!(given_up.await.is_err());
-    keys.write_all(b"yes\nyes\n").unwrap();
-    // The thread that reads lines needs a moment to see them.
+    let first = screen.questions(1).await;
+    assert!(screen.text().contains("withdrawn"), "{}", screen.text());
+    keys.write_all(format!("yes {first}\nyes\n").as_bytes()).unwrap();
+    // The thread that reads lines needs a moment to see them: they came before the next question.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let deciding = tokio::spawn(terminal.decide(&cx, call("{}")));
-    screen.questions(2).await;
+    cx.principal = Principal::new("acme", "ada").agent("bot");
+    let question = Question { principal: cx.principal.clone(), ..call("{}") };
+    let deciding = tokio::spawn(terminal.decide(&cx, question));
+    let second = screen.questions(2).await;
+    assert!(screen.text().contains("For: agent `bot` of `ada` in `acme`"), "{}", screen.text());
+    assert_ne!(first, second);
+    // These come while the second one is open, and are for the first one.
+    keys.write_all(format!("yes {first}\nyes\nno {first}\n").as_bytes()).unwrap();
+    screen.shows("That answers another question", 3).await;
+    assert!(!deciding.is_finished());
     keys.write_all(b"no\n").unwrap();
     assert_eq!(deciding.await.unwrap().unwrap().answer, GrantDecision::Denied);
 }
