@@ -119,8 +119,11 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
     let both =
         json!({"filesystem.read": true, "shell.execute": true, "holds for": "until revoked"});
-    let (decision, key, params) =
-        elicit(question(), json!({"action": "accept", "content": both})).await;
+    let caller = Caller::says(json!({"action": "accept", "content": both}));
+    let mut cx = caller.cx();
+    cx.principal = Principal::local().operator();
+    let decision = Elicit::everyone().decide(&cx, question()).await.unwrap();
+    let (key, params) = caller.asked().remove(0);
     assert_eq!((decision.answer, decision.expires_at), (GrantDecision::Approved, None));
     assert!(key.starts_with("mgp.permission."), "{key}");
     let message = params["message"].as_str().unwrap();
@@ -144,6 +147,31 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
     assert!(end <= SystemTime::now() + Duration::from_hours(1));
     let (decision, ..) = elicit(question(), json!({"action": "decline"})).await;
     assert_eq!(decision.answer, GrantDecision::Denied);
+}
+
+#[tokio::test]
+async fn no_user_decides_for_a_tenant_without_an_end() {
+    let ends_soon = |decision: &Decision| {
+        let end = decision.expires_at.as_ref().expect("it has an end").to_system_time().unwrap();
+        end <= SystemTime::now() + Duration::from_hours(1)
+    };
+    let ever = json!({"filesystem.read": true, "holds for": "until revoked"});
+    let (decision, _, params) =
+        elicit(permissions(&["filesystem.read"]), json!({"action": "accept", "content": ever}))
+            .await;
+    assert_eq!(decision.answer, GrantDecision::Approved);
+    assert!(ends_soon(&decision), "{decision:?}");
+    let terms = &params["requestedSchema"]["properties"]["holds for"]["enum"];
+    assert_eq!(*terms, json!(["1 hour", "1 day", "30 days"]));
+    for declines in [
+        json!({"action": "decline"}),
+        json!({"action": "accept", "content": {"holds for": "until revoked"}}),
+    ] {
+        let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
+        let single = decision.single.get(&Permission::FilesystemRead);
+        assert_eq!(single.map_or(decision.answer, |one| one.decision()), GrantDecision::Denied);
+        assert!(ends_soon(&decision), "{decision:?}");
+    }
 }
 
 #[tokio::test]

@@ -176,10 +176,18 @@ fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
     scope::check(scope, arguments).err()
 }
 
-/// What a policy granted holds only under that policy.
+/// What a policy granted holds only under that policy, and under `deny_all` nobody but an operator grants.
 fn counts(held: &Held, policy: &ServerPolicy) -> bool {
-    held.approval.source != ApprovalSource::Policy
-        || policy.permission_policy == ApprovalPolicy::AutoApprove
+    let approval = &held.approval;
+    match (approval.source, &policy.permission_policy) {
+        (ApprovalSource::Operator, _) => true,
+        (ApprovalSource::Policy, policy) => *policy == ApprovalPolicy::AutoApprove,
+        // Whoever was asked may have been a user; that it was declined still counts.
+        (ApprovalSource::Answer, ApprovalPolicy::DenyAll) => {
+            approval.decision != ApprovalDecision::Approved
+        }
+        (ApprovalSource::Answer, _) => true,
+    }
 }
 
 /// Whether the configuration grants a permission: by its name, a short one, or a wildcard.

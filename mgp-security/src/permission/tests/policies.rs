@@ -198,3 +198,25 @@ async fn a_book_that_cannot_be_read_grants_nothing() {
     assert_eq!(error.code().0, 2000, "{error}");
     assert_eq!(world.ran(), 1);
 }
+
+#[tokio::test]
+async fn what_a_user_answered_grants_nothing_under_deny_all() {
+    let clerk = Clerk::new(GrantDecision::Approved);
+    let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    world.runs("camera").await;
+    world.policies.set("files", governed(ApprovalPolicy::DenyAll));
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
+    world.runs("camera").await;
+}
+
+#[tokio::test]
+async fn what_a_user_declined_stays_declined_under_deny_all() {
+    let clerk = Clerk::new(GrantDecision::Denied);
+    let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    let mut listing = governed(ApprovalPolicy::DenyAll);
+    listing.permissions = vec![Permission::Camera];
+    world.policies.set("files", listing);
+    assert_eq!(world.lacks("camera").await, "camera denied");
+}
