@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
 };
@@ -210,8 +210,13 @@ async fn the_first_that_can_be_asked_decides() {
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
     let read = permissions(&["filesystem.read"]);
-    let decision = approver.decide(&caller.cx(), read).await.unwrap();
+    assert!(approver.grants(None, &Permission::FilesystemRead));
+    assert!(!approver.grants(None, &Permission::ShellExecute));
+    assert!(listed().decide(&caller.cx(), read).await.is_err(), "nothing of it is kept");
+    let listed_call = First::of(Configured::new().tool("files", "rm")).then(Elicit::everyone());
+    let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
+    assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
     let declines = Caller::says(json!({"action": "decline"}));
     let approver = First::of(Elicit::everyone()).then(Configured::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();

@@ -209,7 +209,7 @@ impl Inner {
         let at = SystemTime::now();
         let open = needed.iter().filter(|permission| {
             notes.of(permission).is_none()
-                && matches!(Stand::of(&policy, held, permission, at), Stand::Open(..))
+                && matches!(self.stand(&policy, server, held, permission, at), Stand::Open(..))
         });
         Ok(open.cloned().collect())
     }
@@ -228,7 +228,7 @@ impl Inner {
         let held = book.held(&place.tenant, server);
         let at = SystemTime::now();
         let granted = needed.iter().filter(|permission| {
-            matches!(Stand::of(&policy, held, permission, at), Stand::ByPolicy)
+            matches!(self.stand(&policy, server, held, permission, at), Stand::ByPolicy)
         });
         let granted = granted.map(|permission| {
             let by = policy.permission_policy.as_str();
@@ -283,7 +283,7 @@ impl Inner {
             decided.push(approval);
             notes.push((permission.clone(), Note::Decided));
         }
-        let actor = Actor::new("user", decision.by.as_str());
+        let actor = decision.actor();
         if !decided.is_empty()
             && let Err(refused) = self.write_answers(&place, decided, &actor, told).await
         {

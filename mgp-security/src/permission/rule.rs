@@ -76,11 +76,14 @@ pub(super) enum Stand<'a> {
 
 impl<'a> Stand<'a> {
     /// What stands, by a policy and what was decided for the server.
+    ///
+    /// Where the policy would let somebody be asked, and nobody has decided, an approver's configuration grants.
     pub(super) fn of(
         policy: &ServerPolicy,
         held: &'a [Held],
         permission: &Permission,
         at: SystemTime,
+        is_configured: impl FnOnce() -> bool,
     ) -> Self {
         use MissingStatus::{Denied, Expired, Undecided};
 
@@ -128,6 +131,7 @@ impl<'a> Stand<'a> {
             return Self::Granted(None);
         }
         match policy.permission_policy {
+            ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
             ApprovalPolicy::Interactive => {
                 Self::Open(Undecided, "nobody has decided about it".to_owned())
             }

@@ -220,3 +220,37 @@ async fn what_a_user_declined_stays_declined_under_deny_all() {
     world.policies.set("files", listing);
     assert_eq!(world.lacks("camera").await, "camera denied");
 }
+
+#[tokio::test]
+async fn what_the_approver_has_configured_is_never_kept() {
+    let world = World::new(ApprovalPolicy::Interactive, None);
+    let of = |approver: Option<Arc<dyn Approver>>| {
+        let (store, audit) = (Arc::new(world.store.clone()), Arc::new(world.audit.clone()));
+        Permissions::new(store, audit, world.policies.clone(), approver)
+    };
+    let missing = async |permissions: &Permissions| {
+        permissions.open().await.unwrap();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let mut client = mock::client(stack(permissions, &ran));
+        client.cx.principal = agent();
+        client.cx.server = Some(server());
+        client.request("tools/call", r#"{"name":"camera"}"#).await.is_err()
+    };
+    let lists = || -> Option<Arc<dyn Approver>> {
+        Some(Arc::new(crate::approval::Configured::new().permissions([Permission::Camera])))
+    };
+    let with = of(lists());
+    assert!(!missing(&with).await);
+    assert!(with.list(&operator(), None).await.unwrap().is_empty(), "nothing was kept");
+    // It does not outlive the configuration.
+    assert!(missing(&of(None)).await);
+    // Who denies all grants nothing by it.
+    world.policies.set("files", governed(ApprovalPolicy::DenyAll));
+    assert!(missing(&with).await);
+    world.policies.set("files", governed(ApprovalPolicy::Interactive));
+    assert!(!missing(&with).await);
+    // An operator who took it back comes first.
+    let taken = with.revoke(&operator(), files(&["camera"])).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert!(missing(&with).await);
+}

@@ -95,7 +95,7 @@ fn runs(
     let book = book(approvals);
     let permission = name.into();
     let held = book.held(&"acme".into(), Some(&server()));
-    Stand::of(policy, held, &permission, at(second))
+    Stand::of(policy, held, &permission, at(second), || false)
         .missing(&permission, "t", Some(arguments))
         .is_none()
 }
