@@ -23,8 +23,10 @@ use crate::approval::Approver;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::state::State;
 
-/// How long the beginning of a connection waits for it.
-const CONNECT_WAIT: Duration = Duration::from_mins(1);
+/// How long a decision is waited for that the beginning of a connection asked for.
+///
+/// A connection goes on without it much sooner, and its server is told of a decision that comes later.
+const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
 /// What servers may do: approvals in a store, applied by the policy of each server; a cheap handle.
 ///
@@ -147,9 +149,10 @@ impl Permissions {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets how long a call waits for somebody to decide, and how long the beginning of a connection does.
+    /// Sets how long a call waits for somebody to decide, and how long the question of a connection stays open.
     ///
-    /// After that the decision is deferred. They are the approver's patience, and 60 seconds.
+    /// After that the decision is deferred. They are the approver's patience, and 10 minutes:
+    /// longer than a connection waits before it goes on, so that a late decision can still come.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }

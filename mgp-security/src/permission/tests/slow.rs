@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use mgp_types::service::Grantor as _;
 use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
@@ -76,4 +77,19 @@ async fn auto_approve_writes_its_approval_although_nobody_can_be_asked() {
 async fn an_answer_in_time_is_kept_however_long_that_takes() {
     let clerk = Clerk::new(GrantDecision::Approved);
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
+    let clerk = Clerk::silent(GrantDecision::Approved);
+    let world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    let deciding = world.permissions.decide(&world.client.cx, &server(), vec![Permission::Camera]);
+    let mut deciding = tokio::spawn(deciding);
+    // The connection waits for a minute.
+    let early = tokio::time::timeout(Duration::from_secs(60), &mut deciding).await;
+    assert!(early.is_err(), "{early:?}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    clerk.gate.add_permits(1);
+    let decision = deciding.await.unwrap();
+    assert_eq!(decision.grants[&Permission::Camera].decision(), GrantDecision::Approved);
 }
