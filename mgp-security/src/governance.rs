@@ -303,35 +303,21 @@ impl<S: MgpService> Layer<S> for GovernLayer {
         let books = &*self.governance.0;
         let server = || self.server.clone();
         let tools = || books.definitions.clone();
-        let access = AccessLayer::new(books.access.clone()).server(server());
-        let pinning = self.pinning();
-        let validating = self.validating();
-        // Whoever is asked may take minutes: what the outer gates decided is looked at again then.
-        let permission = PermissionLayer::new(books.permissions.clone(), tools())
-            .server(server())
-            .recheck(access.clone())
-            .recheck(pinning.clone());
-        let confirm = ConfirmLayer::new(books.confirmations.clone(), tools())
-            .server(server())
-            .recheck(access.clone())
-            .recheck(pinning.clone())
-            .recheck(permission.clone())
-            .recheck(validating.clone());
         ServiceBuilder::new()
             // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
             .layer(self.recording())
             // The methods of operators under the names of tools are answered here: nobody grants access to them.
             .layer(KernelToolsLayer::new(self.kernel()))
             // Who may not use a tool learns nothing of it.
-            .layer(access)
+            .layer(AccessLayer::new(books.access.clone()).server(server()))
             // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(pinning)
+            .layer(self.pinning())
             // The server is not contacted without the permissions the tool needs.
-            .layer(permission)
+            .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
             // Nobody is asked to confirm what is blocked anyway.
-            .layer(validating)
+            .layer(self.validating())
             // A person is asked last.
-            .layer(confirm)
+            .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
             .service(inner)
     }
 }

@@ -14,7 +14,6 @@ mod error;
 mod governance;
 mod permission;
 mod policy;
-mod recheck;
 mod state;
 mod tool;
 mod trace;
@@ -42,7 +41,6 @@ pub use permission::{
     PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
-pub use recheck::Recheck;
 pub use state::ChangeError;
 pub use tool::{
     Assess, Assessment, Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named,

@@ -23,7 +23,6 @@ use super::list;
 use super::pass::Credentials;
 use super::refused::AccessDenied;
 use crate::error::Refusal;
-use crate::recheck::Recheck;
 
 /// Lets through what [`Access`] allows, and leaves out of lists what it does not.
 ///
@@ -88,15 +87,6 @@ impl AccessLayer {
             return Ok(());
         }
         Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
-    }
-}
-
-impl Recheck for AccessLayer {
-    fn recheck(&self, call: &Call) -> Result<(), RpcError> {
-        match call.tool() {
-            Some(tool) => self.admit(call.cx(), Some(tool.name)).map_err(RpcError::from),
-            None => Ok(()),
-        }
     }
 }
 

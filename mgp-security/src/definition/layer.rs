@@ -13,9 +13,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::definitions::{Definitions, Look};
-use super::{ask, reply, seen};
+use super::{ask, reply};
 use crate::error::Refusal;
-use crate::recheck::Recheck;
 
 /// Lets only those tools be listed and called whose definitions are as they were approved.
 ///
@@ -68,27 +67,6 @@ impl DefinitionLayer {
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.server = Some(id.into());
         self
-    }
-}
-
-impl Recheck for DefinitionLayer {
-    /// Nothing is listed here: a list that changed while somebody was asked is for the next call.
-    fn recheck(&self, call: &Call) -> Result<(), RpcError> {
-        let server = call.cx().server.as_ref().or(self.server.as_ref());
-        let (Some(server), Some(tool)) = (server, call.tool()) else { return Ok(()) };
-        let look = self.definitions.look(server, tool.name);
-        let standing = match look.map_err(|error| Refusal::Unchanged(error.into()))? {
-            Look::Pass => return Ok(()),
-            Look::Refuse(standing) => standing,
-            // Nobody has ever seen it, and it counts as dangerous.
-            Look::List if self.definitions.definition(Some(server), tool.name).is_none() => {
-                return Ok(());
-            }
-            Look::List | Look::Tell(_) => {
-                seen::refused("it changed while somebody was asked; try again")
-            }
-        };
-        Err(ask::refuse(server, call, standing).into())
     }
 }
 

@@ -13,10 +13,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::permissions::{Permissions, Verdict};
-use super::refused::PermissionRefused;
 use crate::Refusal;
 use crate::definition::Definitions;
-use crate::recheck::{Recheck, Rechecks};
 use crate::tool::Assessment;
 
 /// Lets a tool run only while every permission it needs is granted, unexpired and in scope for its server.
@@ -55,11 +53,7 @@ pub struct PermissionLayer {
     permissions: Permissions,
     needs: Needs,
     server: Option<ServerId>,
-    before: Rechecks,
 }
-
-/// How often one call waits for somebody: what it needs may grow meanwhile.
-const ROUNDS: usize = 4;
 
 /// What calls of tools need.
 #[derive(Clone)]
@@ -83,57 +77,13 @@ impl PermissionLayer {
     }
 
     pub(super) fn with(permissions: Permissions, needs: Needs) -> Self {
-        Self { permissions, needs, server: None, before: Rechecks::default() }
+        Self { permissions, needs, server: None }
     }
 
     /// Names the server whose tools are called, where the context does not: on the server's own stack.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.server = Some(id.into());
         self
-    }
-
-    /// Looks again, once somebody was asked, at what was decided before: give it the layers further out.
-    ///
-    /// What the call needs by then it looks at by itself.
-    pub fn recheck(mut self, before: impl Recheck + 'static) -> Self {
-        self.before = self.before.and(before);
-        self
-    }
-
-    /// Decides about a call from what is known, without waiting.
-    fn verdict(&self, call: &Call) -> Verdict {
-        let Some(tool) = call.tool() else { return Verdict::Pass };
-        let cx = call.cx();
-        let server = cx.server.as_ref().or(self.server.as_ref());
-        let assessment = (self.needs.0)(server, tool.name);
-        let needed = assessment.permissions.as_slice();
-        // Most tools need nothing.
-        if needed.is_empty() {
-            return Verdict::Pass;
-        }
-        self.permissions.verdict(&cx.principal, server, tool.name, needed, tool.arguments)
-    }
-
-    /// Asks for what a call needs now, and writes it down.
-    async fn settle(&self, call: &Call) -> Result<(), PermissionRefused> {
-        let Some(tool) = call.tool() else { return Ok(()) };
-        let cx = call.cx();
-        let server = cx.server.as_ref().or(self.server.as_ref());
-        let assessment = (self.needs.0)(server, tool.name);
-        let needed = assessment.permissions.as_slice();
-        self.permissions.settle(cx, server, tool.name, needed, tool.arguments).await
-    }
-}
-
-impl Recheck for PermissionLayer {
-    /// Nobody is asked a second time: what is open by now is refused.
-    fn recheck(&self, call: &Call) -> Result<(), RpcError> {
-        let refused = match self.verdict(call) {
-            Verdict::Pass => return Ok(()),
-            Verdict::Refuse(refused) => refused,
-            Verdict::Settle => PermissionRefused::unsettled(),
-        };
-        Err(Refusal::from(Box::new(refused)).into())
     }
 }
 
@@ -174,14 +124,26 @@ impl<S: MgpService> Service<Call> for PermissionGate<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        match self.layer.verdict(&call) {
+        let Some(tool) = call.tool() else {
+            return Either::Right { future: self.inner.call(call) };
+        };
+        let layer = &*self.layer;
+        let server = call.cx().server.as_ref().or(layer.server.as_ref());
+        let assessment = (layer.needs.0)(server, tool.name);
+        let needed = assessment.permissions.as_slice();
+        // Most tools need nothing.
+        if needed.is_empty() {
+            return Either::Right { future: self.inner.call(call) };
+        }
+        let principal = &call.cx().principal;
+        match layer.permissions.verdict(principal, server, tool.name, needed, tool.arguments) {
             Verdict::Pass => Either::Right { future: self.inner.call(call) },
             Verdict::Refuse(refused) => {
                 let error = Refusal::from(Box::new(refused)).into();
                 Either::Left { future: Box::pin(ready(Err(error))) }
             }
             Verdict::Settle => {
-                let settled = settle(Arc::clone(&self.layer), self.inner.clone(), call);
+                let settled = settle(Arc::clone(&self.layer), self.inner.clone(), call, assessment);
                 Either::Left { future: Box::pin(settled) }
             }
         }
@@ -193,17 +155,14 @@ async fn settle<S: MgpService>(
     layer: Arc<PermissionLayer>,
     mut inner: S,
     call: Call,
+    assessment: Arc<Assessment>,
 ) -> Result<Reply, RpcError> {
-    for _ in 0..ROUNDS {
-        let settled = layer.settle(&call).await;
+    if let Some(tool) = call.tool() {
+        let cx = call.cx();
+        let server = cx.server.as_ref().or(layer.server.as_ref());
+        let needed = assessment.permissions.as_slice();
+        let settled = layer.permissions.settle(cx, server, tool.name, needed, tool.arguments).await;
         settled.map_err(|refused| Refusal::from(Box::new(refused)))?;
-        // Whoever was asked may have taken minutes.
-        layer.before.recheck(&call)?;
-        match layer.verdict(&call) {
-            Verdict::Pass => return inner.call(call).await,
-            Verdict::Refuse(refused) => return Err(Refusal::from(Box::new(refused)).into()),
-            Verdict::Settle => {}
-        }
     }
-    Err(Refusal::from(Box::new(PermissionRefused::unsettled())).into())
+    inner.call(call).await
 }

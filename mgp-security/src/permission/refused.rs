@@ -71,19 +71,6 @@ impl PermissionRefused {
         }
     }
 
-    /// A call that needs something else than it did when somebody was asked.
-    pub(super) fn unsettled() -> Self {
-        let mut details = Object::new();
-        // Words can always be written.
-        let _ = details.encode("remedy", "call again");
-        Self {
-            what: "what the call needs changed while somebody was asked; call again".to_owned(),
-            kind: RefusalKind::Denied,
-            details,
-            rule: Rule::new("permissions changed while somebody was asked"),
-        }
-    }
-
     /// A change by somebody who may not make it.
     pub(super) fn not_operator(operation: &'static str) -> Self {
         let mut details = Object::new();

@@ -18,7 +18,6 @@ use tower_service::Service;
 
 use super::{Assess, Assessment};
 use crate::error::Refusal;
-use crate::recheck::Recheck;
 
 /// One of the checks of §4.5; it looks at a call and never waits.
 pub trait Validate: Send + Sync {
@@ -170,12 +169,6 @@ impl ValidateLayer {
             found.map_err(|found| ValidationBlocked::new(server, tool.name, validator, found))?;
         }
         Ok(())
-    }
-}
-
-impl Recheck for ValidateLayer {
-    fn recheck(&self, call: &Call) -> Result<(), RpcError> {
-        self.check(call).map_err(RpcError::from)
     }
 }
 

@@ -142,15 +142,6 @@ impl Confirmations {
         false
     }
 
-    /// Refuses a call whose tool is not the one that was asked about.
-    pub(super) fn outdated(
-        server: Option<&ServerId>,
-        tool: &str,
-        assessment: &Assessment,
-    ) -> Refusal {
-        ConfirmRefused::new(server, tool, assessment, Unconfirmed::Changed, Object::new()).into()
-    }
-
     /// Gets a confirmation for one run of a call.
     pub(super) async fn confirm(self, call: Risky) -> Result<(), Refusal> {
         let refused = |why, more| {

@@ -13,7 +13,6 @@ use tower_service::Service;
 
 use super::Confirmations;
 use super::confirmations::Risky;
-use crate::recheck::{Recheck, Rechecks};
 use crate::tool::Assess;
 
 /// Runs dangerous calls only with a confirmation (§4.4); the same layer serves inbound and outbound stacks.
@@ -44,26 +43,17 @@ pub struct ConfirmLayer {
     confirmations: Confirmations,
     tools: Arc<dyn Assess>,
     server: Option<ServerId>,
-    before: Rechecks,
 }
 
 impl ConfirmLayer {
     /// A layer that asks for these confirmations, about tools as they are known there.
     pub fn new(confirmations: Confirmations, tools: impl Assess + 'static) -> Self {
-        Self { confirmations, tools: Arc::new(tools), server: None, before: Rechecks::default() }
+        Self { confirmations, tools: Arc::new(tools), server: None }
     }
 
     /// Names the server whose tools are called, where the context does not: on the server's own stack.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.server = Some(id.into());
-        self
-    }
-
-    /// Looks again, once somebody was asked, at what was decided before: give it the layers further out.
-    ///
-    /// Whether the tool is still the one that was asked about it looks at by itself.
-    pub fn recheck(mut self, before: impl Recheck + 'static) -> Self {
-        self.before = self.before.and(before);
         self
     }
 
@@ -87,30 +77,6 @@ impl ConfirmLayer {
     }
 }
 
-/// Asks about a call, and hands it on where it may still run.
-async fn confirm<S: MgpService>(
-    layer: Arc<ConfirmLayer>,
-    mut inner: S,
-    call: Call,
-    risky: Risky,
-) -> Result<Reply, RpcError> {
-    let asked = Arc::clone(&risky.assessment);
-    let definition = risky.definition;
-    layer.confirmations.clone().confirm(risky).await?;
-    // Whoever was asked may have taken minutes.
-    layer.before.recheck(&call)?;
-    if let Some(tool) = call.tool() {
-        let server = call.cx().server.as_ref().or(layer.server.as_ref());
-        let now = layer.tools.assessment(server, tool.name);
-        let is_same = layer.tools.definition(server, tool.name) == definition
-            && now.effective_risk == asked.effective_risk;
-        if !is_same {
-            return Err(Confirmations::outdated(server, tool.name, &now).into());
-        }
-    }
-    inner.call(call).await
-}
-
 impl fmt::Debug for ConfirmLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfirmLayer")
@@ -121,7 +87,7 @@ impl<S> Layer<S> for ConfirmLayer {
     type Service = Confirm<S>;
 
     fn layer(&self, inner: S) -> Confirm<S> {
-        Confirm { inner, layer: Arc::new(self.clone()) }
+        Confirm { inner, layer: self.clone() }
     }
 }
 
@@ -129,7 +95,7 @@ impl<S> Layer<S> for ConfirmLayer {
 #[derive(Clone)]
 pub struct Confirm<S> {
     inner: S,
-    layer: Arc<ConfirmLayer>,
+    layer: ConfirmLayer,
 }
 
 impl<S> fmt::Debug for Confirm<S> {
@@ -151,7 +117,13 @@ impl<S: MgpService> Service<Call> for Confirm<S> {
         let Some(risky) = self.layer.risky(&call) else {
             return Either::Left { future: self.inner.call(call) };
         };
-        let confirmed = confirm(Arc::clone(&self.layer), self.inner.clone(), call, risky);
-        Either::Right { future: Box::pin(confirmed) }
+        let confirmations = self.layer.confirmations.clone();
+        let mut inner = self.inner.clone();
+        Either::Right {
+            future: Box::pin(async move {
+                confirmations.confirm(risky).await?;
+                inner.call(call).await
+            }),
+        }
     }
 }

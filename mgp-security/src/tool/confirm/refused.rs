@@ -57,9 +57,6 @@ pub enum Unconfirmed {
     /// It was confirmed too long ago.
     #[error("the confirmation has expired")]
     Expired,
-    /// The tool changed while somebody was asked.
-    #[error("its tool changed while somebody was asked")]
-    Changed,
     /// The confirmation was for a call that has run.
     #[error("the confirmation was used")]
     Used,
@@ -84,7 +81,6 @@ impl Unconfirmed {
             Self::Deferred => "deferred",
             Self::Unanswered => "unanswered",
             Self::Expired => "expired",
-            Self::Changed => "changed",
             Self::Used => "used",
             Self::Unreadable => "unreadable",
             Self::TooMany => "too_many_open",
@@ -101,9 +97,7 @@ impl Unconfirmed {
                  or lowers its `risk` in the configuration of its server"
             }
             Self::Deferred => "call again once it is decided",
-            Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
-                "call again to be asked again"
-            }
+            Self::Unanswered | Self::Expired | Self::Used => "call again to be asked again",
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",
         }
