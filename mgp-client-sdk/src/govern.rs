@@ -19,10 +19,9 @@ impl ClientBuilder {
     /// Lists show what the client's principal may use, and are asked for again once that changes.
     ///
     /// ```
-    /// use mgp_client_sdk::{Client, TestClient};
-    /// use mgp_security::Governance;
+    /// use mgp_client_sdk::prelude::*;
+    /// use mgp_client_sdk::security::prelude::*;
     /// use mgp_server_sdk::{Server, Tool};
-    /// use mgp_types::ErrorCode;
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
@@ -31,7 +30,7 @@ impl ClientBuilder {
     /// let client = TestClient::through(Server::new("d", "1").tool(wipe), builder).await;
     ///
     /// // Nobody granted anything yet.
-    /// assert!(client.client().tools().await.unwrap().is_empty());
+    /// assert!(client.tools().await.unwrap().is_empty());
     /// assert_eq!(client.refusal("wipe", ()).await.code(), ErrorCode::ACCESS_DENIED);
     /// # });
     /// ```

@@ -76,10 +76,14 @@ pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use mgp_lifecycle::{EraChoice, Ungranted};
+/// Governance and its layers; most programs need its `prelude` and no more.
+pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Bearer, Credentials, EraCache, GuardedFetch, HttpClientConfig, Refused, Shown, Target,
 };
+/// The vocabulary: messages, principals, calls.
+pub use mgp_types as types;
 pub use result::ToolResult;
 pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;

@@ -3,3 +3,6 @@
 
 #[doc = include_str!("../../docs/over-http.md")]
 mod over_http {}
+
+#[doc = include_str!("../../docs/governance.md")]
+mod governance {}

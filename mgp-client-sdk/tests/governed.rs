@@ -307,3 +307,22 @@ fn a_client_that_outlives_its_runtime_is_recorded_once() {
     drop((client, script));
     assert_eq!(events(&log).len(), 2);
 }
+
+// === Governance ===
+
+#[tokio::test]
+async fn a_tool_that_nobody_listed_is_known_before_it_is_called() {
+    use mgp_client_sdk::TestClient;
+    use mgp_client_sdk::security::prelude::*;
+    use mgp_server_sdk::{Server, Tool};
+
+    for era in [EraChoice::Legacy, EraChoice::Modern] {
+        let policies = Policies::default();
+        policies.set("clock", ServerPolicy::default().default_policy(DefaultPolicy::OptOut));
+        let governance = Governance::builder().policies(policies).build();
+        let builder = Client::builder("test", "1").era(era).governed(&governance, "clock");
+        let now = Tool::new("now", "The time", || async { "noon" }).risk(RiskLevel::Safe);
+        let client = TestClient::through(Server::new("clock", "1").tool(now), builder).await;
+        assert_eq!(client.text("now", ()).await, "noon", "{era:?}");
+    }
+}

@@ -2,6 +2,12 @@
 //!
 //! A line is `{"policies":…,"grants":[…],"agent":…,"groups":[…],"server":…,"tool":…,"now":…}`, optionally with a
 //! `tenant`; the answer is `{"permission":…,"source":…,"rule":…,"listed":…}`, in the order of the lines.
+//!
+//! ```sh
+//! echo '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}' \
+//!   | cargo run -q -p mgp-security --all-features --example access
+//! ```
+//!
 //! What cannot be read never widens access: a line is a deny, a grant that may be a deny counts as one for everything it
 //! could mean, and one that allows does not count.
 //!

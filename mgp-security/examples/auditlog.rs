@@ -3,15 +3,20 @@
 //! `auditlog write DIR` reads one event of §6.3 a line and prints `ack SEQ` once it is kept.
 //! `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that is not what was written.
 //!
+//! The head of the log is kept in a database in the same directory; built without `sqlite`, in a file beside the log.
+//! Whoever must fear one who can change both keeps the database elsewhere.
+//!
 //! Applies to: both.
 
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use mgp_security::{AuditLog, Bad, Head, LogConfig, LogError, verify};
+use mgp_security::{AuditLog, Bad, LogConfig, LogError, verify};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::Audited;
+use mgp_types::store::{Store, StoreError};
 use tokio::sync::mpsc;
 
 /// The log's name, under which its files and its head stand.
@@ -25,7 +30,7 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["write", dir] => write(dir.as_ref()).await,
-        ["verify", dir] => check(dir.as_ref()),
+        ["verify", dir] => check(dir.as_ref()).await,
         _ => Err("usage: auditlog write DIR, or auditlog verify DIR".into()),
     };
     match done {
@@ -41,7 +46,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Writes an event for each line of standard input.
 async fn write(dir: &Path) -> Result<ExitCode, Failure> {
-    let log = AuditLog::open(LogConfig::new(dir).name(NAME), None).await?;
+    let store = store::open(dir).await?;
+    let kept = store.clone().map(|store| -> Arc<dyn Store> { Arc::new(store) });
+    let log = AuditLog::open(LogConfig::new(dir).name(NAME), kept).await?;
     let (waiting, mut appended) = mpsc::channel(WAITING);
     let appending = log.clone();
     // Reading lines blocks; what was read is handed over at once, so that many are written together.
@@ -71,6 +78,8 @@ async fn write(dir: &Path) -> Result<ExitCode, Failure> {
     out.flush()?;
     reader.join().map_err(|_| "reading failed")?;
     log.flush().await?;
+    drop(log);
+    store::close(dir, store).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -83,8 +92,8 @@ fn append(log: &AuditLog, line: &str) -> Result<Option<Audited<u64>>, Failure> {
 }
 
 /// Reads the whole log.
-fn check(dir: &Path) -> Result<ExitCode, Failure> {
-    let checked = match Head::beside(dir, NAME) {
+async fn check(dir: &Path) -> Result<ExitCode, Failure> {
+    let checked = match store::head(dir).await {
         Ok(Some(head)) => verify(dir, NAME, &head),
         Ok(None) => Err(Bad::no_head().into()),
         Err(error) => Err(error),
@@ -92,10 +101,106 @@ fn check(dir: &Path) -> Result<ExitCode, Failure> {
     let (said, code) = match checked {
         Ok(records) => (format!("ok {records}"), ExitCode::SUCCESS),
         Err(LogError::Bad(bad)) => (format!("bad {}: {}", bad.seq, bad.why), ExitCode::FAILURE),
+        Err(LogError::Store(StoreError::Unreadable(why))) => {
+            (format!("bad 0: {why}"), ExitCode::FAILURE)
+        }
         Err(error) => return Err(error.into()),
     };
     writeln!(io::stdout(), "{said}")?;
     Ok(code)
+}
+
+/// The database in the directory of the log.
+#[cfg(feature = "sqlite")]
+mod store {
+    use std::fs;
+    use std::io;
+    use std::path::Path;
+
+    use mgp_security::{Head, LogError};
+    use mgp_types::store::{Db, StoreError};
+
+    const DATABASE: &str = "store.db";
+
+    /// Half of a database is empty or about to be: its bytes are summed up once nobody writes there any more, so that
+    /// damage to it is found too. Who is killed leaves no sum, and the head alone counts.
+    const SUM: &str = "store.sum";
+
+    pub(super) async fn open(dir: &Path) -> Result<Option<Db>, super::Failure> {
+        if !dir.exists() {
+            fs::create_dir_all(dir)?;
+        }
+        if fs::read_dir(dir)?.next().is_none() {
+            private(dir)?;
+        }
+        match fs::remove_file(dir.join(SUM)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(Some(Db::open(dir.join(DATABASE)).await?)),
+        }
+    }
+
+    pub(super) async fn close(dir: &Path, db: Option<Db>) -> io::Result<()> {
+        if let Some(db) = db {
+            db.close().await;
+        }
+        fs::write(dir.join(SUM), sum(dir)?)
+    }
+
+    pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
+        let path = dir.join(DATABASE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let unreadable = |why: String| StoreError::Unreadable(why);
+        let read = |error: io::Error| unreadable(error.to_string());
+        if let Ok(kept) = fs::read(dir.join(SUM))
+            && kept != sum(dir).map_err(read)?
+        {
+            return Err(unreadable(format!("`{}` was changed", path.display())).into());
+        }
+        let db = Db::open(path).await?;
+        let head = Head::in_store(&db, super::NAME).await;
+        db.close().await;
+        head
+    }
+
+    fn sum(dir: &Path) -> io::Result<Vec<u8>> {
+        let hash = blake3::hash(&fs::read(dir.join(DATABASE))?);
+        Ok(format!("{hash}\n").into_bytes())
+    }
+
+    #[cfg(unix)]
+    fn private(dir: &Path) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+    }
+
+    #[cfg(not(unix))]
+    fn private(_: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The file beside the log.
+#[cfg(not(feature = "sqlite"))]
+mod store {
+    use std::io;
+    use std::path::Path;
+
+    use mgp_security::{Head, LogError};
+    use mgp_types::store::MemoryStore;
+
+    pub(super) async fn open(_: &Path) -> io::Result<Option<MemoryStore>> {
+        Ok(None)
+    }
+
+    pub(super) async fn close(_: &Path, _: Option<MemoryStore>) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
+        Head::beside(dir, super::NAME)
+    }
 }
 
 fn complain(error: &Failure) {

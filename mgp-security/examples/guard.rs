@@ -5,6 +5,11 @@
 //! and `new`. The answer is `{"id", "decision": "block" | "allow", "reason"}`, one a line, in order.
 //! What cannot be read is blocked.
 //!
+//! ```sh
+//! echo '{"id":1,"kind":"definition","tool":{"name":"add","description":"Adds.","inputSchema":{}}}' \
+//!   | cargo run -q -p mgp-security --all-features --example guard -- tooldef
+//! ```
+//!
 //! Applies to: both.
 
 use std::io::{self, BufRead, Write};

@@ -5,7 +5,7 @@
 //! What cannot be read is answered as the worst there is, with the reason.
 //!
 //! ```sh
-//! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run --example policy
+//! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run -q -p mgp-security --all-features --example policy
 //! # {"effective_risk":"dangerous","validators":[],"confirm":true,"missing_permissions":[]}
 //! ```
 //!

@@ -20,9 +20,15 @@ pub enum Refusal {
     /// What cannot be recorded does not run.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
+    /// A tool was called with a notification.
+    #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
+    NotARequest(#[source] Rule),
     /// No entry or policy allows it, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
+    /// The name of the tool is longer than any tool's, and is not repeated.
+    #[error(transparent)]
+    LongName(#[from] LongName),
     /// The credentials of the caller ended.
     #[error(transparent)]
     PassEnded(#[from] PassEnded),
@@ -59,26 +65,24 @@ pub enum Refusal {
     /// A check of the arguments failed, or is not there.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
-    /// The log is for operators and named sinks.
-    #[error(transparent)]
-    Replay(#[from] ReplayRefused),
     /// Who calls is not known.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
 }
 
-/// Somebody who is neither an operator nor a named sink asked for recorded events.
+/// A call of a tool with a name that no tool has.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the audit log is for operators, and for the sinks an operator named")]
-pub struct ReplayRefused {
+#[error("no tool has a name of {bytes} bytes; use a name from `tools/list`")]
+pub struct LongName {
+    bytes: usize,
     #[source]
     rule: Rule,
 }
 
-impl ReplayRefused {
-    pub(crate) fn new() -> Self {
-        Self { rule: Rule::new("operators and named sinks only") }
+impl LongName {
+    pub(crate) fn new(bytes: usize, most: usize) -> Self {
+        Self { bytes, rule: Rule::new(format!("names of tools have at most {most} bytes")) }
     }
 }
 
@@ -120,9 +124,11 @@ impl From<Refusal> for RpcError {
         let code = match &refusal {
             Refusal::Unaudited(unaudited) => code_of(unaudited),
             Refusal::Unchanged(error) => code_of_change(error),
+            Refusal::NotARequest(_) => ErrorCode::INVALID_REQUEST,
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
+            Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
-            Refusal::NotOperator(_) | Refusal::Replay(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Permission(refused) => match refused.kind() {
                 RefusalKind::Denied => ErrorCode::PERMISSION_DENIED,
@@ -152,7 +158,11 @@ impl From<Refusal> for RpcError {
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
-        let mut error = Self::new(code, refusal.to_string());
+        let message = match &refusal {
+            Refusal::Unchanged(error) => error.told(),
+            other => other.to_string(),
+        };
+        let mut error = Self::new(code, message);
         if let Some(details) = refusal.details() {
             let mut recovery = Recovery::default_for(code).unwrap_or_default();
             recovery.details = Some(details);
@@ -164,8 +174,10 @@ impl From<Refusal> for RpcError {
 
 fn code_of_change(error: &ChangeError) -> ErrorCode {
     match error {
-        ChangeError::Store(error) => RpcError::from(error.clone()).code(),
-        ChangeError::Unaudited(unaudited) => code_of(unaudited),
+        ChangeError::Store(error) | ChangeError::Unread(error) => {
+            RpcError::from(error.clone()).code()
+        }
+        ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => code_of(unaudited),
         ChangeError::Encode(error) => error.code(),
     }
 }

@@ -4,13 +4,26 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::hooks::{Hooks, Listening};
+
 /// What the operator says about one server.
+///
+/// ```
+/// use mgp_security::ServerPolicy;
+/// use mgp_types::mgp::{Permission, RiskLevel, TrustLevel};
+///
+/// let policy = ServerPolicy::default()
+///     .trust(TrustLevel::Sandboxed)
+///     .permissions([Permission::FilesystemRead])
+///     .risk("search", RiskLevel::Safe);
+/// assert_eq!(policy.risk["search"], RiskLevel::Safe);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ServerPolicy {
@@ -44,6 +57,57 @@ impl Default for ServerPolicy {
     }
 }
 
+impl ServerPolicy {
+    /// Sets how far the server is trusted.
+    #[must_use]
+    pub fn trust(mut self, trust: TrustLevel) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Sets what holds for callers without an entry.
+    #[must_use]
+    pub fn default_policy(mut self, policy: DefaultPolicy) -> Self {
+        self.default_policy = policy;
+        self
+    }
+
+    /// Sets how permissions are decided.
+    #[must_use]
+    pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
+        self.permission_policy = policy;
+        self
+    }
+
+    /// Grants permissions by configuration.
+    #[must_use]
+    pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        self.permissions.extend(permissions);
+        self
+    }
+
+    /// Sets the risk of a tool, in place of what is worked out.
+    #[must_use]
+    pub fn risk(mut self, tool: impl Into<String>, risk: RiskLevel) -> Self {
+        self.risk.insert(tool.into(), risk);
+        self
+    }
+
+    /// Sets the validator of a tool, in place of those that would apply.
+    #[must_use]
+    pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
+        self.validators.insert(tool.into(), validator);
+        self
+    }
+
+    /// Sets from which risk on a call is confirmed.
+    #[must_use]
+    pub fn confirm(mut self, from: ConfirmFrom) -> Self {
+        self.confirm = from;
+        self
+    }
+}
+
 /// From which effective risk on a call is confirmed (§4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,6 +131,9 @@ pub enum ConfirmRule {
 
 /// The policies of all servers; a change holds from the next message on.
 ///
+/// They are the operator's configuration. What is set here is not recorded: whoever loads the configuration does that,
+/// and [`Governance::set_policy`](crate::Governance::set_policy) does for changes while it runs.
+///
 /// ```
 /// use mgp_security::{Policies, ServerPolicy};
 /// use mgp_types::mgp::{DefaultPolicy, TrustLevel};
@@ -74,9 +141,7 @@ pub enum ConfirmRule {
 /// let policies = Policies::default();
 /// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptIn);
 ///
-/// let mut lenient = ServerPolicy::default();
-/// lenient.default_policy = DefaultPolicy::OptOut;
-/// policies.set("files", lenient);
+/// policies.set("files", ServerPolicy::default().default_policy(DefaultPolicy::OptOut));
 /// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
 /// ```
 #[derive(Clone, Default)]
@@ -85,7 +150,7 @@ pub struct Policies(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     now: RwLock<Table>,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 #[derive(Clone, Default)]
@@ -127,14 +192,13 @@ impl Policies {
     }
 
     /// Runs after each change.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        self.0.hooks.add(hook);
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
         change(&mut self.0.now.write().unwrap_or_else(PoisonError::into_inner));
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        hooks.iter().for_each(|hook| hook());
+        self.0.hooks.tell();
     }
 }
 

@@ -5,10 +5,16 @@
 //!
 //! Applies to: both.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::task::{Context as Task, Waker};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::AuditEvent;
@@ -18,6 +24,9 @@ use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use crate::hooks::{Hooks, Listening};
 
 /// How long is waited until a store that failed is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -49,12 +58,19 @@ struct Inner<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// Set while the store cannot be read: then nothing is decided.
+    /// Set until the store was read, and while it cannot be: then nothing is decided.
     lost: AtomicBool,
     /// Held while the snapshot catches up, so that it never goes back.
     kept: tokio::sync::Mutex<Kept<S::Entry>>,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    /// The revision the snapshot stands at.
+    known: AtomicU64,
+    /// The revision the store stands at.
+    news: watch::Receiver<u64>,
+    hooks: Hooks,
+    /// Whether a task follows the store; it ends with its runtime.
     followed: AtomicBool,
+    /// Wakes that task: something could not be read, or nobody holds the state any more.
+    again: Arc<Notify>,
 }
 
 struct Kept<E> {
@@ -86,28 +102,58 @@ pub enum ChangeError {
     /// An entry cannot be written as JSON.
     #[error("the change was not made: {0}")]
     Encode(#[source] RpcError),
+    /// The change was made, but what holds now cannot be read: nothing is decided until it can.
+    #[error("the change was made, but what holds now cannot be read: {0}")]
+    Unread(#[source] StoreError),
+    /// The change was made, could not be recorded and not be undone.
+    #[error("the change was made and could not be recorded: {0}")]
+    Untold(#[source] Unaudited),
+}
+
+impl ChangeError {
+    /// What a caller hears of it: what is wrong with the store is for whoever runs it, and stands in the causes.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Store(error) => format!("the change was not made: {}", told(error)),
+            Self::Unread(error) => {
+                format!("the change was made, but what holds now cannot be read: {}", told(error))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What a caller hears of a store that fails.
+pub(crate) fn told(error: &StoreError) -> String {
+    RpcError::from(error.clone()).message().to_owned()
 }
 
 /// Entries to write, or to remove where there is none.
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
-    /// State over a store; until it was [opened](Self::open) it is empty.
+    /// State over a store; until it was [opened](Self::open) nothing is decided from it.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = BTreeMap::new();
-        Self(Arc::new(Inner {
+        let state = Self(Arc::new(Inner {
+            news: store.revision(),
             store,
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
-            lost: AtomicBool::new(false),
+            lost: AtomicBool::new(true),
             kept: tokio::sync::Mutex::new(Kept {
                 entries,
                 written: HashMap::new(),
                 revision: None,
             }),
-            hooks: Mutex::default(),
+            known: AtomicU64::new(0),
+            hooks: Hooks::default(),
             followed: AtomicBool::new(false),
-        }))
+            again: Arc::default(),
+        }));
+        // A store in memory answers at once, and so it is open; of another one nothing is known yet.
+        let _ = pin!(state.0.catch_up()).poll(&mut Task::from_waker(Waker::noop()));
+        state
     }
 
     /// Reads what the store has and follows it from then on.
@@ -123,7 +169,7 @@ impl<S: Snapshot> State<S> {
     /// The snapshot.
     ///
     /// # Errors
-    /// [`StoreError::Closed`] while the store cannot be read: an old answer may be a wrong one.
+    /// [`StoreError::Unread`] while the store was not read or cannot be: an old answer may be a wrong one.
     pub(crate) fn now(&self) -> Result<Arc<S>, StoreError> {
         self.readable()?;
         Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
@@ -134,7 +180,21 @@ impl<S: Snapshot> State<S> {
     /// # Errors
     /// As [`now`](Self::now).
     pub(crate) fn readable(&self) -> Result<(), StoreError> {
-        if self.0.lost.load(Ordering::Relaxed) { Err(StoreError::Closed) } else { Ok(()) }
+        let inner = &*self.0;
+        if inner.followed.load(Ordering::Acquire) && !inner.lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.readable_alone()
+    }
+
+    /// The same where nobody follows the store: it may have changed meanwhile.
+    #[cold]
+    fn readable_alone(&self) -> Result<(), StoreError> {
+        if self.0.news.has_changed().is_err() {
+            return Err(StoreError::Closed);
+        }
+        self.follow();
+        if self.0.is_current() { Ok(()) } else { Err(StoreError::Unread) }
     }
 
     /// The entries the store has now, of those that are wanted.
@@ -145,7 +205,7 @@ impl<S: Snapshot> State<S> {
         &self,
         is_wanted: impl Fn(&S::Entry) -> bool,
     ) -> Result<Vec<Found<S::Entry>>, StoreError> {
-        self.0.catch_up().await?;
+        self.catch_up().await?;
         let kept = self.0.kept.lock().await;
         let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
         Ok(wanted
@@ -160,7 +220,7 @@ impl<S: Snapshot> State<S> {
     /// Writes entries together with the events that tell of it; in force once it has answered.
     ///
     /// # Errors
-    /// [`ChangeError`]; nothing was changed then.
+    /// As [`commit`](Self::commit).
     pub(crate) async fn write(
         &self,
         writes: Writes<S::Entry>,
@@ -178,26 +238,81 @@ impl<S: Snapshot> State<S> {
         self.commit(change, events).await
     }
 
-    /// Commits a change that may touch other spaces too, with the events that tell of it.
+    /// Commits a change of this space, with the events that tell of it.
+    ///
+    /// Where the sink takes events out of this very store, both are one commit.
+    /// Any other sink is told once the change is made, which is undone if the sink does not take it.
     ///
     /// # Errors
-    /// [`ChangeError`]; nothing was changed then.
+    /// [`ChangeError`]; only [`ChangeError::Unread`] and [`ChangeError::Untold`] say that the change was made.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let inner = &*self.0;
-        for event in events {
-            match inner.audit.outbox() {
-                Some(log) => change = change.event(log, event),
-                None => inner.audit.record(event).await?,
+        let revision = match inner.audit.outbox(&*inner.store) {
+            Some(log) => {
+                for event in events {
+                    change = change.event(log, event);
+                }
+                inner.store.commit(change).await?
             }
-        }
-        let revision = inner.store.commit(change).await?;
-        inner.catch_up().await?;
+            None if events.is_empty() => inner.store.commit(change).await?,
+            None => self.commit_and_tell(change, events).await?,
+        };
+        self.catch_up().await.map_err(ChangeError::Unread)?;
         self.follow();
         Ok(revision)
+    }
+
+    /// Commits what happens whether or not it can be recorded: the end of what was granted for a time.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), but what could not be recorded is not undone.
+    pub(crate) async fn commit_end(
+        &self,
+        change: Change,
+        events: Vec<AuditEvent>,
+    ) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        if inner.audit.outbox(&*inner.store).is_some() {
+            return self.commit(change, events).await.map(drop);
+        }
+        self.commit(change, Vec::new()).await?;
+        for event in events {
+            inner.audit.record(event).await.map_err(ChangeError::Untold)?;
+        }
+        Ok(())
+    }
+
+    /// Commits, then tells a sink that has no part in the store.
+    async fn commit_and_tell(
+        &self,
+        change: Change,
+        events: Vec<AuditEvent>,
+    ) -> Result<u64, ChangeError> {
+        let state = self.clone();
+        let work = async move {
+            let inner = &*state.0;
+            let undo = Undo::of(&state, &change).await?;
+            let revision = inner.store.commit(change).await?;
+            for event in events {
+                if let Err(unaudited) = inner.audit.record(event).await {
+                    return Err(undo.undo(&*inner.store, revision, unaudited).await);
+                }
+            }
+            Ok(revision)
+        };
+        let Ok(runtime) = Handle::try_current() else { return work.await };
+        // In a task of its own: whoever stops waiting must not stop it between the change and its record.
+        match runtime.spawn(work).await {
+            Ok(done) => done,
+            Err(end) => match end.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(StoreError::Closed.into()),
+            },
+        }
     }
 
     /// The sink that changes are told to.
@@ -206,18 +321,37 @@ impl<S: Snapshot> State<S> {
     }
 
     /// Runs after each change of the snapshot, and when an entry expires; it must not wait.
-    pub(crate) fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        self.0.hooks().push(Arc::new(hook));
+    pub(crate) fn on_change<L: Into<Listening>>(
+        &self,
+        hook: impl Fn() -> L + Send + Sync + 'static,
+    ) {
+        self.0.hooks.add(hook);
         self.follow();
     }
 
     /// Follows the store from now on, once there is a runtime to do it.
     fn follow(&self) {
+        let inner = &*self.0;
         if let Ok(runtime) = Handle::try_current()
-            && !self.0.followed.swap(true, Ordering::AcqRel)
+            && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            runtime.spawn(follow(Arc::downgrade(&self.0)));
+            // What changed while nobody followed is read before anything is decided.
+            if !inner.is_current() {
+                inner.lost.store(true, Ordering::Release);
+            }
+            let follower = Follower { state: Arc::downgrade(&self.0), again: inner.again.clone() };
+            runtime.spawn(follower.run());
         }
+    }
+
+    /// Brings the snapshot up to what the store has; what fails is tried again by whoever follows.
+    async fn catch_up(&self) -> Result<(), StoreError> {
+        let caught = self.0.catch_up().await;
+        if caught.is_err() {
+            self.follow();
+            self.0.again.notify_one();
+        }
+        caught
     }
 }
 
@@ -226,13 +360,21 @@ impl<S: Snapshot> Inner<S> {
     async fn catch_up(&self) -> Result<(), StoreError> {
         let mut kept = self.kept.lock().await;
         let caught = self.read(&mut kept).await;
-        self.lost.store(caught.is_err(), Ordering::Relaxed);
+        self.known.store(kept.revision.unwrap_or_default(), Ordering::Release);
+        let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(kept);
-        if changed {
-            self.tell();
+        // Whoever asked while nothing could be decided asks again.
+        if changed || was_lost {
+            self.hooks.tell();
         }
         Ok(())
+    }
+
+    /// Whether the snapshot is what the store has, as far as is known.
+    fn is_current(&self) -> bool {
+        !self.lost.load(Ordering::Acquire)
+            && self.known.load(Ordering::Acquire) >= *self.news.borrow()
     }
 
     /// Whether anything had changed.
@@ -274,17 +416,6 @@ impl<S: Snapshot> Inner<S> {
         Ok(true)
     }
 
-    fn tell(&self) {
-        let hooks = self.hooks().clone();
-        for hook in hooks {
-            hook();
-        }
-    }
-
-    fn hooks(&self) -> MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
-        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How long until an entry expires, at most [`LONGEST`].
     fn until_expiry(&self, now: SystemTime) -> Option<Duration> {
         let snapshot = Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
@@ -293,44 +424,110 @@ impl<S: Snapshot> Inner<S> {
     }
 }
 
-/// Follows the store until nobody holds the state.
-async fn follow<S: Snapshot>(state: Weak<Inner<S>>) {
-    let Some(mut news) = state.upgrade().map(|state| state.store.revision()) else { return };
-    // What changed before this task came to run counts as news.
-    news.mark_changed();
-    loop {
-        let Some(sleep) = state.upgrade().map(|state| state.until_expiry(SystemTime::now())) else {
+/// Without anybody to hold the state, nobody needs to follow.
+impl<S: Snapshot> Drop for Inner<S> {
+    fn drop(&mut self) {
+        self.again.notify_one();
+    }
+}
+
+/// The task that follows a store, until nobody holds the state or the runtime ends.
+struct Follower<S: Snapshot> {
+    state: Weak<Inner<S>>,
+    again: Arc<Notify>,
+}
+
+/// Whoever decides next follows anew.
+impl<S: Snapshot> Drop for Follower<S> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.upgrade() {
+            state.followed.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl<S: Snapshot> Follower<S> {
+    async fn run(self) {
+        let Some(mut news) = self.state.upgrade().map(|state| state.store.revision()) else {
             return;
         };
-        // A little later, so that the entry has expired for everyone.
-        let patience = sleep.unwrap_or(LONGEST) + Duration::from_millis(5);
-        match tokio::time::timeout(patience, news.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => {
-                // A store that has ended tells of no revocation: an old answer may be a wrong one.
-                if let Some(state) = state.upgrade() {
-                    state.lost.store(true, Ordering::Relaxed);
-                }
+        // What changed before this task came to run counts as news.
+        news.mark_changed();
+        loop {
+            let Some(sleep) =
+                self.state.upgrade().map(|state| state.until_expiry(SystemTime::now()))
+            else {
                 return;
-            }
-            Err(_) => {
-                let Some(state) = state.upgrade() else { return };
-                if sleep.is_some_and(|sleep| sleep < LONGEST) {
-                    state.tell();
+            };
+            // A little later, so that the entry has expired for everyone.
+            let patience = sleep.unwrap_or(LONGEST) + Duration::from_millis(5);
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() {
+                    // A store that has ended tells of no revocation: an old answer may be a wrong one.
+                    if let Some(state) = self.state.upgrade() {
+                        state.lost.store(true, Ordering::Release);
+                    }
+                    return;
+                },
+                () = self.again.notified() => {}
+                () = tokio::time::sleep(patience) => {
+                    let Some(state) = self.state.upgrade() else { return };
+                    if sleep.is_some_and(|sleep| sleep < LONGEST) {
+                        state.hooks.tell();
+                    }
+                    continue;
                 }
-                continue;
+            }
+            loop {
+                let Some(state) = self.state.upgrade() else { return };
+                match state.catch_up().await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::error!(space = S::SPACE, %error, "the state cannot be read; nothing is decided");
+                    }
+                }
+                drop(state);
+                tokio::time::sleep(AGAIN).await;
             }
         }
-        loop {
-            let Some(state) = state.upgrade() else { return };
-            match state.catch_up().await {
-                Ok(()) => break,
-                Err(error) => {
-                    tracing::error!(space = S::SPACE, %error, "the state cannot be read; nothing is decided");
-                }
+    }
+}
+
+/// What a change of one space replaced.
+struct Undo {
+    space: &'static str,
+    /// Each record, whether the change left one there, and what was there before.
+    before: Vec<(String, bool, Option<Payload>)>,
+}
+
+impl Undo {
+    /// What a change will replace.
+    async fn of<S: Snapshot>(state: &State<S>, change: &Change) -> Result<Self, ChangeError> {
+        state.catch_up().await?;
+        let kept = state.0.kept.lock().await;
+        let before = change.writes_to(S::SPACE).map(|(key, stays)| {
+            let before = kept.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
+            before.map(|before| (key.to_owned(), stays, before)).map_err(ChangeError::Encode)
+        });
+        Ok(Self { space: S::SPACE, before: before.collect::<Result<_, _>>()? })
+    }
+
+    /// Takes back what cannot be recorded, unless somebody has changed it again by now.
+    async fn undo(self, store: &dyn Store, revision: u64, why: Unaudited) -> ChangeError {
+        let mut change = Change::new();
+        for (key, stays, before) in self.before {
+            change = change.expect(self.space, &key, stays.then_some(revision));
+            change = match before {
+                Some(before) => change.put(self.space, key, before),
+                None => change.remove(self.space, key),
+            };
+        }
+        match store.commit(change).await {
+            Ok(_) => ChangeError::Unaudited(why),
+            Err(error) => {
+                tracing::error!(space = self.space, %error, "a change that could not be recorded stays");
+                ChangeError::Untold(why)
             }
-            drop(state);
-            tokio::time::sleep(AGAIN).await;
         }
     }
 }
@@ -344,128 +541,5 @@ impl<S: Snapshot> Clone for State<S> {
 impl<S: Snapshot> fmt::Debug for State<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State({})", S::SPACE)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use mgp_types::service::{BoxFuture, MemoryAudit};
-    use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
-    use tokio::sync::watch;
-
-    use super::*;
-
-    struct Sum(u64);
-
-    impl Snapshot for Sum {
-        type Entry = u64;
-        const SPACE: &'static str = "numbers";
-
-        fn of(entries: &BTreeMap<String, Arc<u64>>) -> Self {
-            Self(entries.values().map(|number| **number).sum())
-        }
-    }
-
-    fn state(store: &MemoryStore) -> State<Sum> {
-        State::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()))
-    }
-
-    #[tokio::test]
-    async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
-        let store = MemoryStore::new();
-        let (here, there) = (state(&store), state(&store));
-        there.open().await.unwrap();
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&told);
-        there.on_change(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        here.write(vec![("a".to_owned(), Some(1)), ("b".to_owned(), Some(2))], Vec::new())
-            .await
-            .unwrap();
-        assert_eq!(here.now().unwrap().0, 3);
-        tokio::time::timeout(Duration::from_secs(5), async {
-            while there.now().unwrap().0 != 3 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .unwrap();
-        here.write(vec![("a".to_owned(), None)], Vec::new()).await.unwrap();
-        assert_eq!(here.now().unwrap().0, 2);
-        assert!(told.load(Ordering::Relaxed) >= 1);
-    }
-
-    /// A store whose news come from elsewhere.
-    struct Told(MemoryStore, watch::Receiver<u64>);
-
-    impl Store for Told {
-        fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-            self.0.load(space)
-        }
-
-        fn changes(
-            &self,
-            space: &'static str,
-            since: u64,
-        ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-            self.0.changes(space, since)
-        }
-
-        fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-            self.0.commit(change)
-        }
-
-        fn revision(&self) -> watch::Receiver<u64> {
-            self.1.clone()
-        }
-
-        fn pending(
-            &self,
-            log: &str,
-            most: usize,
-        ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-            self.0.pending(log, most)
-        }
-
-        fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-            self.0.settle(log, through)
-        }
-    }
-
-    #[tokio::test]
-    async fn a_store_that_ended_decides_nothing() {
-        let (news, known) = watch::channel(0);
-        let store = Arc::new(Told(MemoryStore::new(), known));
-        let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
-        state.open().await.unwrap();
-        tokio::task::yield_now().await;
-        assert!(state.now().is_ok());
-        drop(news);
-        tokio::time::timeout(Duration::from_secs(5), async {
-            while state.now().is_ok() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .unwrap();
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_read_decides_nothing() {
-        let store = MemoryStore::new();
-        let state = state(&store);
-        state.open().await.unwrap();
-        let odd = Change::new().put(Sum::SPACE, "a", Payload::from_trusted(r#""x""#));
-        store.commit(odd).await.unwrap();
-        for _ in 0..2 {
-            assert!(state.write(Vec::new(), Vec::new()).await.is_err());
-            assert!(state.now().is_err());
-        }
-        store.commit(Change::new().remove(Sum::SPACE, "a")).await.unwrap();
-        state.write(Vec::new(), Vec::new()).await.unwrap();
-        assert_eq!(state.now().unwrap().0, 0);
     }
 }

@@ -223,6 +223,27 @@ async fn a_grant_that_names_a_tool_may_say_that_it_is_never_confirmed() {
 }
 
 #[tokio::test]
+async fn that_a_grant_is_never_confirmed_is_told_wherever_the_grant_is() {
+    let Book { access, log, .. } = book();
+    let mut ann = client(&access, ann());
+    let grant = json!({"entry_type": "tool_grant", "agent_id": "ada", "server_id": "files",
+        "tool_name": "read", "permission": "allow", "confirm": "never"});
+    let granted = ask(&mut ann, "mgp/access/grant", grant).await.unwrap();
+    assert_eq!(granted["confirm"], "never");
+    assert_eq!(details(&of_type(&log, "ACCESS_GRANTED")[0])["confirm"], "never");
+    let all = json!({"agent_id": "ada", "server_id": "files"});
+    let entries = ask(&mut ann, "mgp/access/query", all).await.unwrap();
+    assert_eq!(entries["entries"][0]["confirm"], "never");
+    let one = json!({"agent_id": "ada", "server_id": "files", "tool_name": "read"});
+    let decided = ask(&mut ann, "mgp/access/query", one).await.unwrap();
+    assert_eq!(decided["confirm"], "never");
+    let back = json!({"agent_id": "ada", "server_id": "files", "entry_type": "tool_grant"});
+    let gone = ask(&mut ann, "mgp/access/revoke", back).await.unwrap();
+    assert_eq!(gone["revoked"][0]["confirm"], "never");
+    assert_eq!(details(&of_type(&log, "ACCESS_REVOKED")[0])["confirm"], "never");
+}
+
+#[tokio::test]
 async fn an_end_is_told_once_by_whichever_process_comes_first() {
     let Book { access: here, log, store } = book();
     let there = over(&store, &log);

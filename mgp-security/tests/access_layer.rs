@@ -196,3 +196,26 @@ async fn a_key_for_tools_does_not_administer() {
         assert_eq!(client.request("mgp/access/query", query).await.is_ok(), reads, "{words:?}");
     }
 }
+
+#[tokio::test]
+async fn watching_resources_takes_what_reading_them_takes() {
+    let access = Access::in_memory(Policies::default());
+    let mut client = client(&access, "{}");
+    let lists = r#"{"notifications":{"toolsListChanged":true}}"#;
+    let watches = r#"{"notifications":{"resourceSubscriptions":["file:///a"]}}"#;
+    assert!(client.request("subscriptions/listen", lists).await.is_ok());
+    let refused = client.request("subscriptions/listen", watches).await.unwrap_err();
+    assert_eq!(refused.code().0, 1001);
+    assert!(client.request("subscriptions/listen", r#"{"notifications":7}"#).await.is_err());
+    allow(&access, "local", None).await;
+    assert!(client.request("subscriptions/listen", watches).await.is_ok());
+}
+
+#[tokio::test]
+async fn entries_are_about_the_server_the_layer_names() {
+    let access = Access::in_memory(Policies::default());
+    let mut client = client(&access, "{}");
+    client.cx.server = Some("elsewhere".into());
+    allow(&access, "local", None).await;
+    assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_ok());
+}

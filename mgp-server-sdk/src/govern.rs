@@ -20,16 +20,13 @@ impl Server {
     /// [`Server::into_stack`](Self::into_stack).
     ///
     /// ```
-    /// use mgp_security::Governance;
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, RiskLevel};
-    /// use mgp_types::service::Principal;
+    /// use mgp_server_sdk::security::prelude::*;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let governance = Governance::builder().build();
     /// let ann = Principal::new("local", "ann").operator();
-    /// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "clock", AccessPermission::Allow);
-    /// governance.access().grant(&ann, grant).await.unwrap();
+    /// governance.access().grant(&ann, AccessGrantParams::allow("local", "clock")).await.unwrap();
     ///
     /// let now = Tool::new("now", "The time", || async { "noon" }).risk(RiskLevel::Safe);
     /// let server = Server::new("clock", "1.0").tool(now).governed(&governance, "clock");
@@ -52,6 +49,8 @@ impl Server {
         if let Some(mgp) = self.offered() {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
-        self.endpoints(governance.router()).layer(governance.own(id))
+        let gates = governance.own(id);
+        self.tools().rechecked_by(gates.recheck());
+        self.endpoints(governance.router()).layer(gates)
     }
 }

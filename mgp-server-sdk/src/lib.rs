@@ -132,12 +132,16 @@ pub use http::{Bound, HttpServer};
 pub use log::Logger;
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
+/// Governance and its layers; most programs need its `prelude` and no more.
+pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Answers, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
 };
+/// The vocabulary: messages, principals, calls.
+pub use mgp_types as types;
 pub use mgp_types::mcp::LogLevel;
 pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, Uri};

@@ -12,7 +12,7 @@ use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
-use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack};
+use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, Waited};
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -137,6 +137,11 @@ impl Service<Call> for Leaf {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
+        if Waited::is(call.cx())
+            && let Err(refused) = self.tools.recheck(&call)
+        {
+            return Either::Left { future: Answer::Ready(Some(Err(refused))) };
+        }
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
                 Either::Left { future: self.run(call) }

@@ -14,6 +14,16 @@ static PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
+/// The hexadecimal form of 16 bytes, as they are used for traces and digests.
+#[must_use]
+pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
+    let mut out = [0; 32];
+    for (pair, byte) in out.as_chunks_mut().0.iter_mut().zip(bytes) {
+        *pair = PAIRS[usize::from(byte)];
+    }
+    out
+}
+
 /// Writes bytes in hexadecimal behind what is there.
 ///
 /// ```
@@ -22,8 +32,12 @@ static PAIRS: [[u8; 2]; 256] = {
 /// assert_eq!(text, b"0x00ff");
 /// ```
 pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    out.reserve(2 * bytes.len());
-    out.extend(bytes.iter().flat_map(|byte| PAIRS[usize::from(*byte)]));
+    let from = out.len();
+    out.resize(from + 2 * bytes.len(), 0);
+    let (pairs, _) = out[from..].as_chunks_mut();
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = PAIRS[usize::from(*byte)];
+    }
 }
 
 /// Writes bytes in hexadecimal.

@@ -48,9 +48,8 @@ impl Timestamp {
         let Some((hours, minutes)) = offset.get(1..)?.split_once(':') else {
             return matches!(offset, "Z" | "z").then_some(utc);
         };
-        let minutes = hours.parse::<u64>().ok()?.checked_mul(60)?
-            + minutes.parse::<u8>().ok().map(u64::from)?;
-        let shift = Duration::from_secs(minutes.checked_mul(60)?);
+        let (hours, minutes) = (below(hours, 24)?, below(minutes, 60)?);
+        let shift = Duration::from_secs((hours * 60 + minutes) * 60);
         if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
     }
 
@@ -90,6 +89,12 @@ impl schemars::JsonSchema for Timestamp {
     }
 }
 
+/// Two digits that are less than a bound.
+fn below(digits: &str, bound: u64) -> Option<u64> {
+    let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
+    digits.parse().ok().filter(|number| are_two && *number < bound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +120,9 @@ mod tests {
             "1970-01-02",
             "1970-01-02T00:00:00",
             "1970-01-02T00:00:00+1",
+            "1970-01-02T00:00:00+24:00",
+            "1970-01-02T00:00:00+01:60",
+            "1970-01-02T00:00:00++1:00",
             "1970-13-02T00:00:00Z",
             "1970-01-02T00:00:00+99999999999999999999:00",
             "é970-01-02T00:00:00Z",

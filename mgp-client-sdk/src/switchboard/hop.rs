@@ -54,8 +54,10 @@ impl Hop {
         let (above, below) = (call.cx().caller.era, self.client.server().era);
         match (above, below) {
             (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
-            (_, Era::Modern) => Box::pin(in_rounds(self.client.clone(), call)),
-            (Era::Modern, Era::Legacy) => Box::pin(parked(stack, peer, park, call)),
+            (_, Era::Modern) => Box::pin(in_rounds(self.server.clone(), self.client.clone(), call)),
+            (Era::Modern, Era::Legacy) => {
+                Box::pin(parked(self.server.clone(), stack, peer, park, call))
+            }
         }
     }
 }
@@ -63,6 +65,18 @@ impl Hop {
 impl fmt::Debug for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hop({})", self.server)
+    }
+}
+
+/// The key under which a question of a callee goes up.
+///
+/// The callee chooses its keys, and answers count by their keys: with a name of ours before it, a question of a callee
+/// never passes for one that a gate above asks, nor for one of another server.
+/// A callee may use a key again in a later round for another question.
+fn above(server: &ServerId, round: u32, key: &str) -> String {
+    match round {
+        0 => format!("hop.{server}.{key}"),
+        round => format!("hop.{server}@{round}.{key}"),
     }
 }
 
@@ -97,7 +111,12 @@ impl Round {
     }
 
     /// Gets all answers; a modern caller suspends here until its next round.
-    async fn answers(&self, client: &Client, cx: &Context) -> Result<Object, RpcError> {
+    async fn answers(
+        &self,
+        server: &ServerId,
+        client: &Client,
+        cx: &Context,
+    ) -> Result<Object, RpcError> {
         let asking = self.asks.iter().map(|question| async {
             let ask = Ask::new(question.method.clone(), question.params.clone());
             if question.method == PermissionRequest::METHOD {
@@ -105,18 +124,14 @@ impl Round {
                 let answer = client.answer_for(&cx.principal, &ask).await;
                 return answer.map(|answer| (question.key.clone(), answer));
             }
-            // A callee may use a key again in a later round for another question.
-            let key = match self.number {
-                0 => question.key.clone(),
-                number => format!("{}@{number}", question.key),
-            };
-            cx.ask(&key, ask).await.map(|answer| (question.key.clone(), answer))
+            let key = above(server, self.number, &question.key);
+            cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
     }
 }
 
-async fn in_rounds(client: Client, mut call: Call) -> Result<Reply, RpcError> {
+async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.stack().clone(), client.peer().clone());
     if let Asking::Peer(_) = call.cx().asking {
         // A legacy caller keeps nothing between rounds, so this hop does.
@@ -134,7 +149,7 @@ async fn in_rounds(client: Client, mut call: Call) -> Result<Reply, RpcError> {
         next.cx_mut().logical = Some(logical.clone());
         let mut number = 0;
         if let Some(round) = &round {
-            let answers = round.answers(&client, &cx).await?;
+            let answers = round.answers(&server, &client, &cx).await?;
             let hop = next.hop_mut();
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;
@@ -159,7 +174,13 @@ async fn in_rounds(client: Client, mut call: Call) -> Result<Reply, RpcError> {
 /// Under which name the name of the parked call is kept between rounds.
 const PARKED: &str = "hop.parked";
 
-async fn parked(stack: Stack, peer: Peer, park: Park, call: Call) -> Result<Reply, RpcError> {
+async fn parked(
+    server: ServerId,
+    stack: Stack,
+    peer: Peer,
+    park: Park,
+    call: Call,
+) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let Asking::Via(asker) = cx.asking.clone() else {
         return stack.send(call.forward(peer)).await;
@@ -186,7 +207,7 @@ async fn parked(stack: Stack, peer: Peer, park: Park, call: Call) -> Result<Repl
         park.put(&name, running)?;
         asker.keep(PARKED, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {
-            let answer = cx.ask(&key, ask).await;
+            let answer = cx.ask_afresh(&above(&server, 0, &key), ask).await;
             (key, answer)
         }))
         .await;

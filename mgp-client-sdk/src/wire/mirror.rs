@@ -4,14 +4,13 @@
 //!
 //! Applies to: outbound.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use mgp_types::mcp::{Era, ListToolsResult, Tool, key};
+use mgp_types::mcp::{Era, ListToolsResult, Tool};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFault, Method,
@@ -22,9 +21,6 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-
-/// What of `_meta` says who asks: a list that is asked for on behalf of a call says the same.
-const STAMPS: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
 /// How long nobody asks again for a list that could not be had.
 const PAUSE: Duration = Duration::from_mins(1);
@@ -287,8 +283,7 @@ fn ask(call: &Call, cursor: Option<String>) -> Call {
         _ => Params::none(),
     };
     let mut list = Call::request(Method::from_static(ToolsList::METHOD), params, cx);
-    let stamps = call.hop().meta.iter().filter(|(name, _)| STAMPS.contains(&&**name));
-    list.hop_mut().meta = stamps.cloned().collect::<Vec<(Cow<'static, str>, Payload)>>();
+    *list.hop_mut() = call.hop().speaker();
     list
 }
 

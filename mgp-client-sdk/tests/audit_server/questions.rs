@@ -23,7 +23,7 @@ async fn garden() -> (World, Client, mgp_security::Forwarding) {
             _ => {
                 let allow = AccessPermission::Allow;
                 let entry = AccessEntry::new(EntryType::ServerGrant, "agent.one", "shed", allow);
-                Event::access_granted(Actor::user("ada"), &entry)
+                Event::access_granted(Actor::user("ada"), &mgp_security::Entry::new("local", entry))
             }
         };
         let event = event.at(noon + Duration::from_secs(number)).build();

@@ -152,7 +152,7 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         }
         // A plain peer never sees our trace member (checklist C12).
         if facts.speaks_mgp() && call.kind() == Kind::Request {
-            let trace = call.cx_mut().trace_or_new();
+            let trace = call.cx_mut().trace_or_new().clone();
             let parent = traceparent(&trace, call.cx().key);
             let hop = call.hop_mut();
             hop.trace_id = Payload::of(&trace).ok();

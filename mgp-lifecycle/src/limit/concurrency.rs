@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, Waited};
 use pin_project_lite::pin_project;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
@@ -118,7 +118,7 @@ impl<S: MgpService> Service<Call> for Limit<S> {
         self.inner.poll_ready(task)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         if call.tool().is_none() {
             return Either::Left {
                 future: WithPermit { permit: None, future: self.inner.call(call) },
@@ -137,6 +137,8 @@ impl<S: MgpService> Service<Call> for Limit<S> {
                 let permit = Arc::clone(&state.turns).acquire_owned().await;
                 drop(queued);
                 let _permit = permit.map_err(|_| Refusal::Saturated)?;
+                // What the gates above decided may have been taken back meanwhile.
+                Waited::mark(call.cx_mut());
                 inner.call(call).await
             }),
         }

@@ -7,16 +7,15 @@ use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult,
     AccessRevokeParams, AccessRevokeResult,
 };
-use mgp_types::service::{Authority, Context, Principal, Rule, ServerId};
+use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::{Change, StoreError};
 use mgp_types::{Payload, RpcError};
 
+use super::asker::{About, Asker};
 use super::book::Access;
 use super::entry::{Entry, Who, name_of};
 use super::expiry::ATTEMPTS;
-use super::kernel::Recorded;
-use super::pass::{Credentials, Need};
-use super::refused::{NotOperator, Others};
+use super::pass::Need;
 use super::rules::{Moment, Rules, Seeker};
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -24,40 +23,6 @@ use crate::state::{ChangeError, Found, Snapshot};
 
 /// How many entries a tenant may have; a grant that would be one more is refused with 3001.
 const ENTRIES_MAX: usize = 10_000;
-
-/// Who administers.
-#[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
-    principal: &'a Principal,
-    trace: Option<&'a str>,
-    credentials: Credentials<'a>,
-    /// Whether the audit of a tool call records the refusal.
-    is_recorded: bool,
-}
-
-impl<'a> Asker<'a> {
-    pub(super) fn of(cx: &'a Context) -> Self {
-        Self {
-            principal: &cx.principal,
-            trace: cx.trace.as_deref(),
-            credentials: Credentials::of(cx),
-            is_recorded: Recorded::is(cx),
-        }
-    }
-
-    fn alone(principal: &'a Principal) -> Self {
-        Self { principal, trace: None, credentials: Credentials::NONE, is_recorded: false }
-    }
-
-    /// The rule by which they may not administer.
-    fn lacks(self, need: Need<'_>) -> Option<Rule> {
-        if self.principal.authority() < Authority::Operator {
-            return Some(Rule::new("operators only"));
-        }
-        let lacking = self.credentials.permit(need).err()?;
-        Some(Rule::new(lacking.to_string()))
-    }
-}
 
 impl Access {
     /// Makes an entry, or replaces the one the agent has there; in force once it is answered.
@@ -121,12 +86,10 @@ impl Access {
         asker: Asker<'_>,
         server: Option<&str>,
     ) -> Result<(), RpcError> {
-        let refusal = match (asker.credentials.hold(), asker.lacks(Need::Write)) {
-            (Err(ended), _) => Refusal::from(ended),
-            (_, Some(rule)) => NotOperator::new(R::METHOD, None, rule).into(),
-            (Ok(()), None) => return Ok(()),
-        };
-        Err(self.refuse(asker, R::METHOD, server, refusal).await)
+        match asker.may(Need::Write, R::METHOD, About::All) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.refuse(asker, R::METHOD, server, refusal).await),
+        }
     }
 
     async fn refuse(
@@ -136,18 +99,8 @@ impl Access {
         server: Option<&str>,
         refusal: Refusal,
     ) -> RpcError {
-        let error = RpcError::from(refusal);
-        if !asker.is_recorded {
-            let server = server.map(ServerId::from);
-            let event =
-                Event::administration_refused(asker.principal, server.as_ref(), method, &error);
-            let event = event.during(asker.trace).build();
-            if let Err(unaudited) = self.0.state.audit().record(event).await {
-                // It is refused all the same.
-                tracing::error!(error = %unaudited, method, "a refused call could not be recorded");
-            }
-        }
-        error
+        let server = server.map(ServerId::from);
+        asker.refused(&**self.0.state.audit(), server.as_ref(), method, refusal).await
     }
 
     /// `mgp/access/grant`, by somebody who may.
@@ -170,9 +123,9 @@ impl Access {
             let change = Change::new()
                 .expect(Rules::SPACE, &key, before.map(|found| found.revision))
                 .put(Rules::SPACE, &key, Payload::of(&entry)?);
-            let event = Event::access_granted(asker.principal, &entry.access).during(asker.trace);
+            let event = Event::access_granted(asker.principal, &entry).during(asker.trace);
             let event = match before {
-                Some(found) => event.before(&found.entry.access),
+                Some(found) => event.before(&found.entry.to_told()),
                 None => event,
             };
             let status = if before.is_some() { "replaced" } else { "granted" };
@@ -181,7 +134,7 @@ impl Access {
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(Refusal::from)?;
-                    return Ok(granted(status, &key, entry.access));
+                    return granted(status, &key, entry);
                 }
             }
         }
@@ -214,7 +167,7 @@ impl Access {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                let event = Event::access_revoked(asker.principal, &found.entry.access);
+                let event = Event::access_revoked(asker.principal, &found.entry);
                 events.push(event.during(asker.trace).build());
             }
             if gone.is_empty() {
@@ -238,16 +191,13 @@ impl Access {
         asker: Asker<'_>,
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        let held = asker.credentials.hold();
-        let about_others = params.agent_id != name_of(asker.principal);
-        let refusal = match (held, asker.lacks(Need::Read)) {
-            (Err(ended), _) => Some(Refusal::from(ended)),
-            (_, Some(rule)) if about_others => {
-                Some(NotOperator::new(AccessQuery::METHOD, Some(Others), rule).into())
-            }
-            _ => None,
+        let is_own = params.agent_id == name_of(asker.principal);
+        let may = if is_own {
+            asker.holds()
+        } else {
+            asker.may(Need::Read, AccessQuery::METHOD, About::Others)
         };
-        if let Some(refusal) = refusal {
+        if let Err(refusal) = may {
             let server = Some(params.server_id.as_str());
             return Err(self.refuse(asker, AccessQuery::METHOD, server, refusal).await);
         }
@@ -287,6 +237,9 @@ impl Access {
         result.expires_at = entry.and_then(|entry| entry.expires_at.clone()).into();
         result.extra.encode("tool_name", tool)?;
         result.extra.encode("rule", decided.rule().as_str())?;
+        if let Some(confirm) = decided.entry().and_then(|entry| entry.confirm) {
+            result.extra.encode("confirm", &confirm)?;
+        }
         Ok(result)
     }
 
@@ -314,7 +267,7 @@ impl Access {
         let found = found.await.map_err(ChangeError::from).map_err(Refusal::from)?;
         let mut result = AccessQueryResult::new();
         let entries: Vec<AccessEntry> =
-            found.into_iter().map(|found| found.entry.access.clone()).collect();
+            found.into_iter().map(|found| found.entry.to_told()).collect();
         // Written even where there are none: the list is the answer.
         result.entries = serde_json::from_str("[]").unwrap_or_default();
         result.entries.extend(entries);
@@ -328,7 +281,8 @@ impl Access {
     }
 }
 
-fn granted(status: &str, key: &str, entry: AccessEntry) -> AccessGrantResult {
+fn granted(status: &str, key: &str, entry: Entry) -> Result<AccessGrantResult, RpcError> {
+    let Entry { access: entry, confirm, .. } = entry;
     let mut result = AccessGrantResult::new(
         status,
         entry.agent_id,
@@ -341,7 +295,10 @@ fn granted(status: &str, key: &str, entry: AccessEntry) -> AccessGrantResult {
     result.granted_by = entry.granted_by;
     result.granted_at = entry.granted_at;
     result.expires_at = entry.expires_at;
-    result
+    if let Some(confirm) = confirm {
+        result.extra.encode("confirm", &confirm)?;
+    }
+    Ok(result)
 }
 
 fn revoked(params: AccessRevokeParams, gone: &[Found<Entry>]) -> AccessRevokeResult {
@@ -350,6 +307,6 @@ fn revoked(params: AccessRevokeParams, gone: &[Found<Entry>]) -> AccessRevokeRes
     result.agent_id = Some(params.agent_id);
     result.server_id = Some(params.server_id);
     result.entry_type = Some(params.entry_type);
-    result.revoked = gone.iter().map(|found| found.entry.access.clone()).collect();
+    result.revoked = gone.iter().map(|found| found.entry.to_told()).collect();
     result
 }

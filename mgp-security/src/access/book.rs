@@ -17,8 +17,10 @@ use super::decided::Decided;
 use super::entry::{Entry, Who, name_of};
 use super::groups::Groups;
 use super::pass::{Credentials, Need};
-use super::refused::PassEnded;
+use super::refused::{AccessDenied, PassEnded};
 use super::rules::{Moment, Rules, Seeker};
+use crate::error::Refusal;
+use crate::hooks::Listening;
 use crate::policy::Policies;
 use crate::state::State;
 
@@ -66,8 +68,8 @@ pub(super) struct Inner {
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
 impl Access {
-    /// A book over a store, shared with other processes that use the same; nothing is allowed by an entry before it was
-    /// [opened](Self::open).
+    /// A book over a store, shared with other processes that use the same; nothing is allowed before it was
+    /// [opened](Self::open): an entry that nobody has read may be one that denies.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let access = Self(Arc::new(Inner {
@@ -79,11 +81,7 @@ impl Access {
             sweeping: AtomicBool::new(false),
         }));
         let weak = Arc::downgrade(&access.0);
-        access.0.state.on_change(move || {
-            if let Some(inner) = weak.upgrade() {
-                Self(inner).sweep_soon();
-            }
-        });
+        access.0.state.on_change(move || weak.upgrade().map(|inner| Self(inner).sweep_soon()));
         access
     }
 
@@ -150,12 +148,12 @@ impl Access {
     /// Runs after each change that may let somebody use more or less: of an entry, its end, a policy, a group.
     ///
     /// It must not wait. Tell listeners that their lists changed here, and drop what was kept.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        let hook: Arc<dyn Fn() + Send + Sync> = Arc::new(hook);
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        let hook = Arc::new(hook);
         let (of_state, of_policies) = (Arc::clone(&hook), Arc::clone(&hook));
         self.0.state.on_change(move || of_state());
         self.0.policies.on_change(move || of_policies());
-        self.0.groups.on_change(hook);
+        self.0.groups.on_change(move || hook());
     }
 
     /// The groups of agents, to set them from configuration.
@@ -199,6 +197,20 @@ impl Access {
             return Ok(Decided::lacking(lacking));
         }
         Ok(decided)
+    }
+
+    /// Refuses a call of somebody who has no access to a tool, or to a whole server where none is named.
+    pub(crate) fn allow(
+        &self,
+        cx: &Context,
+        server: Option<&ServerId>,
+        tool: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let decided = self.decide_call(cx, server, tool)?;
+        if decided.is_allowed() {
+            return Ok(());
+        }
+        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
     }
 
     /// Whether a caller sees one tool of a list.

@@ -19,7 +19,7 @@ const GROUP: &str = "group:";
 const EVERYONE: &str = "*";
 
 /// The longest name of an agent, server or tool, in bytes.
-const NAME_MAX: usize = 256;
+pub(super) const NAME_MAX: usize = 256;
 
 /// The longest justification, in bytes.
 const JUSTIFICATION_MAX: usize = 1024;
@@ -113,6 +113,16 @@ impl Entry {
     pub(super) fn id(key: &str) -> Id {
         let hash = Hash::of(key.as_bytes()).to_string();
         Id::String(hash[..16].into())
+    }
+
+    /// The entry as callers and logs are told it, with what it says about confirming.
+    pub(super) fn to_told(&self) -> AccessEntry {
+        let mut told = self.access.clone();
+        if let Some(confirm) = self.confirm {
+            // A word can always be written.
+            let _ = told.extra.encode("confirm", &confirm);
+        }
+        told
     }
 
     /// Until when it is in force; none is for ever.

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use mgp_types::mgp::{Actor, AuditEvent};
+use mgp_types::mgp::Actor;
 use mgp_types::store::{Change, StoreError};
 use tokio::runtime::Handle;
 
@@ -59,33 +59,19 @@ impl Access {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                let ended = Event::access_revoked(Actor::kernel(), &found.entry.access);
+                let ended = Event::access_revoked(Actor::kernel(), &found.entry);
                 events.push(ended.cause("expired").build());
             }
             if events.is_empty() {
                 return Ok(());
             }
-            match self.commit_end(change, events).await {
+            match state.commit_end(change, events).await {
                 // Somebody else was first.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) if attempts < ATTEMPTS => {
                     attempts += 1;
                 }
                 done => done?,
             }
-        }
-        Ok(())
-    }
-
-    /// An end comes whether or not it can be recorded, so a sink of its own is told after the commit.
-    async fn commit_end(&self, change: Change, events: Vec<AuditEvent>) -> Result<(), ChangeError> {
-        let state = &self.0.state;
-        if state.audit().outbox().is_some() {
-            state.commit(change, events).await?;
-            return Ok(());
-        }
-        state.commit(change, Vec::new()).await?;
-        for event in events {
-            state.audit().record(event).await?;
         }
         Ok(())
     }

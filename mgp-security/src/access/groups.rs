@@ -4,13 +4,17 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
+
+use crate::hooks::{Hooks, Listening};
 
 /// The groups of agents; a change holds from the next message on.
 ///
 /// They come from configuration and never from a caller, so their number is the operator's choice.
+/// What is set here is not recorded: whoever loads the configuration does that, and
+/// [`Governance::set_groups`](crate::Governance::set_groups) does for changes while it runs.
 ///
 /// ```
 /// use mgp_security::{Access, Policies};
@@ -26,7 +30,7 @@ struct Inner {
     now: RwLock<Table>,
     /// Most parties have no groups, and need not look.
     any: AtomicBool,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 /// By tenant, then by agent.
@@ -52,15 +56,22 @@ impl Groups {
         let any = table.values().any(|agents| !agents.is_empty());
         self.0.any.store(any, Ordering::Release);
         drop(table);
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in hooks {
-            hook();
-        }
+        self.0.hooks.tell();
+    }
+
+    /// The names of the groups of an agent.
+    #[must_use]
+    pub fn names(&self, tenant: &str, agent: &str) -> Vec<String> {
+        let names = self.of(tenant, agent).unwrap_or_default();
+        names.iter().map(ToString::to_string).collect()
     }
 
     /// Runs after each change.
-    pub(super) fn on_change(&self, hook: Arc<dyn Fn() + Send + Sync>) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(hook);
+    pub(super) fn on_change<L: Into<Listening>>(
+        &self,
+        hook: impl Fn() -> L + Send + Sync + 'static,
+    ) {
+        self.0.hooks.add(hook);
     }
 
     /// The groups of an agent.

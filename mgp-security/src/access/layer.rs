@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
-    ResourcesSubscribe, ResourcesTemplatesList, ToolsCall, ToolsList,
+    ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
 };
 use mgp_types::service::{Call, Context, MgpService, Reply, ServerId, Target};
 use pin_project_lite::pin_project;
@@ -18,11 +18,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::book::Access;
-use super::entry::name_of;
+use super::entry::NAME_MAX;
 use super::list;
 use super::pass::Credentials;
-use super::refused::AccessDenied;
-use crate::error::Refusal;
+use crate::error::{LongName, Refusal};
 
 /// Lets through what [`Access`] allows, and leaves out of lists what it does not.
 ///
@@ -67,7 +66,7 @@ impl AccessLayer {
         Self { access, server: None }
     }
 
-    /// Names the server that entries are about, where the context does not: on the server's own stack.
+    /// Names the server that entries are about, whatever the context says.
     ///
     /// Without it no entry is about such a server, and its default policy decides.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
@@ -76,17 +75,12 @@ impl AccessLayer {
     }
 
     fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
-        cx.server.as_ref().or(self.server.as_ref())
+        self.server.as_ref().or(cx.server.as_ref())
     }
 
     /// Refuses what a caller has no access to; a server as a whole where no tool is named.
     fn admit(&self, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
-        let server = self.server_of(cx);
-        let decided = self.access.decide_call(cx, server, tool)?;
-        if decided.is_allowed() {
-            return Ok(());
-        }
-        Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decided).into())
+        self.access.allow(cx, self.server_of(cx), tool)
     }
 }
 
@@ -123,6 +117,10 @@ impl<S: MgpService> Service<Call> for Gated<S> {
     fn call(&mut self, call: Call) -> Self::Future {
         let cx = call.cx();
         let admitted = match Aim::of(&call) {
+            // Nobody could name it in an entry, and a refusal would say it again.
+            Aim::Tool(tool) if tool.len() > NAME_MAX => {
+                Err(Refusal::from(LongName::new(tool.len(), NAME_MAX)).into())
+            }
             Aim::Tool(tool) => self.layer.admit(cx, Some(tool)).map_err(RpcError::from),
             Aim::Nothing => Err(RpcError::invalid_params("`name` must be a string")),
             Aim::Server => self.layer.admit(cx, None).map_err(RpcError::from),
@@ -168,6 +166,7 @@ impl<'a> Aim<'a> {
     fn of(call: &'a Call) -> Self {
         match call.params().target() {
             Some(Target::Tool(name)) => Self::Tool(name),
+            _ if call.is::<SubscriptionsListen>() && watches(call) => Self::Server,
             _ => Self::of_method(call.method().as_str()),
         }
     }
@@ -187,6 +186,12 @@ impl<'a> Aim<'a> {
             _ => Self::Elsewhere,
         }
     }
+}
+
+/// Whether a stream is asked for that tells of resources; one that cannot be read is none for anybody without access.
+fn watches(call: &Call) -> bool {
+    let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
+    params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
 }
 
 pin_project! {
@@ -219,6 +224,7 @@ impl Look {
     fn at(&self, reply: Reply) -> Result<Reply, RpcError> {
         let Self { layer: AccessLayer { access, .. }, cx } = self;
         let server = self.layer.server_of(cx);
+        let reply = list::for_one(reply, cx);
         if access.lists_all(cx, server) {
             return Ok(reply);
         }

@@ -28,6 +28,19 @@ pub(super) fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply
     })
 }
 
+/// Says that a list is for its caller only, whatever its server says: others may see other tools.
+pub(super) fn for_one(mut reply: Reply, cx: &Context) -> Reply {
+    const SAID: &str = r#""cacheScope":"private""#;
+    if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
+        let text = body.as_raw().as_str();
+        // Whether it is said once, and of the list itself, is seen where it is read.
+        if !text.contains(SAID) || text.contains("public") || text.contains("\\u") {
+            body.insert("cacheScope", Payload::from_trusted(r#""private""#));
+        }
+    }
+    reply
+}
+
 /// An empty list, for those who may not see the server's.
 pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     let modern = match cx.caller.era {

@@ -7,6 +7,7 @@
 //! Applies to: both.
 
 mod admin;
+mod asker;
 mod book;
 mod decided;
 mod entry;
@@ -21,10 +22,12 @@ mod refused;
 mod router;
 mod rules;
 
+pub(crate) use asker::{About, Asker};
 pub use book::Access;
 pub use decided::Decided;
 pub use entry::Entry;
 pub use groups::Groups;
 pub use kernel::{KernelTools, KernelToolsLayer};
 pub use layer::{AccessLayer, Gated};
+pub(crate) use pass::Need;
 pub use refused::{AccessDenied, NotOperator, PassEnded};

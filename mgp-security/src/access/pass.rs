@@ -34,7 +34,7 @@ const ADMIN_WRITE: &str = "admin.write";
 
 /// What credentials must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need<'a> {
+pub(crate) enum Need<'a> {
     /// To call a tool.
     Call(&'a str),
     /// To see a tool in a list.

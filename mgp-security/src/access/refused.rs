@@ -5,8 +5,9 @@
 use mgp_types::Object;
 use mgp_types::method::{AccessGrant, AccessRevoke, Request};
 use mgp_types::mgp::{AccessPermission, AccessSource};
-use mgp_types::service::{Authority, Principal, Rule, ServerId};
+use mgp_types::service::{Rule, ServerId};
 
+use super::asker::About;
 use super::decided::Decided;
 
 /// A call without access: no entry or policy allows it, or one denies it.
@@ -90,29 +91,18 @@ fn remedy(decided: &Decided) -> String {
 
 /// Somebody who is no operator tried to administer.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("only an operator may call `{method}`{}", .needs.map_or("", |_| " about others"))]
+#[error("only an operator may call `{method}`{}", if *.about == About::Others { " about others" } else { "" })]
 pub struct NotOperator {
     method: &'static str,
-    needs: Option<Others>,
+    about: About,
     #[source]
     rule: Rule,
 }
 
-/// Says that a method is refused because it is about others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Others;
-
 impl NotOperator {
-    pub(super) fn new(method: &'static str, needs: Option<Others>, rule: Rule) -> Self {
-        Self { method, needs, rule }
-    }
-
-    /// Refuses whoever is no operator.
-    pub(crate) fn unless(by: &Principal, method: &'static str) -> Result<(), Self> {
-        match by.authority() {
-            Authority::Operator => Ok(()),
-            _ => Err(Self::new(method, None, Rule::new("operators only"))),
-        }
+    /// [`Asker::may`] is who says so.
+    pub(super) fn new(method: &'static str, about: About, rule: Rule) -> Self {
+        Self { method, about, rule }
     }
 
     /// The facts, for the caller.

@@ -7,7 +7,7 @@ use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
 use mgp_types::service::{Call, Params, Reply, Router, Stack};
 use serde::Deserialize;
 
-use super::admin::Asker;
+use super::asker::Asker;
 use super::book::Access;
 
 impl Access {

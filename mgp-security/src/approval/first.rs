@@ -75,6 +75,6 @@ impl Approver for First {
 
     /// As long as all of them together.
     fn patience(&self) -> Duration {
-        self.0.iter().map(Approver::patience).sum()
+        self.0.iter().map(Approver::patience).fold(Duration::ZERO, Duration::saturating_add)
     }
 }

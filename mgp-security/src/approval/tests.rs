@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
 };
@@ -169,7 +169,7 @@ async fn no_user_decides_for_a_tenant_without_an_end() {
     ] {
         let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
         let single = decision.single.get(&Permission::FilesystemRead);
-        assert_eq!(single.map_or(decision.answer, Grant::decision), GrantDecision::Denied);
+        assert_eq!(single.map_or(decision.answer, |one| one.decision()), GrantDecision::Denied);
         assert!(ends_soon(&decision), "{decision:?}");
     }
 }
@@ -346,4 +346,24 @@ async fn a_terminal_that_is_gone_can_be_asked_nothing() {
     let terminal = Terminal::over(Nothing, Screen::default());
     let cx = Caller::says(json!(null)).cx();
     assert!(terminal.decide(&cx, call("{}")).await.is_err());
+}
+
+#[test]
+fn approvers_that_wait_for_ever_do_so_together() {
+    #[derive(Clone)]
+    struct Patient;
+    impl Approver for Patient {
+        fn decide(
+            &self,
+            _: &Context,
+            _: Question,
+        ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn patience(&self) -> Duration {
+            Duration::MAX
+        }
+    }
+    assert_eq!(First::of(Patient).then(Patient).patience(), Duration::MAX);
 }

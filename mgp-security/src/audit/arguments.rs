@@ -8,6 +8,9 @@ use mgp_types::service::{DigestOf, Digested, Start};
 use mgp_types::{Payload, canonical, is_canonical, unguessable};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use siphasher::sip128::SipHasher24;
+
+use super::log::DigestKey;
 
 /// Arguments up to this size are brought into canonical form before they are digested; longer ones as they came.
 const CANONICAL_MAX: usize = 64 * 1024;
@@ -65,9 +68,16 @@ impl AuditConfig {
     /// The secret of the installation that digests are made with, so that they can be compared across restarts.
     ///
     /// Whoever has it can check guesses at arguments; it belongs where no reader of the log finds it.
-    pub fn key(mut self, key: [u8; 32]) -> Self {
-        self.key = Some(key);
+    ///
+    /// A log that [keeps one](crate::LogConfig::digest_key) has it as [`AuditLog::digest_key`](crate::AuditLog::digest_key).
+    pub fn key(mut self, key: impl Into<DigestKey>) -> Self {
+        self.key = Some(*key.into().as_bytes());
         self
+    }
+
+    /// Whether a secret was set.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 }
 
@@ -82,12 +92,17 @@ impl fmt::Debug for AuditConfig {
 pub(super) struct Recorder {
     arguments: Arguments,
     /// None where the system has no randomness to make one: then there is no digest.
-    key: Option<[u8; 32]>,
+    key: Option<SipHasher24>,
 }
 
 impl Recorder {
     pub(super) fn new(config: &AuditConfig) -> Self {
-        Self { arguments: config.arguments, key: config.key.or_else(random_key) }
+        let key = config.key.or_else(random_key).map(|key| {
+            // A key of its own, whatever else the installation's secret is used for.
+            let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
+            SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
+        });
+        Self { arguments: config.arguments, key }
     }
 
     /// Records arguments, which are valid JSON.
@@ -97,9 +112,7 @@ impl Recorder {
             Form::AsItCame(_) => DigestOf::AsItCame,
             _ => DigestOf::Canonical,
         };
-        let digest = self.key.as_ref().and_then(|key| {
-            blake3::keyed_hash(key, form.text().as_bytes()).as_bytes().first_chunk().copied()
-        });
+        let digest = self.key.map(|key| key.hash(form.text().as_bytes()).as_bytes());
         let digested = Digested::new(digest, text.len().try_into().unwrap_or(u64::MAX), of);
         if self.arguments == Arguments::Redacted {
             start.arguments = Some(digested);

@@ -10,10 +10,12 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Start, Ticket, Unaudited,
+    Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Rule, Start, Ticket,
+    Unaudited,
 };
 use pin_project_lite::pin_project;
 
+use super::event::NO_REQUEST;
 use super::outcome::Ending;
 use crate::error::Refusal;
 
@@ -56,6 +58,16 @@ pin_project! {
 impl<S: MgpService> ResponseFuture<S> {
     pub(super) fn pass(future: S::Future) -> Self {
         Self { state: State::Pass { future } }
+    }
+
+    /// Refuses a call that may be none, once its record was taken.
+    pub(super) fn block(sink: &dyn AuditSink, blocked: AuditEvent) -> Self {
+        let refused = Refusal::NotARequest(Rule::new(NO_REQUEST)).into();
+        let state = match tell(sink, Some(blocked)) {
+            None => State::Refused { error: Some(refused) },
+            Some(later) => State::Telling { later, answer: Some(Err(refused)) },
+        };
+        Self { state }
     }
 
     pub(super) fn begin(

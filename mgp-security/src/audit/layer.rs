@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
-use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start};
+use mgp_types::method::Kind;
+use mgp_types::mgp::{AuditEvent, RiskLevel};
+use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start, Target};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::arguments::{AuditConfig, Recorder};
+use super::event::Event;
 use super::future::ResponseFuture;
 
 /// Records tool calls in a sink; the same layer serves inbound and outbound stacks.
+///
+/// A tool call that comes as a notification goes no further, and that is recorded too.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,7 +76,7 @@ impl AuditLayer {
         self
     }
 
-    /// Names the server whose tools are called, where the context does not: on the server's own stack.
+    /// Names the server whose tools are called, whatever the context says.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         Arc::make_mut(&mut self.facts).server = Some(id.into());
         self
@@ -95,7 +99,7 @@ impl CallFacts {
         if let Some(arguments) = call.params().arguments() {
             self.arguments.note(arguments, &mut start);
         }
-        if start.server.is_none() {
+        if self.server.is_some() {
             start.server.clone_from(&self.server);
         }
         start.risk = match &self.risk {
@@ -103,6 +107,23 @@ impl CallFacts {
             None => call.cx().extensions.get::<RiskLevel>().cloned(),
         };
         Some(start)
+    }
+}
+
+impl CallFacts {
+    /// The record of a tool call that came as a notification.
+    ///
+    /// MCP has no such thing, gates that answer would answer nobody, and a server might run it all the same.
+    fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
+        if call.kind() != Kind::Notification {
+            return None;
+        }
+        let Some(Target::Tool(tool)) = call.params().target() else { return None };
+        let tool = tool.to_owned();
+        call.cx_mut().trace_or_new();
+        let cx = call.cx();
+        let server = self.server.as_ref().or(cx.server.as_ref());
+        Some(Event::notification_blocked(&cx.principal, server, &tool, cx.trace.as_deref()).build())
     }
 }
 
@@ -143,6 +164,9 @@ impl<S: MgpService> Service<Call> for Audit<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
+        if let Some(blocked) = self.layer.facts.blocked(&mut call) {
+            return ResponseFuture::block(&*self.layer.sink, blocked);
+        }
         match self.layer.facts.start(&mut call) {
             Some(start) => ResponseFuture::begin(&self.layer.sink, start, &mut self.inner, call),
             None => ResponseFuture::pass(self.inner.call(call)),

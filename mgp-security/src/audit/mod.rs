@@ -39,6 +39,8 @@ pub use arguments::{Arguments, AuditConfig};
 pub use event::{Event, Flagged};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use layer::{Audit, AuditLayer};
+#[cfg(feature = "sqlite")]
+pub(crate) use log::private_folder;
 pub use log::{
     AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
     verify,

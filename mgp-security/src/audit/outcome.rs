@@ -83,10 +83,13 @@ fn is_error(body: &Body) -> bool {
         is_error: bool,
     }
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
+    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
     let raw = body.as_raw().as_str();
     let mut said = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
-    said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"))
-        // The words may stand further in, in structured content.
+    let says =
+        said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
+    (says || ESCAPE.find(raw.as_bytes()).is_some())
+        // The words may stand further in, in structured content, and in other letters.
         && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
 }
 
@@ -105,6 +108,8 @@ mod tests {
     fn errors_of_tools_are_seen() {
         check(r#"{"content":[],"isError":true}"#, true);
         check(r#"{"isError": true, "content": []}"#, true);
+        check("{\"isError\" :\ttrue}", true);
+        check(r#"{"\u0069sError":true}"#, true);
         check(r#"{"content":[]}"#, false);
         check(r#"{"content":[],"isError":false}"#, false);
         check(r#"{"structuredContent":{"isError":true},"isError":false}"#, false);

@@ -98,7 +98,6 @@ async fn the_event_names_actor_target_and_time() {
     client.cx.trace = Some("trace-77".into());
     client.request("tools/call", CALL).await.unwrap();
     client.cx.principal = Principal::local().agent("agent.one");
-    client.cx.server = Some("shed".into());
     client.request("tools/call", CALL).await.unwrap();
     let parts = |event: &AuditEvent| {
         let json = serde_json::to_string(event).unwrap();
@@ -112,7 +111,7 @@ async fn the_event_names_actor_target_and_time() {
     let events: Vec<_> = log.events().iter().map(parts).collect();
     assert_eq!(
         events,
-        [expected("user", "local", "garden"), expected("agent", "agent.one", "shed")]
+        [expected("user", "local", "garden"), expected("agent", "agent.one", "garden")]
     );
 }
 
@@ -147,7 +146,6 @@ async fn other_messages_are_not_recorded() {
     let log = MemoryAudit::new();
     let mut client = mock::client(audited(&log, answers(Ok(Reply::empty()))));
     client.request("tools/list", "{}").await.unwrap();
-    client.notify("tools/call", CALL).await.unwrap();
     check(&log, &[]);
 }
 
@@ -490,4 +488,35 @@ impl AuditSink for Yields {
     fn record(&self, event: AuditEvent) -> Audited<()> {
         self.0.record(event)
     }
+}
+
+#[tokio::test]
+async fn a_tool_call_as_a_notification_goes_no_further_and_is_recorded() {
+    let log = MemoryAudit::new();
+    let tools = mock::peer(answers(Ok(Reply::empty())));
+    let seen = tools.clone();
+    let inner = Stack::from_fn(move |call| {
+        let tools = tools.clone();
+        async move { tools.peer().send(call).await }
+    });
+    let mut client = mock::client(audited(&log, inner));
+    let refused = client.notify("tools/call", CALL).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::INVALID_REQUEST);
+    client.notify("notifications/initialized", "{}").await.unwrap();
+    assert_eq!(seen.seen().len(), 1, "what is no tool call passes");
+    let events = log.events();
+    assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));
+    let told = serde_json::to_string(&events[0]).unwrap();
+    assert!(told.contains(r#""server_id":"garden","tool_name":"water""#), "{told}");
+    assert!(told.contains(r#""code":-32600"#) && told.contains(r#""rule":"#), "{told}");
+}
+
+#[tokio::test]
+async fn the_id_of_the_layer_wins_over_what_the_context_says() {
+    let log = MemoryAudit::new();
+    let mut client = mock::client(audited(&log, answers(Ok(Reply::empty()))));
+    client.cx.server = Some("elsewhere".into());
+    client.request("tools/call", CALL).await.unwrap();
+    let target = log.events()[0].target.clone().unwrap();
+    assert_eq!(target.server_id.as_deref(), Some("garden"));
 }

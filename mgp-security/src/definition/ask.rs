@@ -10,7 +10,7 @@ use mgp_types::mcp::ListParams;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Actor;
 use mgp_types::service::{
-    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, Reply, ServerId,
+    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, Reply, ServerId, Waited,
 };
 use tokio::time::timeout;
 
@@ -29,6 +29,9 @@ const LIST_FOR: Duration = Duration::from_secs(10);
 /// How many pages are read; a server with more is taken as not answering.
 const PAGES_MAX: usize = 100;
 
+/// What a call hears whose tool changes while it waits.
+const UNSETTLED: &str = "its definition is not settled; try again";
+
 /// Why the tools of a server could not be listed.
 enum Failed {
     /// The server did not answer, or not as it should.
@@ -42,7 +45,7 @@ pub(super) async fn first<S: MgpService>(
     definitions: Definitions,
     server: ServerId,
     mut inner: S,
-    call: Call,
+    mut call: Call,
 ) -> Result<Reply, RpcError> {
     let name = call.tool().map(|tool| tool.name.to_owned()).unwrap_or_default();
     let mut look = look(&definitions, &server, &name)?;
@@ -54,11 +57,26 @@ pub(super) async fn first<S: MgpService>(
         Look::Refuse(standing) => return Err(refuse(&server, &call, standing).into()),
         Look::Pass | Look::List => {}
     }
+    Waited::mark(call.cx_mut());
     inner.call(call).await
 }
 
 fn look(definitions: &Definitions, server: &ServerId, name: &str) -> Result<Look, RpcError> {
     definitions.look(server, name).map_err(|error| Refusal::Unchanged(error.into()).into())
+}
+
+impl Definitions {
+    /// Refuses a call of a tool whose definition does not stand at this moment; nothing is listed for it.
+    pub(crate) fn allow(&self, server: &ServerId, call: &Call) -> Result<(), RpcError> {
+        let name = call.tool().map(|tool| tool.name).unwrap_or_default();
+        match look(self, server, name)? {
+            Look::Refuse(standing) => Err(refuse(server, call, standing).into()),
+            Look::List if self.definition(Some(server), name).is_some() => {
+                Err(refuse(server, call, refused(UNSETTLED)).into())
+            }
+            Look::Pass | Look::Tell(_) | Look::List => Ok(()),
+        }
+    }
 }
 
 /// Lists the tools, once for all calls that wait for it, and looks again.
@@ -77,7 +95,7 @@ async fn listed<S: MgpService>(
         return Ok(before);
     }
     let most = call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
-    let listed = match timeout(most, list(definitions, server, inner, call.cx())).await {
+    let listed = match timeout(most, list(definitions, server, inner, call)).await {
         Ok(listed) => listed,
         Err(_) => Err(Failed::Server(RpcError::internal("it did not list its tools in time"))),
     };
@@ -99,7 +117,7 @@ async fn listed<S: MgpService>(
     match look(definitions, server, name)? {
         // It changed again in this moment, or it is not pinned: whoever calls may try again.
         Look::List if definitions.definition(Some(server), name).is_some() => {
-            Ok(Look::Refuse(refused("its definition is not settled; try again")))
+            Ok(Look::Refuse(refused(UNSETTLED)))
         }
         Look::List => Ok(Look::Pass),
         settled => Ok(settled),
@@ -111,19 +129,22 @@ async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
     inner: &mut S,
-    cx: &Context,
+    on_behalf: &Call,
 ) -> Result<(), Failed> {
     let mut tools = Vec::new();
     let mut params = ListParams::new();
     for _ in 0..PAGES_MAX {
-        let call = Call::ask::<ToolsList>(&params, own(cx)).map_err(Failed::Here)?;
+        let mut call =
+            Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(Failed::Here)?;
+        // Those who stand further out have spoken already.
+        *call.hop_mut() = on_behalf.hop().speaker();
         let reply = inner.call(call).await.map_err(Failed::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(Failed::Server)?;
         tools.extend(more);
         params.cursor = next;
         if params.cursor.is_none() {
             let taken = definitions.take(server, &tools, Whole::Yes).await;
-            return taken.map_err(|error| Failed::Here(Refusal::Unchanged(error).into()));
+            return taken.map(drop).map_err(|error| Failed::Here(Refusal::Unchanged(error).into()));
         }
     }
     Err(Failed::Server(RpcError::internal(format!("it has more than {PAGES_MAX} pages of tools"))))

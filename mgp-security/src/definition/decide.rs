@@ -2,7 +2,6 @@
 //!
 //! Applies to: both.
 
-use mgp_types::mgp::{AuditResult, EventType};
 use mgp_types::service::{Authority, Principal, ServerId};
 use mgp_types::store::StoreError;
 use mgp_types::{Hash, Timestamp};
@@ -87,12 +86,8 @@ impl Definitions {
             at: Timestamp::now(),
             ..held
         };
-        let kind = EventType::Other("dev.cloto.definition_rejected".into());
-        let event = Event::new(kind, by, AuditResult::Success)
-            .server(Some(server))
-            .tool(tool)
-            .detail("hash", &fingerprint.to_string())
-            .justification(justification);
+        let event =
+            Event::definition_rejected(by, server, tool, fingerprint).justification(justification);
         let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
         self.0.pins.write(vec![(key, Some(pin))], vec![event.build()]).await?;
         Ok(())

@@ -7,14 +7,15 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
-use mgp_types::mcp;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
+use mgp_types::{Hash, mcp};
 
 use super::Standing;
 use super::pin::Book;
 use super::seen::Seen;
 use super::table::{Known, Table};
+use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
 use crate::state::State;
 use crate::tool::Assessment;
@@ -55,7 +56,7 @@ pub(super) struct Inner {
     seen: Mutex<HashMap<Option<ServerId>, Seen>>,
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
-    hooks: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    hooks: Hooks,
 }
 
 /// What is to be done with a call of a tool.
@@ -81,14 +82,10 @@ impl Definitions {
             now: RwLock::default(),
             seen: Mutex::default(),
             turns: Mutex::default(),
-            hooks: Mutex::default(),
+            hooks: Hooks::default(),
         });
         let weak = Arc::downgrade(&inner);
-        let refresh = move || {
-            if let Some(inner) = weak.upgrade() {
-                inner.publish();
-            }
-        };
+        let refresh = move || weak.upgrade().map(|inner| inner.publish());
         inner.pins.on_change(refresh.clone());
         inner.policies.on_change(refresh);
         Self(inner)
@@ -136,6 +133,11 @@ impl Definitions {
         self.0.table().get(server, tool)?.tool.clone()
     }
 
+    /// The hash of the text of a definition as it was last listed.
+    pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
+        self.0.table().get(Some(server), tool)?.raw
+    }
+
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
         self.0.seen().insert(server.cloned(), Seen::own(tools));
@@ -151,8 +153,8 @@ impl Definitions {
     }
 
     /// Runs after each change of what is known; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        self.0.hooks.add(hook);
     }
 
     /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
@@ -226,10 +228,7 @@ impl Inner {
         let table = Table { own, servers: servers.into() };
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         drop(seen);
-        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for hook in &hooks {
-            hook();
-        }
+        self.hooks.tell();
     }
 }
 

@@ -55,12 +55,26 @@ use crate::error::Refusal;
 pub struct DefinitionLayer {
     definitions: Definitions,
     server: Option<ServerId>,
+    tools: Tools,
+}
+
+/// Whose tools are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tools {
+    /// Our own: they are what they are, and only the operator's word on their risk is told.
+    Own,
+    Foreign,
 }
 
 impl DefinitionLayer {
     /// A layer over what is known of tools.
     pub fn new(definitions: Definitions) -> Self {
-        Self { definitions, server: None }
+        Self { definitions, server: None, tools: Tools::Foreign }
+    }
+
+    /// A layer before tools of one's own: nothing is listed or pinned, and nothing refused.
+    pub(crate) fn own(definitions: Definitions) -> Self {
+        Self { tools: Tools::Own, ..Self::new(definitions) }
     }
 
     /// Names the server whose tools are called, where the context does not.
@@ -117,7 +131,11 @@ impl<S: MgpService> Service<Call> for Definition<S> {
             let refused = |error: RpcError| Either::Left {
                 future: Either::Left { future: ready(Err(error)) },
             };
-            return match self.layer.definitions.look(server, tool.name) {
+            let look = self.layer.definitions.look(server, tool.name);
+            if self.layer.tools == Tools::Own && !matches!(look, Ok(Look::Tell(_))) {
+                return Either::Right { future: self.inner.call(call) };
+            }
+            return match look {
                 Ok(Look::Pass) => Either::Right { future: self.inner.call(call) },
                 Ok(Look::Refuse(standing)) => refused(ask::refuse(server, &call, standing).into()),
                 Ok(Look::Tell(_) | Look::List) => {
@@ -133,7 +151,7 @@ impl<S: MgpService> Service<Call> for Definition<S> {
                 Err(error) => refused(Refusal::Unchanged(error.into()).into()),
             };
         }
-        if call.is::<ToolsList>() {
+        if call.is::<ToolsList>() && self.layer.tools == Tools::Foreign {
             let (definitions, server) = (self.layer.definitions.clone(), server.clone());
             let (cx, page) = (call.cx().clone(), reply::page(&call));
             let listed = self.inner.call(call);

@@ -15,7 +15,7 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Book, Pin, PinKind};
 use super::review::Severity;
-use super::seen::{Listed, Whole, standing};
+use super::seen::{Listed, TOOLS_MAX, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
@@ -48,6 +48,17 @@ impl From<Option<NameFlaw>> for Admitted {
 /// Tools by name, as they were listed now.
 type Named = HashMap<Box<str>, Arc<Listed>>;
 
+/// What was read of a list.
+struct Read {
+    named: Named,
+    /// The names of what was not read before.
+    fresh: HashSet<Box<str>>,
+    /// The hashes of all definitions, in their order.
+    hashes: Vec<Hash>,
+    /// Whether names were left out for want of room.
+    is_crowded: bool,
+}
+
 impl Definitions {
     /// Takes over tools that a server lists: new ones are pinned, changed ones wait for an operator.
     ///
@@ -57,22 +68,22 @@ impl Definitions {
     /// # Cancel safety
     /// Dropping the future takes over nothing, or pins that the next listing finds.
     pub async fn observe(&self, server: &ServerId, tools: &[Payload]) -> Result<(), ChangeError> {
-        self.take(server, tools, Whole::No).await
+        self.take(server, tools, Whole::No).await.map(drop)
     }
 
-    /// The same, for a list that may be all there is.
+    /// The same, for a list that may be all there is; answers with the hashes of the definitions, none for our own.
     pub(super) async fn take(
         &self,
         server: &ServerId,
         tools: &[Payload],
         whole: Whole,
-    ) -> Result<(), ChangeError> {
+    ) -> Result<Vec<Hash>, ChangeError> {
         let flaw = match self.admit(server)? {
-            Admitted::Own => return Ok(()),
+            Admitted::Own => return Ok(Vec::new()),
             Admitted::Well => None,
             Admitted::Not(flaw) => Some(flaw),
         };
-        let (named, fresh) = self.read(server, tools).await;
+        let Read { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
         if flaw.is_none() {
             self.pin(server, &named, &fresh).await?;
         } else if let Some(flaw) = flaw.as_ref().filter(|_| !self.0.knows(server)) {
@@ -86,10 +97,13 @@ impl Definitions {
         if !known.is_own() {
             known.flaw = flaw;
             known.take(named.into_iter().collect(), whole);
+            if is_crowded {
+                known.crowded();
+            }
         }
         drop(seen);
         self.0.publish();
-        Ok(())
+        Ok(hashes)
     }
 
     /// Whether tools of a server are taken over at all, and what is wrong with its id.
@@ -113,8 +127,13 @@ impl Definitions {
         Ok(NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err().into())
     }
 
-    /// Reads definitions that were not read before; answers with all, and with the names of the new ones.
-    async fn read(&self, server: &ServerId, tools: &[Payload]) -> (Named, HashSet<Box<str>>) {
+    /// Reads definitions that were not read before.
+    ///
+    /// What is pinned stays, so a server that lists other names each time would fill the store: beyond the bound a name
+    /// that is not known is left out, and with it all names nobody knows are refused.
+    async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<Read, ChangeError> {
+        let book = self.0.pins.now()?;
+        let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
         let known: HashMap<Hash, Arc<Listed>> = {
             let seen = self.0.seen();
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
@@ -122,8 +141,10 @@ impl Definitions {
         };
         let shadows = self.shadows(server);
         let (mut named, mut fresh) = (Named::new(), HashSet::new());
+        let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
             let hash = Hash::of(raw.as_str().as_bytes());
+            hashes.push(hash);
             let listed = if let Some(listed) = known.get(&hash) {
                 Arc::clone(listed)
             } else {
@@ -134,6 +155,13 @@ impl Definitions {
             };
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
+            if book.get(server, &name).is_none() && !named.contains_key(&name) {
+                if room == 0 {
+                    is_crowded = true;
+                    continue;
+                }
+                room -= 1;
+            }
             if !known.contains_key(&hash) {
                 fresh.insert(name.clone());
             }
@@ -144,7 +172,7 @@ impl Definitions {
                 _ => drop(named.insert(name, listed)),
             }
         }
-        (named, fresh)
+        Ok(Read { named, fresh, hashes, is_crowded })
     }
 
     /// The names of the tools of all other servers that can be called.

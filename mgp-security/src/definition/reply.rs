@@ -6,7 +6,7 @@ use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{Extension, RiskLevel};
 use mgp_types::service::{Authority, Call, Context, Reply, ServerId};
-use mgp_types::{Extras, Payload, RpcError};
+use mgp_types::{Extras, Hash, Payload, RpcError};
 use serde::Deserialize;
 
 use super::Standing;
@@ -52,9 +52,10 @@ pub(super) async fn watch(
     })?;
     let is_all = asked == Whole::Yes && page.next.is_none();
     let taken = definitions.take(server, &page.tools, if is_all { Whole::Yes } else { Whole::No });
-    taken.await.map_err(Refusal::Unchanged)?;
+    let hashes = taken.await.map_err(Refusal::Unchanged)?;
+    let shown = page.tools.iter().enumerate();
     let shown: Vec<Option<Payload>> =
-        page.tools.iter().map(|raw| show(definitions, server, cx, raw)).collect();
+        shown.map(|(at, raw)| show(definitions, server, cx, raw, hashes.get(at))).collect();
     if shown.iter().zip(&page.tools).all(|(shown, raw)| shown.as_ref() == Some(raw)) {
         return Ok(reply);
     }
@@ -64,16 +65,21 @@ pub(super) async fn watch(
 }
 
 /// A tool as whoever asked may see it; none where it is left out.
-fn show(
+pub(super) fn show(
     definitions: &Definitions,
     server: &ServerId,
     cx: &Context,
     raw: &Payload,
+    hash: Option<&Hash>,
 ) -> Option<Payload> {
     let tool: Extras = raw.get().ok()?;
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.standing(Some(server), &name);
     if standing == Standing::Pinned {
+        // Another list may have been taken over since: what stands is that definition, not this one.
+        if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
+            return None;
+        }
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }

@@ -24,7 +24,7 @@ use super::table::{Known, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// How many tools of one server are kept; names beyond are refused.
+/// How many tools of one server are kept, those it no longer lists included; names beyond are refused.
 pub(super) const TOOLS_MAX: usize = 10_000;
 
 /// How many bytes of definitions of one server are kept; tools beyond are refused.
@@ -134,6 +134,11 @@ impl Seen {
         }
     }
 
+    /// Notes that tools were left out for want of room to pin them.
+    pub(super) fn crowded(&mut self) {
+        self.full = true;
+    }
+
     /// What lookups read of it.
     pub(super) fn tools(
         &self,
@@ -154,7 +159,7 @@ impl Seen {
             tools.others = refused(flaw.to_string());
         } else if self.full {
             tools.others = refused(format!(
-                "the server lists more than {TOOLS_MAX} tools or {BYTES_MAX} bytes"
+                "the server has listed more than {TOOLS_MAX} tools or lists {BYTES_MAX} bytes"
             ));
         }
         // Tools that wait are known from their records, listed or not.
@@ -162,7 +167,7 @@ impl Seen {
             for (name, pair) in book.tools(server) {
                 if let Some(held) = &pair.held {
                     let standing = held_as(held, pair);
-                    named.insert(name.into(), known(None, unknown(), standing));
+                    named.insert(name.into(), known(None, None, unknown(), standing));
                 }
             }
         }
@@ -184,7 +189,8 @@ impl Seen {
                 (None, Some(tool)) => Assessment::of(tool, policy).into(),
                 (None, None) => unknown(),
             };
-            let known = self::known(tool, assessment, standing);
+            let raw = (!self.own).then_some(listed.raw);
+            let known = self::known(tool, raw, assessment, standing);
             if let Some(before) = before.and_then(|before| before.named.get(name)) {
                 known.keep_told(before);
             }
@@ -206,12 +212,13 @@ pub(super) enum Whole {
 
 fn known(
     tool: Option<Arc<mcp::Tool>>,
+    raw: Option<Hash>,
     assessment: Arc<Assessment>,
     standing: Standing,
 ) -> Arc<Known> {
     let overridden = |before| assessment.effective_risk != before;
     let untold = AtomicBool::new(assessment.overrides.clone().is_some_and(overridden));
-    Arc::new(Known { tool, assessment, standing, untold })
+    Arc::new(Known { tool, raw, assessment, standing, untold })
 }
 
 impl Known {

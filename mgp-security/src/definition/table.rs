@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mgp_types::mcp;
 use mgp_types::service::ServerId;
+use mgp_types::{Hash, mcp};
 
 use super::Standing;
 use crate::policy::ServerPolicy;
@@ -39,6 +39,8 @@ pub(super) struct Tools {
 pub(super) struct Known {
     /// The definition as last listed; none where it could not be read, or is known from its pin only.
     pub(super) tool: Option<Arc<mcp::Tool>>,
+    /// The hash of its text as listed; none where it is our own, or known from its pin only.
+    pub(super) raw: Option<Hash>,
     /// What follows from it.
     pub(super) assessment: Arc<Assessment>,
     /// Whether it may be used.

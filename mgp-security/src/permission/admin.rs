@@ -56,6 +56,22 @@ impl PermissionChange {
         }
     }
 
+    /// The same of a server by its id: the usual case.
+    ///
+    /// ```
+    /// use mgp_security::PermissionChange;
+    /// use mgp_types::mgp::Permission;
+    ///
+    /// let change = PermissionChange::of("files", [Permission::FilesystemRead]).because("it indexes them");
+    /// # drop(change);
+    /// ```
+    pub fn of(
+        server: impl Into<ServerId>,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> Self {
+        Self::new(Some(server.into()), permissions)
+    }
+
     /// Names the only tools it is for.
     pub fn tools<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools = tools.into_iter().map(Into::into).collect();

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, StoreError};
 use tokio::runtime::Handle;
 
@@ -59,7 +58,7 @@ async fn sweep(inner: &Inner) -> Result<(), ChangeError> {
             change = put(change, &approval, Some(found.revision))?;
             events.push(end_event(&approval));
         }
-        match commit(inner, change, events).await {
+        match inner.state.commit_end(change, events).await {
             // Somebody else was first.
             Err(ChangeError::Store(StoreError::Conflict { .. })) if attempts < ATTEMPTS => {
                 attempts += 1;
@@ -67,19 +66,6 @@ async fn sweep(inner: &Inner) -> Result<(), ChangeError> {
             done => done?,
         }
     }
-}
-
-/// An end comes whether or not it can be recorded, so a sink of its own is told after the commit.
-async fn commit(inner: &Inner, change: Change, events: Vec<AuditEvent>) -> Result<(), ChangeError> {
-    if inner.state.audit().outbox().is_some() {
-        inner.state.commit(change, events).await?;
-        return Ok(());
-    }
-    inner.state.commit(change, Vec::new()).await?;
-    for event in events {
-        inner.state.audit().record(event).await?;
-    }
-    Ok(())
 }
 
 /// Whether it has ended, and that was not told yet.

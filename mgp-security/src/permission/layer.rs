@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, ServerId, Waited};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -154,7 +154,7 @@ impl<S: MgpService> Service<Call> for PermissionGate<S> {
 async fn settle<S: MgpService>(
     layer: Arc<PermissionLayer>,
     mut inner: S,
-    call: Call,
+    mut call: Call,
     assessment: Arc<Assessment>,
 ) -> Result<Reply, RpcError> {
     if let Some(tool) = call.tool() {
@@ -164,5 +164,6 @@ async fn settle<S: MgpService>(
         let settled = layer.permissions.settle(cx, server, tool.name, needed, tool.arguments).await;
         settled.map_err(|refused| Refusal::from(Box::new(refused)))?;
     }
+    Waited::mark(call.cx_mut());
     inner.call(call).await
 }

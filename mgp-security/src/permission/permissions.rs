@@ -20,6 +20,7 @@ use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
 use super::refused::PermissionRefused;
 use super::rule::{Missing, MissingStatus, Stand};
 use crate::approval::Approver;
+use crate::hooks::Listening;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::state::State;
 
@@ -136,9 +137,7 @@ impl Permissions {
         let weak = Arc::downgrade(&permissions.inner);
         permissions.on_change(move || {
             moved.send_modify(|count| *count += 1);
-            if let Some(inner) = weak.upgrade() {
-                super::expiry::sweep_soon(&inner);
-            }
+            weak.upgrade().map(|inner| super::expiry::sweep_soon(&inner))
         });
         permissions
     }
@@ -233,7 +232,7 @@ impl Permissions {
     }
 
     /// Runs after each change of what is decided or configured, and when something ends; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let same = Arc::clone(&hook);
         self.inner.state.on_change(move || same());

@@ -8,7 +8,7 @@ use mgp_types::service::{Rule, ServerId};
 use mgp_types::store::StoreError;
 
 use super::rule::{Missing, MissingStatus};
-use crate::state::ChangeError;
+use crate::state::{ChangeError, told};
 
 /// A call that lacks a permission, or a change of permissions that is not made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub(crate) enum RefusalKind {
 
 impl PermissionRefused {
     /// A call without all permissions it needs; there is at least one that is missing.
-    pub(super) fn call(
+    pub(crate) fn call(
         server: Option<&ServerId>,
         tool: &str,
         missing: &[Missing],
@@ -110,13 +110,13 @@ impl PermissionRefused {
 
     /// What was decided cannot be read.
     pub(super) fn unreadable(error: &StoreError) -> Self {
-        let what = format!("permissions cannot be decided: {error}");
+        let what = format!("permissions cannot be decided: {}", told(error));
         Self::failed(what, RefusalKind::Unreadable(error.clone()))
     }
 
     /// What was decided cannot be written.
     pub(super) fn unwritten(error: ChangeError) -> Self {
-        Self::failed(error.to_string(), RefusalKind::Unwritten(error))
+        Self::failed(error.told(), RefusalKind::Unwritten(error))
     }
 
     fn failed(what: String, kind: RefusalKind) -> Self {

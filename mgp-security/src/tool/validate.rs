@@ -182,7 +182,7 @@ impl<S> Layer<S> for ValidateLayer {
     type Service = Validated<S>;
 
     fn layer(&self, inner: S) -> Validated<S> {
-        Validated { inner, layer: self.clone() }
+        Validated { inner, layer: Arc::new(self.clone()) }
     }
 }
 
@@ -190,7 +190,7 @@ impl<S> Layer<S> for ValidateLayer {
 #[derive(Clone)]
 pub struct Validated<S> {
     inner: S,
-    layer: ValidateLayer,
+    layer: Arc<ValidateLayer>,
 }
 
 impl<S> fmt::Debug for Validated<S> {

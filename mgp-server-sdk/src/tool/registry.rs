@@ -41,10 +41,25 @@ struct Inner {
     audience: OnceLock<Audience>,
     /// Who judges calls by the definitions, where the server is governed.
     judge: OnceLock<Judge>,
+    /// Decides anew about calls that waited below the gates, where the server is governed.
+    recheck: OnceLock<Recheck>,
+}
+
+/// Refuses calls that waited and may not run any more.
+struct Recheck(Box<Decide>);
+
+type Decide = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
+
+impl fmt::Debug for Recheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recheck")
+    }
 }
 
 /// Learns the definitions of tools whenever they change.
-struct Judge(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
+struct Judge(Box<Learn>);
+
+type Learn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 impl fmt::Debug for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -346,6 +361,20 @@ impl Tools {
         let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
         self.judge();
         is_first
+    }
+
+    /// Says who decides anew about calls that waited below the gates.
+    pub(crate) fn rechecked_by(
+        &self,
+        check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
+    ) {
+        // Governing a server twice is refused where it is put together.
+        let _ = self.0.recheck.set(Recheck(Box::new(check)));
+    }
+
+    /// Refuses a call that waited and may not run any more.
+    pub(crate) fn recheck(&self, call: &Call) -> Result<(), RpcError> {
+        self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
 
     fn judge(&self) {

@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use crate::record::{List, Maybe, open_enum, record, string_enum};
-use crate::{Id, Timestamp};
+use crate::{Id, Payload, Timestamp};
 
 string_enum! {
     /// What an entry covers (§5.3).
@@ -166,5 +166,80 @@ record! {
         opt entry_type: Option<EntryType>,
         /// The entries that went.
         list revoked: List<AccessEntry>,
+    }
+}
+
+impl AccessGrantParams {
+    /// An agent may use all tools of a server; `group:NAME` is a group, `*` everyone.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use mgp_types::mgp::{AccessGrantParams, EntryType};
+    ///
+    /// let hour = SystemTime::now() + Duration::from_hours(1);
+    /// let grant = AccessGrantParams::allow("ada", "disk").tool("wipe").until(hour).because("the disk is sold");
+    /// assert_eq!(grant.entry_type, EntryType::ToolGrant);
+    /// ```
+    #[must_use]
+    pub fn allow(agent: impl Into<String>, server: impl Into<String>) -> Self {
+        Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Allow)
+    }
+
+    /// An agent may use no tool of a server; `group:NAME` is a group, `*` everyone.
+    #[must_use]
+    pub fn deny(agent: impl Into<String>, server: impl Into<String>) -> Self {
+        Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Deny)
+    }
+
+    /// Makes it about this tool only.
+    #[must_use]
+    pub fn tool(mut self, name: impl Into<String>) -> Self {
+        self.entry_type = EntryType::ToolGrant;
+        self.tool_name = Some(name.into());
+        self
+    }
+
+    /// Says until when it holds.
+    #[must_use]
+    pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
+        self.expires_at = Some(end.into());
+        self
+    }
+
+    /// Says that calls of the tool it names are never confirmed, whatever the tool wants.
+    #[must_use]
+    pub fn never_confirmed(mut self) -> Self {
+        self.extra.insert("confirm", Payload::from_trusted(r#""never""#));
+        self
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn because(mut self, justification: impl Into<String>) -> Self {
+        self.justification = Some(justification.into());
+        self
+    }
+}
+
+impl AccessRevokeParams {
+    /// Takes back what an agent has on a whole server; entries for single tools stay.
+    ///
+    /// ```
+    /// use mgp_types::mgp::{AccessRevokeParams, EntryType};
+    ///
+    /// assert_eq!(AccessRevokeParams::of("ada", "disk").entry_type, EntryType::ServerGrant);
+    /// assert_eq!(AccessRevokeParams::of("ada", "disk").tool("wipe").entry_type, EntryType::ToolGrant);
+    /// ```
+    #[must_use]
+    pub fn of(agent: impl Into<String>, server: impl Into<String>) -> Self {
+        Self::new(agent, server, EntryType::ServerGrant)
+    }
+
+    /// Takes back the entry for this tool instead.
+    #[must_use]
+    pub fn tool(mut self, name: impl Into<String>) -> Self {
+        self.entry_type = EntryType::ToolGrant;
+        self.tool_name = Some(name.into());
+        self
     }
 }

@@ -9,8 +9,12 @@ use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::mcp::key;
 use crate::record::Key;
 use crate::wire::Payload;
+
+/// The members of `_meta` that say who speaks.
+const SPEAKER: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
 /// What one hop adds to the params it sends.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +43,13 @@ impl OutMeta {
             input_responses: None,
             request_state: None,
         }
+    }
+
+    /// What of it says who speaks: a request that is made on behalf of the one that carries it says the same.
+    #[must_use]
+    pub fn speaker(&self) -> Self {
+        let says = self.meta.iter().filter(|(name, _)| SPEAKER.contains(&&**name));
+        Self { meta: says.cloned().collect(), ..Self::nothing() }
     }
 
     /// Whether it adds nothing.

@@ -42,6 +42,7 @@ mod scope;
 mod shown_url;
 mod stack;
 mod visibility;
+mod waited;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -85,6 +86,7 @@ pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use shown_url::shown_url;
 pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
+pub use waited::Waited;
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -145,7 +145,9 @@ impl Body {
             return;
         }
         // The rule: none of the new members is there yet, so they go in front and the rest is copied as it is.
-        let fresh = |name: &str| !raw.contains(&format!("\"{name}\""));
+        // A name may be there in other letters: where characters are escaped, the members are read.
+        let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
+        let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))
             && (self.meta.is_empty() || fresh("_meta"))
         {

@@ -201,6 +201,12 @@ impl Change {
         self
     }
 
+    /// The records of a space that it writes, by key, and whether there is one afterwards.
+    pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
+        let of_space = self.writes.iter().filter(move |write| write.space == space);
+        of_space.map(|write| (write.key.as_str(), write.value.is_some()))
+    }
+
     /// Whether there is nothing to change and nothing to tell.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -247,6 +253,9 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// Nobody has read what is in the store: it was not opened yet, or could not be read when it was.
+    #[error("what the store holds is not known: open it first, or wait until it can be read again")]
+    Unread,
     /// What is in the store cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
     Unreadable(String),

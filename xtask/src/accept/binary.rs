@@ -8,12 +8,19 @@ pub(in crate::accept) type Binary = (&'static str, &'static str);
 
 /// Runs test binaries of the workspace.
 pub(super) fn run(binaries: &[Binary]) -> Outcome<Verdict> {
+    run_with(binaries, &[])
+}
+
+/// Runs test binaries of the workspace, told something in their environment.
+pub(super) fn run_with(binaries: &[Binary], environment: &[(&str, &str)]) -> Outcome<Verdict> {
     let (mut all_succeeded, mut passed, mut failed) = (true, 0, 0);
     for (package, name) in binaries {
         // Tests start examples of their package.
         Program::cargo(&["build", "--package", package, "--examples"]).run()?;
-        let (success, text) =
-            Program::cargo(&["test", "--package", package, "--test", name]).tee()?;
+        let program = Program::cargo(&["test", "--package", package, "--test", name]);
+        let program =
+            environment.iter().fold(program, |program, (key, value)| program.env(key, value));
+        let (success, text) = program.tee()?;
         let (ok, bad) = counts(&text).unwrap_or_default();
         // A binary without a test proves nothing.
         all_succeeded &= success && ok > 0;

@@ -2,13 +2,12 @@
 //!
 //! Applies to: both.
 
-use mgp_types::mgp::{
-    AccessEntry, Actor, AuditResult, EventType, Permission, PermissionScope, RiskLevel,
-};
+use mgp_types::mgp::{Actor, AuditResult, EventType, Permission, PermissionScope, RiskLevel};
 use mgp_types::service::{AgentId, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 
 use super::Event;
+use crate::access::Entry;
 
 impl Event {
     /// `PERMISSION_GRANTED`: somebody approved a permission of a server.
@@ -69,17 +68,23 @@ impl Event {
     }
 
     /// `ACCESS_GRANTED`: an entry was made; it may be one that denies.
-    pub fn access_granted(by: impl Into<Actor>, entry: &AccessEntry) -> Self {
+    pub fn access_granted(by: impl Into<Actor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
 
     /// `ACCESS_REVOKED`: an entry was taken back, or has expired ([`Actor::kernel`], cause `expired`).
-    pub fn access_revoked(by: impl Into<Actor>, entry: &AccessEntry) -> Self {
+    pub fn access_revoked(by: impl Into<Actor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessRevoked, by, AuditResult::Success).entry(entry)
     }
 
-    fn entry(self, entry: &AccessEntry) -> Self {
-        self.server(Some(&entry.server_id.as_str().into()))
+    fn entry(self, entry: &Entry) -> Self {
+        let event = match entry.confirm {
+            Some(confirm) => self.detail("confirm", &confirm),
+            None => self,
+        };
+        let entry = &entry.access;
+        event
+            .server(Some(&entry.server_id.as_str().into()))
             .tool(entry.tool_name.as_deref())
             .words("agent_id", Some(&entry.agent_id))
             .detail("entry_type", &entry.entry_type)
@@ -110,16 +115,22 @@ impl Event {
 
     /// `dev.cloto.key_added`: an API key was made; `id` names it and is not the key.
     pub fn key_added(by: impl Into<Actor>, id: &str, for_whom: &Principal) -> Self {
-        Self::own("key_added", by, AuditResult::Success).key(id, for_whom)
+        Self::own("key_added", by, AuditResult::Success).key(id, Some(for_whom))
     }
 
-    /// `dev.cloto.key_revoked`: an API key was taken back, or has expired.
-    pub fn key_revoked(by: impl Into<Actor>, id: &str, for_whom: &Principal) -> Self {
-        Self::own("key_revoked", by, AuditResult::Success).key(id, for_whom)
+    /// `dev.cloto.key_revoked`: an API key was taken back, or has expired; whose it was may not be known.
+    pub fn key_revoked<'a>(
+        by: impl Into<Actor>,
+        id: &str,
+        for_whom: impl Into<Option<&'a Principal>>,
+    ) -> Self {
+        Self::own("key_revoked", by, AuditResult::Success).key(id, for_whom.into())
     }
 
-    fn key(self, id: &str, for_whom: &Principal) -> Self {
-        self.words("key_id", Some(id))
+    fn key(self, id: &str, for_whom: Option<&Principal>) -> Self {
+        let event = self.words("key_id", Some(id));
+        let Some(for_whom) = for_whom else { return event };
+        event
             .words("tenant", Some(for_whom.tenant().as_str()))
             .words("subject", Some(for_whom.subject().as_str()))
             .words("agent_id", for_whom.as_agent().map(AgentId::as_str))

@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use mgp_types::mgp::{Actor, AuditResult, EventType, RiskLevel};
-use mgp_types::service::ServerId;
+use mgp_types::service::{Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Hash};
 use serde::Serialize;
 
@@ -18,7 +18,25 @@ pub enum Flagged {
     Noted,
 }
 
+/// The rule by which a tool call is no notification.
+pub(in crate::audit) const NO_REQUEST: &str = "tools are called with requests";
+
 impl Event {
+    /// `TOOL_BLOCKED`: a tool was called with a notification, which nobody could answer.
+    pub(in crate::audit) fn notification_blocked(
+        by: &Principal,
+        server: Option<&ServerId>,
+        tool: &str,
+        trace: Option<&str>,
+    ) -> Self {
+        Self::new(EventType::ToolBlocked, by, AuditResult::Blocked)
+            .server(server)
+            .tool(tool)
+            .during(trace)
+            .code(ErrorCode::INVALID_REQUEST)
+            .rule(Some(&Rule::new(NO_REQUEST)))
+    }
+
     /// `VALIDATION_FAILED`: a validator rejected a call; `TOOL_BLOCKED` with the same trace tells of the call.
     pub fn validation_failed(by: impl Into<Actor>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::ValidationFailed, ErrorCode::VALIDATION_BLOCKED, by, server, tool)
@@ -111,6 +129,16 @@ impl Event {
         hash: &Hash,
     ) -> Self {
         Self::own("definition_approved", by, AuditResult::Success).definition(server, tool, hash)
+    }
+
+    /// `dev.cloto.definition_rejected`: an operator rejected what waited; the tool stays refused.
+    pub fn definition_rejected(
+        by: impl Into<Actor>,
+        server: &ServerId,
+        tool: &str,
+        hash: &Hash,
+    ) -> Self {
+        Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
 
     /// `dev.cloto.definition_flagged`: a tool or server was refused or noted for what it says or is called.

@@ -17,6 +17,7 @@ use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
 pub use guards::Flagged;
+pub(super) use guards::NO_REQUEST;
 
 /// The longest text of a detail, in bytes; what is longer is cut and ends with `…`.
 ///
@@ -29,13 +30,14 @@ const WORDS_MAX: usize = 1024;
 /// known. The time is now, unless it is [set](Self::at).
 ///
 /// ```
-/// use mgp_security::Event;
+/// use mgp_security::{Entry, Event};
 /// use mgp_types::mgp::{AccessEntry, AccessPermission, EntryType};
 /// use mgp_types::service::Principal;
 ///
 /// let operator = Principal::new("acme", "ada").operator();
 /// let mut entry = AccessEntry::new(EntryType::ToolGrant, "agent.one", "files", AccessPermission::Allow);
 /// entry.tool_name = Some("read".to_owned());
+/// let entry = Entry::new("acme", entry);
 /// let event = Event::access_granted(&operator, &entry).during(Some("trace-1")).build();
 /// assert_eq!(event.event_type.as_str(), "ACCESS_GRANTED");
 /// assert_eq!((event.actor.kind.as_str(), event.actor.id.as_str()), ("user", "ada"));

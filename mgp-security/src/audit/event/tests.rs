@@ -74,8 +74,8 @@ fn all() -> Vec<AuditEvent> {
         Event::permission_revoked(Actor::kernel(), on, outbound)
             .before("approved")
             .cause("expired"),
-        Event::access_granted(&ada, &entry),
-        Event::access_revoked(&ada, &entry),
+        Event::access_granted(&ada, &crate::Entry::new("acme", entry.clone())),
+        Event::access_revoked(&ada, &crate::Entry::new("acme", entry)),
         Event::server_connected(&garden, &facts),
         Event::server_lost(&garden, "exited with 1").restart_limit_exceeded(),
         Event::validation_failed(&agent, on, "water")
@@ -103,6 +103,7 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_pinned(&garden, "water", &old),
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
+        Event::definition_rejected(&ada, &garden, "water", &new).justification("too much"),
         Event::definition_flagged(
             &garden,
             Some("weed"),
@@ -148,7 +149,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 13);
+    assert_eq!(custom.count(), 14);
 }
 
 /// The page is for those who read logs: it must name each type, and each member of its details.

@@ -9,16 +9,13 @@ use std::time::{Duration, SystemTime};
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{AUDIT_REPLAY, Request, ToolsCall, method_of_tool};
 use mgp_types::mgp::{AuditEvent, AuditReplayParams, AuditReplayResult};
-use mgp_types::service::{
-    AuditSink, Authority, Call, Context, Params, Reply, Router, Stack, Target,
-};
+use mgp_types::service::{AuditSink, Call, Context, Params, Reply, Router, Stack, Target};
 use mgp_types::store::StoreError;
 use mgp_types::{Payload, RpcError};
 
-use super::super::event::Event;
 use super::super::source::EventSource;
 use super::Forwarder;
-use crate::error::{Refusal, ReplayRefused};
+use crate::access::{About, Asker, Need};
 
 /// How many events an answer has where nothing is said.
 const USUAL: u64 = 100;
@@ -84,17 +81,27 @@ impl Replay {
         Self(Arc::new(Inner { source, audit }))
     }
 
-    /// Answers operators, under the name of the tool; `KernelToolsLayer` makes it a tool in all spellings.
+    /// Answers operators whose credentials permit to read, under the name of the method.
+    ///
+    /// [`KernelToolsLayer`](crate::KernelToolsLayer) makes it a tool in all spellings, beside other tools.
     #[must_use]
     pub fn router(&self) -> Router {
         self.routes(Door::Open)
     }
 
     /// Answers a named sink on the connection to it, where it calls the tool of its client; nobody else may use that
-    /// connection. For a sink nobody named, or where [`Forwarder`] forwards nothing, it is as [`router`](Self::router).
+    /// connection: it routes `tools/call`. For a sink nobody named, or where [`Forwarder`] forwards nothing, it is as [`router`](Self::router).
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
-        self.routes(if forwarder.names(sink) { Door::Sink } else { Door::Open })
+        let door = if forwarder.names(sink) { Door::Sink } else { Door::Open };
+        let own = self.clone();
+        self.routes(door).route(
+            ToolsCall::METHOD,
+            Stack::from_fn(move |call| {
+                let own = own.clone();
+                async move { own.answer_tool(door, call).await }
+            }),
+        )
     }
 
     /// Answers whoever reaches this router: it must be the one party that all events come from.
@@ -106,25 +113,17 @@ impl Replay {
     }
 
     fn routes(&self, door: Door) -> Router {
-        let (direct, tool) = (self.clone(), self.clone());
-        Router::new()
-            .route(
-                AUDIT_REPLAY,
-                Stack::from_fn(move |call| {
-                    let own = direct.clone();
-                    async move {
-                        let (_, params, cx) = call.into_parts();
-                        Reply::of(&own.answer(door, &cx, &params).await?)
-                    }
-                }),
-            )
-            .route(
-                ToolsCall::METHOD,
-                Stack::from_fn(move |call| {
-                    let own = tool.clone();
-                    async move { own.answer_tool(door, call).await }
-                }),
-            )
+        let own = self.clone();
+        Router::new().route(
+            AUDIT_REPLAY,
+            Stack::from_fn(move |call| {
+                let own = own.clone();
+                async move {
+                    let (_, params, cx) = call.into_parts();
+                    Reply::of(&own.answer(door, &cx, &params).await?)
+                }
+            }),
+        )
     }
 
     async fn answer_tool(&self, door: Door, call: Call) -> Result<Reply, RpcError> {
@@ -148,12 +147,12 @@ impl Replay {
         cx: &Context,
         params: &Params,
     ) -> Result<AuditReplayResult, RpcError> {
-        if door == Door::Open && cx.principal.authority() < Authority::Operator {
-            let refused: RpcError = Refusal::from(ReplayRefused::new()).into();
-            let event = Event::administration_refused(&cx.principal, None, AUDIT_REPLAY, &refused);
-            // What it tells of did not happen, so nothing depends on it.
-            let _ = self.0.audit.record(event.of_call(cx).build()).await;
-            return Err(refused);
+        if door == Door::Open {
+            let asker = Asker::of(cx);
+            if let Err(refusal) = asker.may(Need::Read, AUDIT_REPLAY, About::All) {
+                let server = cx.server.as_ref();
+                return Err(asker.refused(&*self.0.audit, server, AUDIT_REPLAY, refusal).await);
+            }
         }
         let params: AuditReplayParams = params.get()?;
         self.read(&params).await

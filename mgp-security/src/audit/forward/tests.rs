@@ -9,15 +9,20 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::method::{AUDIT_REPLAY, AuditNotification, Notification};
 use mgp_types::mgp::{Actor, AuditEvent, AuditReplayResult};
-use mgp_types::service::{AuditSink, BoxFuture, Call, MemoryAudit, Principal, Router, Stack, mock};
+use mgp_types::service::{
+    AuditSink, BoxFuture, Call, MemoryAudit, Pass, Principal, Router, Stack, mock,
+};
 use mgp_types::store::{MemoryStore, StoreError};
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use tower_layer::Layer as _;
+
 use super::super::event::Event;
 use super::super::source::EventSource;
 use super::{Delivery, Forwarder, Ingest, Replay};
+use crate::KernelToolsLayer;
 
 async fn write(log: &MemoryAudit, count: usize) {
     for number in 0..count {
@@ -60,7 +65,7 @@ impl Archive {
             own.take(event);
             async { Ok(()) }
         });
-        let router = replay.router_for_origin().merge(taken);
+        let router = KernelToolsLayer::new(replay.router_for_origin()).layer(taken);
         let own = self.clone();
         Stack::from_fn(move |call: Call| {
             let away = own.0.is_away.load(Ordering::SeqCst);
@@ -320,7 +325,8 @@ async fn replay_is_refused_to_others_and_that_is_recorded() {
     let (log, own) = (MemoryAudit::new(), MemoryAudit::new());
     write(&log, 1).await;
     let replay = Replay::new(Arc::new(log), Arc::new(own.clone()));
-    let mut client = mock::client(Stack::new(replay.router()));
+    let stack = KernelToolsLayer::new(replay.router()).layer(replay.router());
+    let mut client = mock::client(Stack::new(stack));
     client.cx.principal = Principal::new("acme", "eve").agent("agent.one");
     for (method, params) in [
         (AUDIT_REPLAY, "{}"),
@@ -334,10 +340,42 @@ async fn replay_is_refused_to_others_and_that_is_recorded() {
     let details = serde_json::to_string(&events[0].details).unwrap();
     assert_eq!(
         details,
-        r#"{"method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators and named sinks only"}"#
+        r#"{"method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators only"}"#
     );
-    let other = client.request("tools/call", r#"{"name":"shell"}"#).await.unwrap_err();
-    assert_eq!(other.code(), ErrorCode::INVALID_PARAMS);
+}
+
+#[tokio::test]
+async fn a_refused_replay_of_a_recorded_call_is_denied_once() {
+    let log = MemoryAudit::new();
+    let replay = Replay::new(Arc::new(log.clone()), Arc::new(log.clone()));
+    let stack = crate::AuditLayer::new(Arc::new(log.clone()))
+        .layer(KernelToolsLayer::new(replay.router()).layer(Router::new()));
+    let mut client = mock::client(Stack::new(stack));
+    let refused = client.request("tools/call", r#"{"name":"mgp.audit.replay"}"#).await;
+    assert_eq!(refused.unwrap_err().code().0, 1000);
+    let events = log.events();
+    let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
+}
+
+#[tokio::test]
+async fn a_key_for_tools_reads_no_log_although_its_holder_is_an_operator() {
+    let log = MemoryAudit::new();
+    let replay = Replay::new(Arc::new(log.clone()), Arc::new(log));
+    let mut client = mock::client(Stack::new(replay.router()));
+    client.cx.principal = Principal::local().operator();
+    for (words, is_good) in [("tools.call", false), ("admin.read", true)] {
+        client.cx.extensions.insert(Pass::new([words], || true));
+        assert_eq!(client.request(AUDIT_REPLAY, "{}").await.is_ok(), is_good, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn replay_beside_tools_takes_none_of_their_calls() {
+    let log = MemoryAudit::new();
+    let replay = Replay::new(Arc::new(log.clone()), Arc::new(log));
+    assert_eq!(replay.router().methods().collect::<Vec<_>>(), [AUDIT_REPLAY]);
+    assert_eq!(replay.router_for_origin().methods().collect::<Vec<_>>(), [AUDIT_REPLAY]);
 }
 
 // === Ingest ===

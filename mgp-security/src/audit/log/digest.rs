@@ -58,6 +58,11 @@ impl DigestKey {
         to_hex(&blake3::keyed_hash(&self.0, text.as_bytes()).as_bytes()[..16])
     }
 
+    /// The key itself, for a recorder.
+    pub(in crate::audit) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     fn parse(file: &[u8]) -> Option<Self> {
         let key = Self(unhex(std::str::from_utf8(file.get(..64)?).ok()?)?);
         (key.file() == file).then_some(key)
@@ -69,6 +74,12 @@ impl DigestKey {
         out.extend_from_slice(&to_hex(blake3::hash(&self.0).as_bytes()).as_bytes()[..32]);
         out.push(b'\n');
         out
+    }
+}
+
+impl From<[u8; 32]> for DigestKey {
+    fn from(key: [u8; 32]) -> Self {
+        Self::new(key)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::time::SystemTime;
 
 use mgp_types::Timestamp;
-use mgp_types::store::PendingEvent;
+use mgp_types::mgp::AuditEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -82,22 +82,10 @@ impl Group {
         }
     }
 
-    /// Adds an event that a store had.
-    pub(super) fn take(&mut self, pending: PendingEvent) {
-        let PendingEvent { number, mut event, .. } = pending;
-        let text = loop {
-            match json::event(&event) {
-                Some(text) if text.len() <= EVENT_MAX => break text,
-                // What cannot be written must not hold up everything behind it: the rest of the event can.
-                _ if event.details.is_some() || !event.extra.is_empty() => {
-                    event.details = None;
-                    event.extra = mgp_types::Extras::new();
-                }
-                _ => break br#"{"unreadable":true}"#.to_vec(),
-            }
-        };
-        self.event(&text, Some(number));
-        self.outbox = number;
+    /// Adds an event that a store had, as its text.
+    pub(super) fn take(&mut self, number: u64, text: &[u8]) {
+        self.event(text, Some(number));
+        self.outbox = self.outbox.max(number);
     }
 
     fn event(&mut self, event: &[u8], outbox: Option<u64>) {
@@ -186,5 +174,20 @@ fn ends(out: &mut Vec<u8>, intent: Option<u64>) {
         out.extend_from_slice(br#""ends":"#);
         json::number(out, intent);
         out.push(b',');
+    }
+}
+
+/// The text of an event that a store had: what cannot be written must not hold up everything behind it.
+pub(super) fn text_of(mut event: AuditEvent) -> Vec<u8> {
+    loop {
+        match json::event(&event) {
+            Some(text) if text.len() <= EVENT_MAX => return text,
+            // The rest of the event can be written.
+            _ if event.details.is_some() || !event.extra.is_empty() => {
+                event.details = None;
+                event.extra = mgp_types::Extras::new();
+            }
+            _ => return br#"{"unreadable":true}"#.to_vec(),
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditSink, Audited, BoxFuture, Start, Ticket, Unaudited};
 use mgp_types::store::{Store, StoreError};
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::config::LogConfig;
@@ -28,12 +29,16 @@ use crate::audit::EventSource;
 /// How long a call waits for room.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long dropping the last handle waits until everything is kept.
+/// How long closing waits until everything is kept, and so does dropping the last handle outside a runtime.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The same on a thread of a runtime, which has others to serve: the log is written all the same.
+const BRIEF: Duration = Duration::from_millis(200);
 
 /// An audit log in files of one directory: append-only, each record chained to the one before (MGP §6).
 ///
 /// It is a cheap handle; dropping the last one writes what was handed over, and frees the log for others.
+/// [`close`](Self::close) waits for that; dropping waits no longer than a moment on a thread of a runtime.
 /// What was acknowledged survives a killed process.
 ///
 /// ```
@@ -59,13 +64,13 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// # std::fs::remove_dir_all(&dir).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct AuditLog(Arc<Handle>);
+pub struct AuditLog(Arc<Open>);
 
-struct Handle {
+struct Open {
     shared: Arc<Shared>,
     reader: Reader,
-    /// The name in the store, where there is one.
-    outbox: Option<String>,
+    /// The name in the store, and the store's news, where there is one.
+    outbox: Option<(String, watch::Receiver<u64>)>,
     digests: Option<DigestKey>,
     writer: Option<JoinHandle<()>>,
 }
@@ -96,7 +101,7 @@ impl AuditLog {
         disk_of: impl FnOnce(Segments) -> Box<dyn Disk> + Send + 'static,
     ) -> Result<Self, LogError> {
         let place = Place::new(&config.dir, &config.name)?;
-        let outbox = store.is_some().then(|| config.name.clone());
+        let outbox = store.as_ref().map(|store| (config.name.clone(), store.revision()));
         let (opened, answer) = oneshot::channel();
         // The thread that writes reads the files too, so that no runtime waits for a disk.
         let writer = thread::Builder::new().name("mgp-audit".to_owned()).spawn(move || {
@@ -126,7 +131,7 @@ impl AuditLog {
             },
         };
         let reader = Reader::new(place, Arc::clone(&shared));
-        Ok(Self(Arc::new(Handle { shared, reader, outbox, digests, writer: Some(writer) })))
+        Ok(Self(Arc::new(Open { shared, reader, outbox, digests, writer: Some(writer) })))
     }
 
     /// Records an event and answers with the number of its record, once it is kept.
@@ -169,6 +174,27 @@ impl AuditLog {
         answer.await.unwrap_or(Err(Unaudited::Closed)).map(drop)
     }
 
+    /// Ends the log for all its handles, once what was handed over is kept; others may open it when the last one is gone.
+    ///
+    /// Calls that run are waited for elsewhere: their records are written when they end.
+    ///
+    /// # Errors
+    /// [`Unaudited`] when something could not be written.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the log closing, or open if it was not polled.
+    pub async fn close(self) -> Result<(), Unaudited> {
+        let flushed = self.flush().await;
+        let shared = Arc::clone(&self.0.shared);
+        let close = move || shared.close(FAREWELL);
+        match Handle::try_current() {
+            // It fails where the runtime ends, and with it whatever was waited for.
+            Ok(runtime) => drop(runtime.spawn_blocking(close).await),
+            Err(_) => drop(close()),
+        }
+        flushed
+    }
+
     /// Finds events that are kept; each call looks at a bounded part of the log.
     ///
     /// # Errors
@@ -193,9 +219,10 @@ impl fmt::Debug for AuditLog {
     }
 }
 
-impl Drop for Handle {
+impl Drop for Open {
     fn drop(&mut self) {
-        if self.shared.close(FAREWELL)
+        let patience = if Handle::try_current().is_ok() { BRIEF } else { FAREWELL };
+        if self.shared.close(patience)
             && let Some(writer) = self.writer.take()
         {
             let _ = writer.join();
@@ -279,8 +306,10 @@ impl AuditSink for AuditLog {
         }
     }
 
-    fn outbox(&self) -> Option<&str> {
-        self.0.outbox.as_deref()
+    fn outbox(&self, store: &dyn Store) -> Option<&str> {
+        let (name, own) = self.0.outbox.as_ref()?;
+        // Handles of one store share its news.
+        store.revision().same_channel(own).then_some(name)
     }
 }
 

@@ -191,6 +191,16 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Brings the head to the disk, where it is in a file; a store does so as it was told to.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Store { .. } => Ok(()),
+            Self::File { file, .. } => file.sync_data().map_err(StoreError::failed),
+        }
+    }
+}
+
 fn load(store: &dyn Store, name: &str) -> Result<Option<Record>, StoreError> {
     let loaded = wait(store.load(SPACE))?;
     Ok(loaded.records.into_iter().find(|record| record.key == name))

@@ -4,8 +4,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytestring::ByteString;
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{Ended, Outcome, Start};
+use mgp_types::service::{Ended, Outcome, Principal, ServerId, Start};
 use mgp_types::{Payload, Timestamp};
 
 /// How much of a name is kept; a peer may have chosen it.
@@ -18,10 +19,28 @@ pub(super) const DETAILS_MAX: usize = 256 * 1024;
 const OWN: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 
-/// Writes events; it remembers the day, whose date is the costly half of a time.
+/// Writes events; it remembers what the next one probably has in common with the last.
 #[derive(Debug, Default)]
 pub(super) struct Pen {
-    day: Option<(u64, [u8; 10])>,
+    /// The second, which is the costly part of a time.
+    second: Option<(u64, [u8; 19])>,
+    /// The call that succeeded last, from its type to its details.
+    last: Option<Middle>,
+}
+
+/// What calls of one tool by one caller have in common once they succeeded.
+#[derive(Debug)]
+struct Middle {
+    principal: Principal,
+    server: Option<ServerId>,
+    tool: ByteString,
+    text: Vec<u8>,
+}
+
+impl Middle {
+    fn fits(&self, start: &Start) -> bool {
+        self.tool == start.tool && self.server == start.server && self.principal == start.principal
+    }
 }
 
 // === impl Pen ===
@@ -41,12 +60,7 @@ impl Pen {
         out.extend_from_slice(br#"{"timestamp":"#);
         self.time(out, at);
         trace(out, start);
-        out.extend_from_slice(br#","event_type":"#);
-        word(out, ended.outcome.event_type().as_str());
-        party(out, start);
-        out.extend_from_slice(br#","result":"#);
-        word(out, ended.outcome.result().as_str());
-        out.extend_from_slice(br#","details":{"#);
+        self.middle(out, ended);
         if let Some(arguments) = &start.arguments {
             out.extend_from_slice(br#""arguments":"#);
             arguments.push(out);
@@ -94,6 +108,30 @@ impl Pen {
         out.extend_from_slice(b"}}");
     }
 
+    /// Writes the members from the type to the beginning of the details.
+    fn middle(&mut self, out: &mut Vec<u8>, ended: &Ended) {
+        let start = &*ended.start;
+        let is_success = ended.outcome == Outcome::Success;
+        if is_success && let Some(last) = self.last.as_ref().filter(|last| last.fits(start)) {
+            return out.extend_from_slice(&last.text);
+        }
+        let from = out.len();
+        out.extend_from_slice(br#","event_type":"#);
+        word(out, ended.outcome.event_type().as_str());
+        party(out, start);
+        out.extend_from_slice(br#","result":"#);
+        word(out, ended.outcome.result().as_str());
+        out.extend_from_slice(br#","details":{"#);
+        if is_success {
+            self.last = Some(Middle {
+                principal: start.principal.clone(),
+                server: start.server.clone(),
+                tool: start.tool.clone(),
+                text: out[from..].to_vec(),
+            });
+        }
+    }
+
     /// Writes what is known of a call that is about to run.
     pub(super) fn intent(&mut self, out: &mut Vec<u8>, start: &Start) {
         out.extend_from_slice(br#"{"timestamp":"#);
@@ -110,34 +148,28 @@ impl Pen {
 
     fn time(&mut self, out: &mut Vec<u8>, at: SystemTime) {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = since.as_secs();
-        let (day, of_day) = (seconds / 86_400, seconds % 86_400);
-        let date = match self.day {
-            Some((known, date)) if known == day => date,
+        let text = match self.second {
+            Some((known, text)) if known == since.as_secs() => text,
             _ => {
-                let date = date(day);
-                self.day = Some((day, date));
-                date
+                let text = second(since.as_secs());
+                self.second = Some((since.as_secs(), text));
+                text
             }
         };
         out.push(b'"');
-        out.extend_from_slice(&date);
-        let clock = [(b'T', of_day / 3600), (b':', of_day / 60 % 60), (b':', of_day % 60)];
-        for (before, value) in clock {
-            out.extend_from_slice(&[before, digit(value / 10), digit(value % 10)]);
-        }
+        out.extend_from_slice(&text);
         let millis = u64::from(since.subsec_millis());
         let fraction = [b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z', b'"'];
         out.extend_from_slice(&fraction);
     }
 }
 
-fn date(day: u64) -> [u8; 10] {
-    // The last day that has four digits for its year.
-    let day = day.min(2_932_896);
-    let time = Timestamp::from(UNIX_EPOCH + Duration::from_secs(day * 86_400));
-    let date = time.as_str().as_bytes().first_chunk().copied();
-    date.unwrap_or(*b"1970-01-01")
+/// A second as RFC 3339 has it, without a fraction.
+fn second(seconds: u64) -> [u8; 19] {
+    // The last second that has four digits for its year.
+    let time = Timestamp::from(UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799)));
+    let text = time.as_str().as_bytes().first_chunk().copied();
+    text.unwrap_or(*b"1970-01-01T00:00:00")
 }
 
 /// The last digit of a number.

@@ -37,4 +37,6 @@ pub use error::{Bad, Flaw, LogError};
 pub use handle::AuditLog;
 pub use head::Head;
 pub use query::{AuditPage, AuditQuery};
+#[cfg(feature = "sqlite")]
+pub(crate) use segments::private_folder;
 pub use verify::verify;

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 
@@ -14,6 +15,35 @@ use super::queue::Shared;
 
 /// So many events are taken at once.
 pub(super) const TAKE: usize = 256;
+
+/// So many of those that were taken are known again; what is older was settled long ago.
+const KNOWN: usize = 4 * TAKE;
+
+/// What was taken lately, by number and content.
+///
+/// A store that lost power may give numbers again, so the number alone does not tell an event that came twice.
+#[derive(Debug, Default)]
+pub(super) struct Taken(VecDeque<(u64, [u8; 32])>);
+
+impl Taken {
+    /// Notes an event that was written as this text.
+    pub(super) fn note(&mut self, number: u64, text: &[u8]) {
+        if self.0.len() == KNOWN {
+            self.0.pop_front();
+        }
+        self.0.push_back((number, *blake3::hash(text).as_bytes()));
+    }
+
+    /// Whether this very event was taken.
+    pub(super) fn has(&self, number: u64, text: &[u8]) -> bool {
+        let is_number = |taken: &&(u64, [u8; 32])| taken.0 == number;
+        let mut same = self.0.iter().filter(is_number).peekable();
+        same.peek().is_some() && {
+            let hash = blake3::hash(text);
+            same.any(|taken| taken.1 == *hash.as_bytes())
+        }
+    }
+}
 
 /// A store, and whether it has news.
 pub(super) struct Outbox {

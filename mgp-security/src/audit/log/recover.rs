@@ -12,6 +12,8 @@ use std::path::Path;
 use super::chain::{Chain, Checkpoint, Kind, Line};
 use super::error::{Bad, Flaw, LogError};
 use super::head::Head;
+use super::lines::Lines;
+use super::outbox::Taken;
 use super::segments::{Place, Segment, Segments};
 
 /// How much is read at first when the last checkpoint is looked for: one is written after 8 MiB and a group.
@@ -30,6 +32,8 @@ pub(super) struct Found {
     pub(super) open: BTreeMap<u64, String>,
     /// The last number taken out of a store.
     pub(super) outbox: u64,
+    /// What was taken out of it since the last checkpoint.
+    pub(super) taken: Taken,
     /// The first record that is kept, as the last checkpoint says.
     pub(super) from: u64,
     /// Records after the last checkpoint.
@@ -51,7 +55,7 @@ impl Found {
                 return Self::nothing(place, head, cut);
             };
             match Tail::read(&newest).map_err(io(&newest.path))? {
-                Some(tail) => return Self::follow(place, &newest, &tail, head, cut),
+                Some(tail) => return Self::follow(place, &segments, &tail, head, cut),
                 None if head.seq >= newest.first => {
                     return Err(Bad::new(newest.first, Flaw::Torn).into());
                 }
@@ -82,6 +86,7 @@ impl Found {
             first: 1,
             open: BTreeMap::new(),
             outbox: head.outbox,
+            taken: Taken::default(),
             from: 1,
             since: 0,
             cut,
@@ -90,16 +95,18 @@ impl Found {
 
     fn follow(
         place: &Place,
-        newest: &Segment,
+        segments: &[Segment],
         tail: &Tail,
         head: Head,
         cut: u64,
     ) -> Result<Self, LogError> {
+        // The newest, which the tail is of.
+        let Some(newest) = segments.last() else { return Self::nothing(place, head, cut) };
         let mut chain = tail.before(place, newest)?;
         if chain.seq > head.seq {
-            return Err(Bad::new(chain.seq, Flaw::StaleHead).into());
+            prove(place, segments, head, chain)?;
         }
-        let mut open = BTreeMap::new();
+        let (mut open, mut taken) = (BTreeMap::new(), Taken::default());
         let (mut outbox, mut from, mut since) = (head.outbox, 1, 0);
         let mut good = 0;
         let is_head = |chain: &Chain| chain.seq != head.seq || chain.hash == head.hash;
@@ -114,7 +121,10 @@ impl Found {
                 Ok(line) => {
                     good += whole.len();
                     since += 1;
-                    outbox = outbox.max(line.outbox.unwrap_or_default());
+                    if let Some(number) = line.outbox {
+                        outbox = outbox.max(number);
+                        taken.note(number, line.body.as_bytes());
+                    }
                     if let Some(ended) = line.ends {
                         open.remove(&ended);
                     }
@@ -144,8 +154,53 @@ impl Found {
             super::segments::Disk::cut(&mut disk, length).map_err(LogError::io(path, "cut"))?;
         }
         let cut = cut + rest;
-        Ok(Self { disk, chain, length, first: newest.first, open, outbox, from, since, cut })
+        let first = newest.first;
+        Ok(Self { disk, chain, length, first, open, outbox, taken, from, since, cut })
     }
+}
+
+/// Proves that the log goes on from a head that is older than its last checkpoint, up to where that begins.
+///
+/// A power cut leaves such a head where the checkpoint had reached the disk and the head had not.
+/// What follows it was not acknowledged, or that was undone with the store; the chain says that all of it is ours.
+fn prove(place: &Place, segments: &[Segment], head: Head, to: Chain) -> Result<(), LogError> {
+    let begins = segments.iter().rposition(|segment| segment.first <= head.seq + 1);
+    let stale = || Bad::new(to.seq, Flaw::StaleHead);
+    let mut chain: Option<Chain> = None;
+    for segment in &segments[begins.ok_or_else(stale)?..] {
+        let io = |error| LogError::io(&segment.path, "read")(error);
+        let mut lines = Lines::open(&segment.path, 0).map_err(io)?;
+        while let Some((_, line)) = lines.next().map_err(io)? {
+            let at = match &mut chain {
+                Some(chain) => chain,
+                none => none.insert(beginning(place, segment, line)?),
+            };
+            if at.seq == head.seq && at.hash != head.hash {
+                return Err(Bad::new(head.seq, Flaw::Head).into());
+            }
+            if at.seq == to.seq {
+                return if at.hash == to.hash {
+                    Ok(())
+                } else {
+                    Err(Bad::new(to.seq, Flaw::Hash).into())
+                };
+            }
+            let seq = at.seq + 1;
+            at.follow(line).map_err(|why| Bad::new(seq, why))?;
+        }
+    }
+    Err(stale().into())
+}
+
+/// The chain before the first line of a file.
+fn beginning(place: &Place, segment: &Segment, line: &[u8]) -> Result<Chain, Bad> {
+    if segment.first == 1 {
+        return Ok(Chain::genesis(&place.name));
+    }
+    Line::read(line)
+        .filter(|line| line.seq == segment.first)
+        .and_then(|line| Chain::before(&line))
+        .ok_or_else(|| Bad::new(segment.first, Flaw::Form))
 }
 
 /// The newest file from its last checkpoint on, or from its beginning.

@@ -90,16 +90,7 @@ impl Place {
 
     /// Makes the directory private where it is new, and sees to it that it is.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, DIRECTORY);
-        builder.create(&self.dir).map_err(LogError::io(&self.dir, "made"))?;
-        let mut entries = fs::read_dir(&self.dir).map_err(LogError::io(&self.dir, "read"))?;
-        if entries.next().is_none() {
-            make_private(&self.dir).map_err(LogError::io(&self.dir, "made private"))?;
-        }
-        refuse_exposed(&self.dir, DIRECTORY)?;
+        private_folder(&self.dir)?;
         for segment in self.segments().map_err(LogError::io(&self.dir, "read"))? {
             refuse_exposed(&segment.path, FILE)?;
         }
@@ -175,6 +166,20 @@ impl Disk for Segments {
         }
         Ok(())
     }
+}
+
+/// Makes a folder that only its owner may use where it is missing or empty, and refuses one that others may use.
+pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, DIRECTORY);
+    builder.create(path).map_err(LogError::io(path, "made"))?;
+    let mut entries = fs::read_dir(path).map_err(LogError::io(path, "read"))?;
+    if entries.next().is_none() {
+        make_private(path).map_err(LogError::io(path, "made private"))?;
+    }
+    refuse_exposed(path, DIRECTORY)
 }
 
 /// How files are opened that only their owner may use.

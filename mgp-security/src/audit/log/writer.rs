@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use super::chain::{Chain, LINE_MAX};
 use super::config::{Fsync, Keep, LogConfig};
 use super::error::{Bad, LogError};
-use super::group::Group;
+use super::group::{Group, text_of};
 use super::head::{Head, Keeper};
-use super::outbox::{Outbox, TAKE};
+use super::outbox::{Outbox, TAKE, Taken};
 use super::queue::{Item, Room, Shared};
 use super::recover::Found;
 use super::segments::{Disk, Lock, Place, Segments};
@@ -51,6 +51,7 @@ pub(super) struct Writer {
     chain: Chain,
     /// The last number taken out of the store.
     taken: u64,
+    lately: Taken,
     /// Calls that run, by the number of their intent; bounded by the room for their final records.
     open: BTreeMap<u64, String>,
     /// The head as it was last kept, and when the log first went beyond it.
@@ -118,6 +119,7 @@ impl Writer {
             keeper,
             chain: found.chain,
             taken: found.outbox,
+            lately: found.taken,
             open: found.open,
             head: head.seq,
             behind: None,
@@ -264,15 +266,19 @@ impl Writer {
         while let Some(outbox) = &mut self.outbox {
             let pending = outbox.take().map_err(reason)?;
             let (count, last) = (pending.len(), pending.last().map(|event| event.number));
-            let fresh = pending.into_iter().filter(|event| event.number > self.taken);
-            let fresh: Vec<_> = fresh.collect();
+            let fresh = pending.into_iter().map(|event| (event.number, text_of(event.event)));
+            let fresh: Vec<_> =
+                fresh.filter(|(number, text)| !self.lately.has(*number, text)).collect();
             if !fresh.is_empty() {
                 self.make_ready()?;
                 self.group.begin(self.chain, self.taken);
-                for event in fresh {
-                    self.group.take(event);
+                for (number, text) in &fresh {
+                    self.group.take(*number, text);
                 }
                 self.write(Keeping::Head)?;
+                for (number, text) in &fresh {
+                    self.lately.note(*number, text);
+                }
             }
             if let (Some(outbox), Some(last)) = (&self.outbox, last) {
                 outbox.settle(last).map_err(reason)?;
@@ -324,6 +330,8 @@ impl Writer {
         (self.records, self.bytes, self.from) = (0, 0, from);
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;
+            // After the records, so that the head on the disk names one that is there.
+            self.keeper.sync().map_err(reason)?;
         }
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {

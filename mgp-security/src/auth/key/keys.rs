@@ -215,7 +215,7 @@ impl ApiKeys {
     /// # Cancel safety
     /// A key whose future was dropped may have been revoked, and is then refused within a second.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
-        let whose = self.whose(id);
+        let whose = self.whose(id).await;
         self.shared.store.revoke(id).await?;
         self.gone(id, whose).await
     }
@@ -228,21 +228,30 @@ impl ApiKeys {
     /// # Cancel safety
     /// A key whose future was dropped may have been removed, and is then refused within a second.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
-        let whose = self.whose(id);
+        let whose = self.whose(id).await;
         self.shared.store.remove(id).await?;
         self.gone(id, whose).await
     }
 
-    /// Whose key an id is, as far as is known in memory.
-    fn whose(&self, id: &str) -> Option<Principal> {
-        self.shared.snapshot().entries.get(id).map(|entry| entry.caller.principal().clone())
+    /// Whose key an id is; another process may have made it a moment ago.
+    async fn whose(&self, id: &str) -> Option<Principal> {
+        let known = || {
+            let snapshot = self.shared.snapshot();
+            snapshot.entries.get(id).map(|entry| entry.caller.principal().clone())
+        };
+        if let Some(whose) = known() {
+            return Some(whose);
+        }
+        // What cannot be read now is revoked all the same, and recorded by its id.
+        let _ = self.shared.read_again().await;
+        known()
     }
 
     /// Sees to it that a key gets nobody in any more, then records it: a key that is gone stays so in any case.
     async fn gone(&self, id: &str, whose: Option<Principal>) -> Result<(), KeyError> {
         self.shared.read_again().await?;
-        if let (Some(holder), Some(whose)) = (&self.holder, whose) {
-            let event = Event::key_revoked(&holder.by, id, &whose);
+        if let Some(holder) = &self.holder {
+            let event = Event::key_revoked(&holder.by, id, whose.as_ref());
             holder.audit.record(event.into()).await?;
         }
         Ok(())

@@ -412,3 +412,16 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_is_not_made() {
     assert!(unrecorded.revoke(live.id()).await.is_err());
     assert!(keys.check(live.reveal()).await.is_err(), "what was revoked stays so");
 }
+
+#[tokio::test]
+async fn a_key_that_another_process_made_a_moment_ago_is_revoked_on_the_record() {
+    let (folder, log) = (Folder::new(), MemoryAudit::new());
+    let (one, other) = (folder.open().await.unwrap(), folder.open().await.unwrap());
+    let made = other.issue(KeyGrant::new("acme", "build")).await.unwrap();
+    let ann = Principal::new("acme", "ann").operator();
+    one.recorded(ann, Arc::new(log.clone())).revoke(made.id()).await.unwrap();
+    let events = log.events();
+    assert_eq!(events.len(), 1);
+    let details = serde_json::to_string(&events[0].details).unwrap();
+    assert!(details.contains(made.id()) && details.contains("build"), "{details}");
+}

@@ -18,7 +18,7 @@ use super::refused::is_past;
 use super::used::{NotUsable, Used};
 use super::{ConfirmRefused, Named, Naming, Unconfirmed};
 use crate::error::Refusal;
-use crate::tool::Assessment;
+use crate::tool::{Assess, Assessment};
 use crate::{About, Approver, Decision, Event, Policies, Question};
 
 /// Bounds of [`Confirmations`].
@@ -143,7 +143,7 @@ impl Confirmations {
     }
 
     /// Gets a confirmation for one run of a call.
-    pub(super) async fn confirm(self, call: Risky) -> Result<(), Refusal> {
+    pub(super) async fn confirm(&self, call: Risky, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
             Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
@@ -192,6 +192,10 @@ impl Confirmations {
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
         }
+        // What was shown is what runs, also where the answer took its time.
+        if tools.definition(call.server.as_ref(), &call.tool) != call.definition {
+            return Err(plain(Unconfirmed::Changed));
+        }
         if let Some(by) = &kept.by {
             note(&call.cx, "confirmed_by", by);
         }
@@ -230,8 +234,9 @@ impl Confirmations {
         book: &Book<'_>,
         kept: &mut Kept,
     ) -> Result<(), Unconfirmed> {
-        if now().saturating_sub(kept.asked_at) >= millis(self.lives) || is_past(kept.until.as_ref())
-        {
+        // A clock that was set back must not make a confirmation young again.
+        let age = now().abs_diff(kept.asked_at);
+        if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
         // Where nothing is kept, no answer comes twice: each run was asked about.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, ServerId};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, ServerId, Waited};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -87,7 +87,7 @@ impl<S> Layer<S> for ConfirmLayer {
     type Service = Confirm<S>;
 
     fn layer(&self, inner: S) -> Confirm<S> {
-        Confirm { inner, layer: self.clone() }
+        Confirm { inner, layer: Arc::new(self.clone()) }
     }
 }
 
@@ -95,7 +95,7 @@ impl<S> Layer<S> for ConfirmLayer {
 #[derive(Clone)]
 pub struct Confirm<S> {
     inner: S,
-    layer: ConfirmLayer,
+    layer: Arc<ConfirmLayer>,
 }
 
 impl<S> fmt::Debug for Confirm<S> {
@@ -113,15 +113,16 @@ impl<S: MgpService> Service<Call> for Confirm<S> {
         self.inner.poll_ready(task)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         let Some(risky) = self.layer.risky(&call) else {
             return Either::Left { future: self.inner.call(call) };
         };
-        let confirmations = self.layer.confirmations.clone();
+        let layer = self.layer.clone();
         let mut inner = self.inner.clone();
         Either::Right {
             future: Box::pin(async move {
-                confirmations.confirm(risky).await?;
+                layer.confirmations.confirm(risky, &*layer.tools).await?;
+                Waited::mark(call.cx_mut());
                 inner.call(call).await
             }),
         }

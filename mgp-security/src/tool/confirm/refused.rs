@@ -57,6 +57,9 @@ pub enum Unconfirmed {
     /// It was confirmed too long ago.
     #[error("the confirmation has expired")]
     Expired,
+    /// The tool is another one than the one that was confirmed.
+    #[error("the tool changed while it was confirmed")]
+    Changed,
     /// The confirmation was for a call that has run.
     #[error("the confirmation was used")]
     Used,
@@ -81,6 +84,7 @@ impl Unconfirmed {
             Self::Deferred => "deferred",
             Self::Unanswered => "unanswered",
             Self::Expired => "expired",
+            Self::Changed => "changed",
             Self::Used => "used",
             Self::Unreadable => "unreadable",
             Self::TooMany => "too_many_open",
@@ -97,7 +101,9 @@ impl Unconfirmed {
                  or lowers its `risk` in the configuration of its server"
             }
             Self::Deferred => "call again once it is decided",
-            Self::Unanswered | Self::Expired | Self::Used => "call again to be asked again",
+            Self::Unanswered | Self::Expired | Self::Changed | Self::Used => {
+                "call again to be asked again"
+            }
             Self::Unreadable => "name each member of the arguments once",
             Self::TooMany | Self::Full => "call again later",
         }

@@ -10,6 +10,9 @@ use bytestring::ByteString;
 use mgp_types::Hash;
 use tokio::time::Instant;
 
+/// The longest that a use is remembered.
+const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
+
 /// Runs of confirmed calls, by logical call and what was confirmed.
 ///
 /// An entry stays as long as its confirmation could be shown again.
@@ -60,12 +63,14 @@ impl Used {
         if full {
             return Err(NotUsable::Full);
         }
-        let entry = known.entry(key).or_insert(Entry { runs: 0, until: now + lives });
+        // A time that never comes is one in a hundred years.
+        let until = now.checked_add(lives).unwrap_or_else(|| now + LONGEST);
+        let entry = known.entry(key).or_insert(Entry { runs: 0, until });
         if entry.runs != runs {
             return Err(NotUsable::Used);
         }
         entry.runs = runs.saturating_add(1);
-        entry.until = entry.until.max(now + lives);
+        entry.until = entry.until.max(until);
         Ok(entry.runs)
     }
 }
@@ -86,6 +91,14 @@ mod tests {
         assert_eq!(used.claim(&call, binding, 1, LIVES), Err(NotUsable::Used));
         assert_eq!(used.claim(&call, Hash::of(b"y"), 0, LIVES), Ok(1));
         assert_eq!(used.claim(&"other".into(), binding, 0, LIVES), Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_confirmation_that_is_good_for_ever_is_used_once_too() {
+        let used = Used::new(8);
+        let (call, binding) = (ByteString::from("call"), Hash::of(b"x"));
+        assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Ok(1));
+        assert_eq!(used.claim(&call, binding, 0, Duration::MAX), Err(NotUsable::Used));
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use super::{BoxFuture, Either};
 use crate::mgp::AuditEvent;
+use crate::store::Store;
 
 /// Records calls and other events.
 ///
@@ -66,11 +67,12 @@ pub trait AuditSink: Send + Sync {
     /// [`Unaudited`] when the event cannot be recorded; then what it tells of must not happen.
     fn record(&self, event: AuditEvent) -> Audited<()>;
 
-    /// The name under which this sink takes events out of a [`Store`](crate::store::Store).
+    /// The name under which this sink takes events out of this very [`Store`]; none for one it does not look into.
     ///
     /// Where there is one, whoever changes state hands the events over in the same commit and records nothing itself,
     /// so that neither is kept without the other.
-    fn outbox(&self) -> Option<&str> {
+    fn outbox(&self, store: &dyn Store) -> Option<&str> {
+        let _ = store;
         None
     }
 }

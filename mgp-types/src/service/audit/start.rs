@@ -48,6 +48,19 @@ pub struct Start {
     outer: Option<Arc<Self>>,
 }
 
+/// The longest name of a tool that is recorded as it is, in bytes; of a longer one the beginning and the length are.
+///
+/// No tool has such a name, and whoever calls it chooses it: a record of it must not fill the log.
+const TOOL_MAX: usize = 256;
+
+fn shortened(tool: &ByteString) -> ByteString {
+    if tool.len() <= TOOL_MAX {
+        return copy(tool);
+    }
+    let beginning = &tool[..tool.floor_char_boundary(TOOL_MAX / 2)];
+    format!("{beginning}… ({} bytes)", tool.len()).into()
+}
+
 impl Start {
     /// Takes the facts of a tool call; none for every other call.
     ///
@@ -65,7 +78,7 @@ impl Start {
             trace: cx.trace.clone(),
             principal: cx.principal.clone(),
             server: cx.server.clone(),
-            tool: copy(tool),
+            tool: shortened(tool),
             risk: None,
             arguments: None,
             started_at: SystemTime::now(),

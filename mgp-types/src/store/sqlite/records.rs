@@ -4,11 +4,14 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use crate::Payload;
+use std::time::SystemTime;
+
+use crate::mgp::{Actor, AuditEvent, AuditResult, EventType};
 use crate::store::{
     Change, Expected, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record,
     StoreError, Write,
 };
+use crate::{Object, Payload, Timestamp};
 
 /// An event as it is written, with the log that is to take it.
 pub(super) type EventRow = (String, String);
@@ -83,14 +86,24 @@ pub(super) fn pending(
         .query_map((log, most), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
         .map(|row| {
             let (number, event) = row?;
-            let event = serde_json::from_str(&event).map_err(|error| {
-                StoreError::Unreadable(format!(
-                    "the event {number} that waits for `{log}`: {error}"
-                ))
-            })?;
+            let event = serde_json::from_str(&event).unwrap_or_else(|error| {
+                tracing::error!(number, log, %error, "an event that waits for its log cannot be read");
+                unreadable(number)
+            });
             Ok(PendingEvent::new(number, event))
         })
         .collect()
+}
+
+/// Stands for an event that cannot be read: it must not hold up those behind it, and not be missing.
+fn unreadable(number: u64) -> AuditEvent {
+    let event_type = EventType::Other("dev.cloto.event_unreadable".into());
+    // When it happened is not known; what stands for it is the same however often it is read.
+    let never = Timestamp::from(SystemTime::UNIX_EPOCH);
+    let mut event = AuditEvent::new(never, event_type, Actor::kernel(), AuditResult::Failure);
+    // A number can always be written.
+    let _ = event.details.get_or_insert_with(Object::new).encode("number", &number);
+    event
 }
 
 /// Forgets the pending events of a log up to and including a number.

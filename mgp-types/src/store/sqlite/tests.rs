@@ -504,3 +504,18 @@ async fn many_may_make_the_same_file_at_once() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_holds_up_none_behind_it() {
+    let db = Db::in_memory().await.unwrap();
+    let event = event("ada");
+    let both = Change::new().event("audit", event.clone()).event("audit", event.clone());
+    db.commit(both).await.unwrap();
+    db.write(|tx| Ok(tx.execute("UPDATE store_event SET event = '{' WHERE number = 1", [])?))
+        .await
+        .unwrap();
+    let pending = db.pending("audit", 9).await.unwrap();
+    assert_eq!(pending[0].event.event_type.as_str(), "dev.cloto.event_unreadable");
+    assert_eq!(pending[1].event, event);
+    assert_eq!(db.pending("audit", 9).await.unwrap(), pending, "the same each time");
+}

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, fs, io::Write as _, path::Path, thread, time::Duration};
 
-/// How often the writer of the log is killed.
+/// How often the writer of the log is killed, and that of grants.
 const KILLS: usize = 1000;
 
 /// How long opening may take after a kill.
@@ -42,7 +42,8 @@ pub(super) fn all(program: &Path) -> Outcome<Verdict> {
         ),
         bound: format!("none lost, all sound, {} ms", REOPENING.as_millis()),
     };
-    Ok(log.and(binary::run(&[("mgp-security", "kills")])?))
+    let kills = KILLS.to_string();
+    Ok(log.and(binary::run_with(&[("mgp-security", "kills")], &[("KILLS", &kills)])?))
 }
 
 /// Writes as fast as it is acknowledged, and kills the writer after a while; what was acknowledged.

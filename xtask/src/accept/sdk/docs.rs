@@ -13,6 +13,7 @@ const SDKS: &[&str] = &["mgp-server-sdk", "mgp-client-sdk"];
 const GUIDES: &[(&str, &str)] = &[
     ("docs/first-server.md", "Your first MGP server"),
     ("docs/picking-layers.md", "Picking layers"),
+    ("docs/governance.md", "Governing tools"),
 ];
 
 /// Checks all of it.

@@ -304,3 +304,92 @@ async fn an_event_of_the_store_that_cannot_be_written_holds_nothing_up() {
     let ids: Vec<_> = log.after(0, 9).await.unwrap().into_iter().map(|it| it.actor.id).collect();
     assert_eq!(ids, ["odd", "next"]);
 }
+
+/// A log of several files with checkpoints, and the heads it had on its way.
+async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payload> {
+    let mut config = folder.config();
+    (config.checkpoint_every, config.segment_bytes) = (4, 2048);
+    let log = AuditLog::open(config, Some(shared(store))).await.unwrap();
+    let mut heads = Vec::new();
+    for number in 0..30 {
+        log.record(event(&format!("n{number}"))).await.unwrap();
+        let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
+        heads.push(head);
+    }
+    log.close().await.unwrap();
+    heads
+}
+
+/// A store with another head.
+async fn with_head(head: mgp_types::Payload) -> MemoryStore {
+    let store = MemoryStore::new();
+    store.commit(Change::new().put("audit", "audit", head)).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_head_that_a_power_cut_left_behind_stops_nobody() {
+    for lost in [1, 5, 29] {
+        let (folder, store) = (Folder::new(), MemoryStore::new());
+        let mut heads = with_heads(&folder, &store).await;
+        assert!(folder.segments().len() > 2);
+        let store = with_head(heads.swap_remove(29 - lost)).await;
+        let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+        log.record(event("later")).await.unwrap();
+        assert_eq!(log.after(0, 99).await.unwrap().len(), 31, "nothing that was written is lost");
+        let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+        verify(&folder.0, "audit", &head).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_follows_an_older_head_must_go_on_from_it() {
+    let (folder, store) = (Folder::new(), MemoryStore::new());
+    let heads = with_heads(&folder, &store).await;
+    // Another log of the same name has other records under the same numbers.
+    let (other, others) = (Folder::new(), MemoryStore::new());
+    let log = AuditLog::open(other.config(), Some(shared(&others))).await.unwrap();
+    log.record(event("forged")).await.unwrap();
+    log.close().await.unwrap();
+    let forged = others.load("audit").await.unwrap().records.remove(0).value.unwrap();
+    let refused = AuditLog::open(folder.config(), Some(shared(&with_head(forged).await))).await;
+    assert!(matches!(refused, Err(LogError::Bad(_))), "{refused:?}");
+
+    // A record between the head and the last checkpoint was changed.
+    let first = &folder.segments()[0];
+    let text = fs::read_to_string(first).unwrap().replace("\"n2\"", "\"x2\"");
+    fs::write(first, text).unwrap();
+    let store = with_head(heads[0].clone()).await;
+    let refused = AuditLog::open(folder.config(), Some(shared(&store))).await;
+    assert!(matches!(refused, Err(LogError::Bad(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_event_under_a_number_that_is_given_again_is_not_dropped() {
+    let (folder, store) = (Folder::new(), MemoryStore::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    store.commit(Change::new().event("audit", event("undone"))).await.unwrap();
+    log.newest().wait_for(|newest| *newest == 1).await.unwrap();
+    log.close().await.unwrap();
+    // The store lost power, and the change with its event: the next one has its number.
+    let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
+    let again = with_head(head).await;
+    again.commit(Change::new().event("audit", event("made"))).await.unwrap();
+    let log = AuditLog::open(folder.config(), Some(shared(&again))).await.unwrap();
+    log.flush().await.unwrap();
+    let ids: Vec<_> = log.after(0, 9).await.unwrap().into_iter().map(|it| it.actor.id).collect();
+    assert_eq!(ids, ["undone", "made"]);
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_holds_up_no_runtime_while_the_disk_is_slow() {
+    let (folder, store) = (Folder::new(), Broken::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    let running = log.begin(start("runs", Some(RiskLevel::Safe), None)).await.unwrap();
+    store.failing.store(true, Ordering::Relaxed);
+    assert!(log.record(event("lost")).await.is_err());
+    running.finish(Outcome::Success);
+    let began = tokio::time::Instant::now();
+    drop(log);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}

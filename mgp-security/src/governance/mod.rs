@@ -2,25 +2,35 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "sqlite")]
+mod folder;
+
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 
-use crate::access::{Access, AccessLayer, Gated, KernelTools, KernelToolsLayer, NotOperator};
+use crate::access::{
+    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
+};
 use crate::approval::{Approver, Elicit};
-use crate::audit::{Audit, AuditConfig, AuditLayer, Event};
+use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions};
 use crate::error::Refusal;
+use crate::hooks::Listening;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::still::{Still, StillGate};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
+
+#[cfg(feature = "sqlite")]
+pub use folder::FolderError;
 
 /// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
 ///
@@ -29,7 +39,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// ```
 /// use mgp_security::Governance;
-/// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+/// use mgp_types::mgp::AccessGrantParams;
 /// use mgp_types::service::{Principal, Reply, Stack, mock};
 /// use mgp_types::ErrorCode;
 /// use tower_layer::Layer;
@@ -48,8 +58,7 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 ///
 /// // Access alone does not confirm a dangerous call, and nobody can be asked here.
 /// let ann = Principal::new("local", "ann").operator();
-/// let grant = AccessGrantParams::new(EntryType::ServerGrant, "local", "disk", AccessPermission::Allow);
-/// governance.access().grant(&ann, grant).await.unwrap();
+/// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
 /// # });
@@ -58,7 +67,9 @@ use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer,
 pub struct Governance(Arc<Books>);
 
 struct Books {
+    store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     access: Access,
@@ -75,6 +86,7 @@ struct Books {
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
+    log: Option<AuditLog>,
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
@@ -91,6 +103,14 @@ impl GovernanceBuilder {
     /// Records in this sink.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
+        self.log = None;
+        self
+    }
+
+    /// Records in this log, with digests of arguments under its key where it keeps one.
+    pub fn log(mut self, log: AuditLog) -> Self {
+        self.audit = Arc::new(log.clone());
+        self.log = Some(log);
         self
     }
 
@@ -121,7 +141,12 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, recording, policies, approver, validators } = self;
+        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
+        let recording = match key {
+            Some(key) => recording.key(key.clone()),
+            None => recording,
+        };
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
@@ -134,7 +159,9 @@ impl GovernanceBuilder {
             .named(access.clone())
             .named(permissions.clone());
         let books = Books {
+            store,
             audit,
+            log,
             recording,
             policies,
             access,
@@ -157,6 +184,7 @@ impl Governance {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
             audit: Arc::new(MemoryAudit::new()),
+            log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
@@ -207,6 +235,18 @@ impl Governance {
         &self.0.audit
     }
 
+    /// What keeps the state.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// The audit log, to query, flush and forward it; none where another sink records.
+    #[must_use]
+    pub fn log(&self) -> Option<&AuditLog> {
+        self.0.log.as_ref()
+    }
+
     /// Changes the policy of a server, in force from the next message on.
     ///
     /// # Errors
@@ -221,7 +261,7 @@ impl Governance {
         policy: ServerPolicy,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
-        NotOperator::unless(by, "set_policy").map_err(Refusal::from)?;
+        self.admit(by, Some(server), "set_policy").await?;
         let event = Event::policy_changed(by, Some(server))
             .before(&*self.0.policies.of(Some(server)))
             .after(&policy)
@@ -231,7 +271,72 @@ impl Governance {
         Ok(())
     }
 
+    /// Takes away the policy of a server, which has the general one from the next message on.
+    ///
+    /// # Errors
+    /// As [`set_policy`](Self::set_policy).
+    ///
+    /// # Cancel safety
+    /// As [`set_policy`](Self::set_policy).
+    pub async fn remove_policy(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        justification: Option<&str>,
+    ) -> Result<(), RpcError> {
+        self.admit(by, Some(server), "remove_policy").await?;
+        let event = Event::policy_changed(by, Some(server))
+            .before(&*self.0.policies.of(Some(server)))
+            .after(&*self.0.policies.of(None))
+            .justification(justification);
+        self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
+        self.0.policies.remove(server);
+        Ok(())
+    }
+
+    /// Sets the groups of an agent of the operator's tenant, in place of those it had, in force from the next message on.
+    ///
+    /// # Errors
+    /// As [`set_policy`](Self::set_policy).
+    ///
+    /// # Cancel safety
+    /// As [`set_policy`](Self::set_policy).
+    pub async fn set_groups(
+        &self,
+        by: &Principal,
+        agent: &str,
+        names: impl IntoIterator<Item = impl Into<String>>,
+        justification: Option<&str>,
+    ) -> Result<(), RpcError> {
+        self.admit(by, None, "set_groups").await?;
+        let (groups, tenant) = (self.0.access.groups(), by.tenant().as_str());
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let event = Event::policy_changed(by, None)
+            .detail("agent_id", agent)
+            .before(&groups.names(tenant, agent))
+            .after(&names)
+            .justification(justification);
+        self.0.audit.record(event.into()).await.map_err(Refusal::Unaudited)?;
+        groups.set(tenant, agent, names);
+        Ok(())
+    }
+
+    /// Refuses those who may not change anything, and records that they tried.
+    async fn admit(
+        &self,
+        by: &Principal,
+        server: Option<&ServerId>,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::alone(by);
+        match asker.may(Need::Write, method, About::All) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(asker.refused(&*self.0.audit, server, method, refusal).await),
+        }
+    }
+
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
@@ -255,7 +360,7 @@ impl Governance {
     }
 
     /// Runs after each change that may change what somebody sees or may call; it must not wait.
-    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());
@@ -294,7 +399,8 @@ enum Tools {
 }
 
 /// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<S>>>>>>>;
+pub type Governed<S> =
+    Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
@@ -318,11 +424,35 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             .layer(self.validating())
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
+            // A gate above may have waited long; what it passed on before may have been taken back since.
+            .layer(self.still())
             .service(inner)
     }
 }
 
 impl GovernLayer {
+    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    ///
+    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    ///
+    /// # Errors
+    /// As the gates of the layer, once the call may not run any more.
+    pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
+        let still = self.still();
+        move |call| still.check(call)
+    }
+
+    fn still(&self) -> Still {
+        let books = &*self.governance.0;
+        Still {
+            access: books.access.clone(),
+            definitions: books.definitions.clone(),
+            permissions: books.permissions.clone(),
+            server: self.server.clone(),
+            are_pinned: self.tools == Tools::Foreign,
+        }
+    }
+
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
         let (tools, own) = (books.definitions.clone(), self.server.clone());
@@ -330,9 +460,8 @@ impl GovernLayer {
             .config(&books.recording)
             .server(self.server.clone())
             .risk(move |call| {
-                let server = call.cx().server.as_ref().unwrap_or(&own);
                 let tool = call.tool()?;
-                Some(tools.assessment(Some(server), tool.name).effective_risk.clone())
+                Some(tools.assessment(Some(&own), tool.name).effective_risk.clone())
             })
     }
 
@@ -344,13 +473,13 @@ impl GovernLayer {
         }
     }
 
-    /// Where the server has no name, its tools pass: they are one's own.
     fn pinning(&self) -> DefinitionLayer {
-        let layer = DefinitionLayer::new(self.governance.0.definitions.clone());
-        match self.tools {
-            Tools::Own => layer,
-            Tools::Foreign => layer.server(self.server.clone()),
-        }
+        let definitions = self.governance.0.definitions.clone();
+        let layer = match self.tools {
+            Tools::Own => DefinitionLayer::own(definitions),
+            Tools::Foreign => DefinitionLayer::new(definitions),
+        };
+        layer.server(self.server.clone())
     }
 
     fn validating(&self) -> ValidateLayer {

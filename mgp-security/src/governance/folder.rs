@@ -1,0 +1,243 @@
+//! Governance that outlives the process: state and audit log in one private folder (MGP §3–§6).
+//!
+//! Applies to: both.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mgp_types::store::{Db, Store, StoreError};
+
+use super::{Governance, GovernanceBuilder};
+use crate::audit::{AuditLog, Bad, Head, LogConfig, LogError, private_folder, verify};
+
+/// Grants, permissions, pins, and the head of the log.
+const STATE: &str = "state.db";
+
+/// The log itself.
+const LOG: &str = "audit";
+
+/// The key that digests of arguments are made with: not beside the log, so that one may be shown without the other.
+const KEY: &str = "digest.key";
+
+/// Why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// Others than the owner may use the folder.
+    #[error(
+        "`{path}` is open to others (mode {mode:o}), who may change who may do what: `chmod 700` it"
+    )]
+    Exposed {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The folder cannot be made or read.
+    #[error("the folder cannot be used: {0}")]
+    Unusable(#[source] LogError),
+    /// The state cannot be opened or read.
+    #[error("the state in `{path}` cannot be used: {source}")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: StoreError,
+    },
+    /// The audit log cannot be opened, or is not what was written.
+    #[error("the audit log cannot be used: {0}")]
+    Log(#[from] LogError),
+    /// There is no state in the folder.
+    #[error("there is no `{0}`: name the folder that `in_folder` was given")]
+    Empty(PathBuf),
+}
+
+impl GovernanceBuilder {
+    /// Puts the books together and opens them, with everything that must survive in a folder: `state.db`, the audit log
+    /// in `audit/`, and `digest.key`. They take the place of [`store`](Self::store) and [`log`](Self::log).
+    ///
+    /// The folder is made where it is missing; only its owner may use it (on Unix: mode 0700).
+    /// One process at a time uses it; several may share a [`Db`], each with an [`AuditLog`] of its own name.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the folder as it is; it may be in use for a moment still.
+    pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Governance, FolderError> {
+        let folder = folder.as_ref();
+        private_folder(folder).map_err(FolderError::of_folder)?;
+        let path = folder.join(STATE);
+        let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
+        let store: Arc<dyn Store> = Arc::new(db);
+        let config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
+        let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
+        let governance = self.store(store).log(log).build();
+        governance.open().await.map_err(FolderError::state(&path))?;
+        Ok(governance)
+    }
+}
+
+impl Governance {
+    /// Opens governance with the defaults, kept in a folder; see [`GovernanceBuilder::in_folder`].
+    ///
+    /// ```
+    /// use mgp_security::Governance;
+    /// use mgp_types::mgp::AccessGrantParams;
+    /// use mgp_types::service::Principal;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("mgp-governance-{}", std::process::id()));
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let governance = Governance::in_folder(&folder).await.unwrap();
+    /// let ann = Principal::new("local", "ann").operator();
+    /// governance.access().grant(&ann, AccessGrantParams::allow("ada", "disk")).await.unwrap();
+    /// drop(governance);
+    ///
+    /// let records = Governance::verify(&folder).await.unwrap();
+    /// assert!(records >= 1, "the grant is on the record");
+    /// # });
+    /// # std::fs::remove_dir_all(&folder).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    ///
+    /// # Cancel safety
+    /// As [`GovernanceBuilder::in_folder`].
+    pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FolderError> {
+        Self::builder().in_folder(folder).await
+    }
+
+    /// Verifies the audit log of a folder against the head that its state keeps, and counts its records; see [`verify`].
+    ///
+    /// # Errors
+    /// [`FolderError::Log`] names the first record that is not what was written; else the folder cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
+        let (path, log) = (folder.as_ref().join(STATE), folder.as_ref().join(LOG));
+        if !path.exists() {
+            return Err(FolderError::Empty(path));
+        }
+        let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
+        let head =
+            Head::in_store(&db, LOG).await?.ok_or_else(Bad::no_head).map_err(LogError::from)?;
+        // A log may be long: no runtime waits for a disk.
+        let counted = tokio::task::spawn_blocking(move || verify(&log, LOG, &head)).await;
+        match counted {
+            Ok(counted) => Ok(counted?),
+            Err(ended) => std::panic::resume_unwind(ended.into_panic()),
+        }
+    }
+}
+
+impl FolderError {
+    fn of_folder(error: LogError) -> Self {
+        match error {
+            LogError::Exposed { path, mode, .. } => Self::Exposed { path, mode },
+            error => Self::Unusable(error),
+        }
+    }
+
+    fn state(path: &Path) -> impl FnOnce(StoreError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::State { path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use mgp_types::mgp::AccessGrantParams;
+    use mgp_types::service::Principal;
+
+    use super::*;
+    use crate::audit::AuditQuery;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mgp-gov-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn allows(governance: &Governance) -> bool {
+        let ada = Principal::new("local", "ada");
+        let now = std::time::SystemTime::now();
+        governance.access().decide(&ada, Some(&"disk".into()), Some("wipe"), now).is_allowed()
+    }
+
+    async fn grant(governance: &Governance) {
+        let ann = Principal::new("local", "ann").operator();
+        governance.access().grant(&ann, AccessGrantParams::allow("ada", "disk")).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_grant_and_its_record_survive_the_process() {
+        let folder = Folder::new("survives");
+        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        grant(&governance).await;
+        drop(governance);
+        let again = Governance::in_folder(&folder.0).await.unwrap();
+        assert!(allows(&again));
+        let page = again.log().unwrap().query(AuditQuery::new()).await.unwrap();
+        assert_eq!(page.events[0].event_type.as_str(), "ACCESS_GRANTED");
+        assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_was_changed_is_found() {
+        let folder = Folder::new("changed");
+        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        grant(&governance).await;
+        governance.log().unwrap().flush().await.unwrap();
+        drop(governance);
+        let file = folder.0.join("audit/audit.0000000000000001.jsonl");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replacen("ada", "bob", 1)).unwrap();
+        let error = Governance::verify(&folder.0).await.unwrap_err();
+        assert!(matches!(error, FolderError::Log(LogError::Bad(_))), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_in_use_says_so() {
+        let folder = Folder::new("taken");
+        let _governance = Governance::in_folder(&folder.0).await.unwrap();
+        let error = Governance::in_folder(&folder.0).await.unwrap_err();
+        assert!(matches!(error, FolderError::Log(LogError::Taken { .. })), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_where_nothing_is_to_be_verified() {
+        let folder = Folder::new("nothing");
+        fs::create_dir(&folder.0).unwrap();
+        let error = Governance::verify(&folder.0).await.unwrap_err();
+        assert!(matches!(error, FolderError::Empty(_)), "{error}");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_folder_that_others_may_use_is_refused_with_the_remedy() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = Folder::new("exposed");
+        drop(Governance::in_folder(&folder.0).await.unwrap());
+        let mode = fs::metadata(&folder.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "it was made private");
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = Governance::in_folder(&folder.0).await.unwrap_err();
+        assert!(error.to_string().ends_with("`chmod 700` it"), "{error}");
+    }
+}

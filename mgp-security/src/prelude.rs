@@ -1,0 +1,13 @@
+//! What governing takes in scope.
+//!
+//! Applies to: both.
+
+pub use crate::{
+    AccessLayer, Approver, AuditLayer, Decision, Elicit, Governance, PermissionChange, Policies,
+    Question, ServerPolicy,
+};
+pub use mgp_types::mgp::{
+    AccessGrantParams, AccessRevokeParams, DefaultPolicy, Permission, PermissionScope, RiskLevel,
+    TrustLevel,
+};
+pub use mgp_types::service::{Principal, ServerId};

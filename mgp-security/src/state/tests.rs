@@ -1,0 +1,318 @@
+//! What the state of a book does while its store changes, fails or was never read.
+//!
+//! Applies to: both.
+
+use std::sync::atomic::AtomicUsize;
+
+use mgp_types::service::{Audited, BoxFuture, MemoryAudit};
+use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
+use tokio::sync::watch;
+
+use super::*;
+
+struct Sum(u64);
+
+impl Snapshot for Sum {
+    type Entry = u64;
+    const SPACE: &'static str = "numbers";
+
+    fn of(entries: &BTreeMap<String, Arc<u64>>) -> Self {
+        Self(entries.values().map(|number| **number).sum())
+    }
+}
+
+fn state(store: &MemoryStore) -> State<Sum> {
+    State::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()))
+}
+
+#[tokio::test]
+async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
+    let store = MemoryStore::new();
+    let (here, there) = (state(&store), state(&store));
+    there.open().await.unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    there.on_change(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    here.write(vec![("a".to_owned(), Some(1)), ("b".to_owned(), Some(2))], Vec::new())
+        .await
+        .unwrap();
+    assert_eq!(here.now().unwrap().0, 3);
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while there.now().unwrap().0 != 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    here.write(vec![("a".to_owned(), None)], Vec::new()).await.unwrap();
+    assert_eq!(here.now().unwrap().0, 2);
+    assert!(told.load(Ordering::Relaxed) >= 1);
+}
+
+/// A store whose news come from elsewhere.
+struct Told(MemoryStore, watch::Receiver<u64>);
+
+impl Store for Told {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        self.0.commit(change)
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.1.clone()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending(log, most)
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.settle(log, through)
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_ended_decides_nothing() {
+    let (news, known) = watch::channel(0);
+    let store = Arc::new(Told(MemoryStore::new(), known));
+    let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
+    state.open().await.unwrap();
+    tokio::task::yield_now().await;
+    assert!(state.now().is_ok());
+    drop(news);
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while state.now().is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_decides_nothing() {
+    let store = MemoryStore::new();
+    let state = state(&store);
+    state.open().await.unwrap();
+    let odd = Change::new().put(Sum::SPACE, "a", Payload::from_trusted(r#""x""#));
+    store.commit(odd).await.unwrap();
+    for _ in 0..2 {
+        assert!(state.write(Vec::new(), Vec::new()).await.is_err());
+        assert!(state.now().is_err());
+    }
+    store.commit(Change::new().remove(Sum::SPACE, "a")).await.unwrap();
+    state.write(Vec::new(), Vec::new()).await.unwrap();
+    assert_eq!(state.now().unwrap().0, 0);
+}
+
+/// A store that answers later, and perhaps not at all.
+struct Late {
+    store: MemoryStore,
+    fails: Arc<AtomicBool>,
+}
+
+impl Late {
+    fn state(store: &MemoryStore, fails: &Arc<AtomicBool>) -> State<Sum> {
+        let late = Self { store: store.clone(), fails: Arc::clone(fails) };
+        State::new(Arc::new(late), Arc::new(MemoryAudit::new()))
+    }
+
+    fn read(
+        &self,
+        read: BoxFuture<'static, Result<Loaded, StoreError>>,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        let fails = Arc::clone(&self.fails);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            if fails.load(Ordering::Relaxed) { Err(StoreError::Busy("test")) } else { read.await }
+        })
+    }
+}
+
+impl Store for Late {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.read(self.store.load(space))
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.read(self.store.changes(space, since))
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        self.store.commit(change)
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.store.revision()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.store.pending(log, most)
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.store.settle(log, through)
+    }
+}
+
+fn put(key: &str, number: u64) -> Change {
+    Change::new().put(Sum::SPACE, key, Payload::of(&number).unwrap())
+}
+
+fn event() -> AuditEvent {
+    crate::audit::Event::policy_changed(mgp_types::mgp::Actor::kernel(), None).build()
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_book_that_was_never_opened_decides_nothing() {
+    let store = MemoryStore::new();
+    store.commit(put("denied", 7)).await.unwrap();
+    let state = Late::state(&store, &Arc::default());
+    assert!(matches!(state.now().map(drop), Err(StoreError::Unread)));
+    state.open().await.unwrap();
+    assert_eq!(state.now().unwrap().0, 7);
+}
+
+#[test]
+fn a_follower_that_died_with_its_runtime_is_noticed() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = MemoryStore::new();
+    let state = Late::state(&store, &Arc::default());
+    runtime().block_on(state.open()).unwrap();
+    assert!(state.now().is_ok(), "nothing has changed since");
+    runtime().block_on(async {
+        // Somebody else takes something back while nobody follows.
+        store.commit(put("a", 1)).await.unwrap();
+        assert!(state.now().is_err(), "an old answer may be a wrong one");
+        assert!(state.now().is_err(), "asking twice makes it no newer");
+        until(|| state.now().is_ok_and(|sum| sum.0 == 1)).await;
+        store.commit(put("a", 2)).await.unwrap();
+        until(|| state.now().is_ok_and(|sum| sum.0 == 2)).await;
+    });
+}
+
+#[tokio::test]
+async fn a_failed_look_at_the_newest_is_tried_again_by_itself() {
+    let (store, fails) = (MemoryStore::new(), Arc::default());
+    let state = Late::state(&store, &fails);
+    state.open().await.unwrap();
+    until(|| state.0.followed.load(Ordering::Relaxed)).await;
+    fails.store(true, Ordering::Relaxed);
+    assert!(state.latest(|_| true).await.is_err());
+    assert!(state.now().is_err());
+    fails.store(false, Ordering::Relaxed);
+    until(|| state.now().is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_made_but_cannot_be_read_is_not_called_unmade() {
+    let (store, fails) = (MemoryStore::new(), Arc::default());
+    let state = Late::state(&store, &fails);
+    state.open().await.unwrap();
+    fails.store(true, Ordering::Relaxed);
+    let done = state.write(vec![("a".to_owned(), Some(1))], Vec::new()).await;
+    assert!(matches!(done, Err(ChangeError::Unread(_))), "{done:?}");
+    assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
+}
+
+/// A sink that takes nothing.
+struct Full;
+
+impl AuditSink for Full {
+    fn begin(&self, _: mgp_types::service::Start) -> Audited<mgp_types::service::Ticket> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+
+    fn record(&self, _: AuditEvent) -> Audited<()> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_recorded_is_undone() {
+    let store = MemoryStore::new();
+    store
+        .commit(put("replaced", 1).put(Sum::SPACE, "removed", Payload::from_trusted("2")))
+        .await
+        .unwrap();
+    let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(Full));
+    let writes = [("replaced", Some(10)), ("removed", None), ("made", Some(100))];
+    let writes = writes.map(|(key, entry)| (key.to_owned(), entry)).into();
+    let done = state.write(writes, vec![event()]).await;
+    assert!(matches!(done, Err(ChangeError::Unaudited(_))), "{done:?}");
+    state.open().await.unwrap();
+    assert_eq!(state.now().unwrap().0, 3);
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_made_is_not_told_and_one_that_is_is_told_once() {
+    let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
+    let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(audit.clone()));
+    let revision = store.commit(put("a", 1)).await.unwrap();
+    let after = |revision| put("a", 2).expect(Sum::SPACE, "a", Some(revision));
+    assert!(state.commit(after(revision + 1), vec![event()]).await.is_err());
+    assert!(audit.events().is_empty());
+    state.commit(after(revision), vec![event()]).await.unwrap();
+    assert_eq!(audit.events().len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_does_not_stop_a_change_before_its_record() {
+    let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
+    let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(audit.clone()));
+    let writes = vec![("a".to_owned(), Some(1))];
+    let mut change = Box::pin(state.write(writes, vec![event()]));
+    assert!(change.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
+    drop(change);
+    until(|| audit.events().len() == 1).await;
+    assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
+}
+
+#[tokio::test]
+async fn the_log_of_another_store_is_told_and_not_left_to_find_out() {
+    let folder = std::env::temp_dir().join(format!("mgp-state-{}", std::process::id()));
+    let (of_log, of_book) = (MemoryStore::new(), MemoryStore::new());
+    let config = crate::LogConfig::new(&folder);
+    let log = crate::AuditLog::open(config, Some(Arc::new(of_log))).await.unwrap();
+    let state = State::<Sum>::new(Arc::new(of_book.clone()), Arc::new(log.clone()));
+    state.write(vec![("a".to_owned(), Some(1))], vec![event()]).await.unwrap();
+    assert_eq!(log.query(crate::AuditQuery::new()).await.unwrap().events.len(), 1);
+    assert!(of_book.pending("audit", 9).await.unwrap().is_empty(), "nobody would take it there");
+    drop((state, log));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,462 @@
+//! A dangerous call that is given up, breaks or dies at any point leaves exactly one final record on the disk (MGP §6).
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod processes;
+
+use std::future::poll_fn;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use mgp_security::{
+    Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, Head, LogConfig, Policies,
+    Question, ServerPolicy, verify,
+};
+use mgp_types::mgp::{
+    ApprovalPolicy, AuditEvent, DefaultPolicy, GrantDecision, RiskLevel, Validator,
+};
+use mgp_types::service::{BoxFuture, Call, Context, Reply, Stack, Start, mock};
+use mgp_types::{Payload, RpcError};
+use processes::{Folder, Running, role, said, say};
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+use tower_layer::Layer as _;
+
+const TOOLS: [&str; 4] = ["wipe", "hang", "wait", "break"];
+
+/// Longer than anything here takes, shorter than a log waits for room.
+const A_WHILE: Duration = Duration::from_millis(20);
+
+/// A log on disk, and tools before which layers stand.
+struct World {
+    folder: Folder,
+    log: AuditLog,
+    tools: Tools,
+}
+
+#[derive(Clone, Default)]
+struct Tools {
+    /// How many calls came to a tool.
+    ran: Arc<AtomicUsize>,
+    /// What `wait` waits for.
+    gate: Arc<Notify>,
+}
+
+impl Tools {
+    fn stack(&self) -> Stack {
+        let tools = self.clone();
+        Stack::from_fn(move |call| tools.clone().answer(call))
+    }
+
+    async fn answer(self, call: Call) -> Result<Reply, RpcError> {
+        let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) else {
+            let tool = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#);
+            let tools = TOOLS.map(tool).join(",");
+            yield_now().await;
+            return Ok(Reply::raw(Payload::from_trusted(format!(r#"{{"tools":[{tools}]}}"#))));
+        };
+        Start::mark_ran(call.cx());
+        self.ran.fetch_add(1, Ordering::Relaxed);
+        match &*tool {
+            "hang" => std::future::pending().await,
+            "wait" => self.gate.notified().await,
+            "break" => {
+                yield_now().await;
+                panic!("a tool that breaks");
+            }
+            _ => {
+                for _ in 0..3 {
+                    yield_now().await;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        Ok(Reply::empty())
+    }
+}
+
+/// Confirms after a few polls, or never.
+#[derive(Clone, Copy, PartialEq)]
+enum Person {
+    Slow,
+    Asleep,
+}
+
+impl Approver for Person {
+    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        let person = *self;
+        Box::pin(async move {
+            if person == Self::Asleep {
+                std::future::pending::<()>().await;
+            }
+            for _ in 0..3 {
+                yield_now().await;
+            }
+            Ok(Decision::new(GrantDecision::Approved, "ann"))
+        })
+    }
+}
+
+impl World {
+    async fn new(queue: usize) -> Self {
+        let folder = Folder::new("audit-cancel");
+        let log = AuditLog::open(config(folder.path()).queue(queue), None).await.unwrap();
+        Self { folder, log, tools: Tools::default() }
+    }
+
+    fn governed(&self, approver: impl Approver + 'static) -> Stack {
+        governed(&self.log, &self.tools.stack(), approver)
+    }
+
+    /// The audit layer and nothing else.
+    fn alone(&self) -> Stack {
+        Stack::new(AuditLayer::new(Arc::new(self.log.clone())).layer(self.tools.stack()))
+    }
+
+    fn ran(&self) -> usize {
+        self.tools.ran.load(Ordering::Relaxed)
+    }
+
+    /// The final record of a call.
+    async fn last(&self, trace: &str) -> AuditEvent {
+        self.log.flush().await.unwrap();
+        last(&self.log, trace).await
+    }
+
+    /// That a call was given up is on record, and nothing else about its end.
+    async fn is_cancelled(&self, trace: &str) {
+        let event = self.last(trace).await;
+        assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled", "{trace}");
+    }
+
+    fn end(self) {
+        drop(self.log);
+        sound(self.folder.path());
+    }
+}
+
+fn config(folder: &Path) -> LogConfig {
+    LogConfig::new(folder.join("log"))
+}
+
+/// All layers before tools that are dangerous and need nothing but a confirmation.
+fn governed(log: &AuditLog, tools: &Stack, approver: impl Approver + 'static) -> Stack {
+    let mut policy = ServerPolicy::default();
+    policy.default_policy = DefaultPolicy::OptOut;
+    policy.permission_policy = ApprovalPolicy::AutoApprove;
+    for tool in TOOLS {
+        policy.risk.insert(tool.to_owned(), RiskLevel::Dangerous);
+        policy.validators.insert(tool.to_owned(), Validator::None);
+    }
+    let governance = Governance::builder()
+        .audit(Arc::new(log.clone()))
+        .policies(Policies::all(policy))
+        .approver(approver)
+        .build();
+    Stack::new(governance.layer("disk").layer(tools.clone()))
+}
+
+fn call(stack: &Stack, tool: &str, trace: &str) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    let mut client = mock::client(stack.clone());
+    client.cx.trace = Some(trace.to_owned().into());
+    client.call("tools/call", &format!(r#"{{"name":"{tool}"}}"#))
+}
+
+/// Polls a future so often and drops it; what it answered, if it came to that.
+async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut left = times;
+    let polled = poll_fn(|task| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(task) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    polled.await
+}
+
+/// The records of how calls ended, of all that fit.
+async fn finals(log: &AuditLog, mut query: AuditQuery) -> Vec<AuditEvent> {
+    let mut events = Vec::new();
+    loop {
+        let page = log.query(query.clone()).await.unwrap();
+        events.extend(page.events);
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => break,
+        }
+    }
+    events.retain(|event| matches!(event.event_type.as_str(), "TOOL_EXECUTED" | "TOOL_BLOCKED"));
+    events
+}
+
+async fn last(log: &AuditLog, trace: &str) -> AuditEvent {
+    let mut events = finals(log, AuditQuery::new().trace(trace)).await;
+    assert_eq!(events.len(), 1, "final records of {trace}: {events:?}");
+    events.remove(0)
+}
+
+/// Type and result of a record, and how it says that the call was cut short.
+fn shown(event: &AuditEvent) -> String {
+    let details = event.details.as_ref().unwrap();
+    let words = ["cancelled", "interrupted"].into_iter().filter(|word| details.get(word).is_some());
+    let words: Vec<_> =
+        [event.event_type.as_str(), event.result.as_str()].into_iter().chain(words).collect();
+    words.join(" ")
+}
+
+fn sound(folder: &Path) {
+    let dir = folder.join("log");
+    verify(&dir, "audit", &Head::beside(&dir, "audit").unwrap().unwrap()).unwrap();
+}
+
+/// Drops a call after each number of polls until it is one that completes; how many that were.
+async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> usize {
+    for polls in 0.. {
+        let trace = format!("{name}-{polls}");
+        if polled(call(&stack(), "wipe", &trace), polls).await.is_some() {
+            assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
+            return polls;
+        }
+        world.is_cancelled(&trace).await;
+    }
+    unreachable!("it completes")
+}
+
+#[tokio::test]
+async fn a_call_dropped_after_any_number_of_polls_is_on_record() {
+    let world = World::new(64).await;
+    // Nothing is known of the tools yet in the first, so that each call asks for them too.
+    let cold = at_every_poll(&world, "cold", || world.governed(Person::Slow)).await;
+    let stack = world.governed(Person::Slow);
+    let warm = at_every_poll(&world, "warm", || stack.clone()).await;
+    let alone = at_every_poll(&world, "alone", || world.alone()).await;
+    // The tool yields four times, the person three times, and a ticket may be there at the first poll.
+    assert!(cold >= 8 && warm >= 8 && alone >= 5, "{cold} {warm} {alone}");
+    world.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_dropped_at_any_time_is_on_record() {
+    let world = World::new(4096).await;
+    let stacks = [world.governed(Person::Slow), world.alone()];
+    let mut calls = Vec::new();
+    for number in 0..600 {
+        let task = tokio::spawn(call(&stacks[number % 2], "wipe", &format!("random-{number}")));
+        let patience = Duration::from_micros(fastrand::u64(..6_000));
+        calls.push(tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            task.abort();
+            task.await.is_ok_and(|answer| answer.is_ok())
+        }));
+        if number % 10 == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let (mut expected, mut given_up) = (Vec::new(), 0);
+    for (number, call) in calls.into_iter().enumerate() {
+        let answered = call.await.unwrap();
+        given_up += usize::from(!answered);
+        let result = if answered { "SUCCESS" } else { "FAILURE cancelled" };
+        expected.push((format!("random-{number}"), format!("TOOL_EXECUTED {result}")));
+    }
+    world.log.flush().await.unwrap();
+    let mut found: Vec<_> = finals(&world.log, AuditQuery::new())
+        .await
+        .iter()
+        .map(|event| (event.trace_id.clone().unwrap(), shown(event)))
+        .collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert!((50..550).contains(&given_up), "{given_up} of 600 is no sample");
+    world.end();
+}
+
+#[tokio::test]
+async fn a_call_dropped_while_the_log_is_full_is_on_record() {
+    let world = World::new(2).await;
+    for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
+        let before = world.ran();
+        let mut holds = call(&stack, "wait", &format!("{name}-holds"));
+        while world.ran() == before {
+            assert!(polled(&mut holds, 1).await.is_none());
+            yield_now().await;
+        }
+        for polls in 0..2 {
+            let trace = format!("{name}-waits-{polls}");
+            assert!(polled(call(&stack, "wipe", &trace), polls).await.is_none());
+            world.is_cancelled(&trace).await;
+        }
+        let trace = format!("{name}-waits-long");
+        let waits = call(&stack, "wipe", &trace);
+        assert!(tokio::time::timeout(A_WHILE, waits).await.is_err());
+        world.is_cancelled(&trace).await;
+
+        // The one that gets the room is dropped right then.
+        let mut waits = call(&stack, "wipe", &format!("{name}-gets-room"));
+        assert!(polled(&mut waits, 1).await.is_none());
+        world.tools.gate.notify_one();
+        holds.await.unwrap();
+        tokio::time::sleep(A_WHILE).await;
+        drop(waits);
+        world.is_cancelled(&format!("{name}-gets-room")).await;
+        assert_eq!(world.ran(), before + 1, "none of those that waited came to its tool");
+        assert_eq!(shown(&world.last(&format!("{name}-holds")).await), "TOOL_EXECUTED SUCCESS");
+    }
+    world.end();
+}
+
+#[tokio::test]
+async fn a_call_dropped_while_somebody_is_asked_is_on_record() {
+    let world = World::new(64).await;
+    let stack = world.governed(Person::Asleep);
+    assert!(tokio::time::timeout(A_WHILE, call(&stack, "wipe", "asked")).await.is_err());
+    world.is_cancelled("asked").await;
+    assert_eq!(world.ran(), 0);
+    world.end();
+}
+
+#[tokio::test]
+async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_on_record() {
+    let world = World::new(64).await;
+    for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
+        let trace = format!("{name}-runs");
+        let runs = call(&stack, "hang", &trace);
+        assert!(tokio::time::timeout(A_WHILE, runs).await.is_err());
+        world.is_cancelled(&trace).await;
+
+        let trace = format!("{name}-ready");
+        let before = world.ran();
+        let mut waits = call(&stack, "wait", &trace);
+        assert!(tokio::time::timeout(A_WHILE, &mut waits).await.is_err());
+        assert_eq!(world.ran(), before + 1);
+        world.tools.gate.notify_one();
+        drop(waits);
+        world.is_cancelled(&trace).await;
+        // It goes to the next in line, and there is none.
+        world.tools.gate.notified().await;
+
+        // Answered is answered, whether or not anybody looks at it.
+        let trace = format!("{name}-answered");
+        drop(call(&stack, "wipe", &trace).await.unwrap());
+        assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
+    }
+    world.end();
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_is_on_record_as_broken() {
+    let world = World::new(64).await;
+    for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
+        let trace = format!("{name}-breaks");
+        let broken = tokio::spawn(call(&stack, "break", &trace)).await.unwrap_err();
+        assert!(broken.is_panic());
+        let event = world.last(&trace).await;
+        assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE");
+        assert_eq!(event.details.as_ref().unwrap().get("code").unwrap().as_str(), "-32603");
+    }
+    world.end();
+}
+
+// === processes that die ===
+
+/// Says that somebody is asked, who does not answer.
+struct Asked;
+
+impl Approver for Asked {
+    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        say("asked", 0);
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Does nothing by itself: what the next tests start.
+#[tokio::test]
+async fn child() {
+    let Some((role, folder)) = role() else { return };
+    let log = AuditLog::open(config(&folder), None).await.unwrap();
+    let tools = Tools::default();
+    // Says which call came to its tool.
+    let told = Stack::from_fn(move |call| {
+        let number = call.tool().and(call.cx().trace.as_deref()).map(str::to_owned);
+        let answer = tools.clone().answer(call);
+        async move {
+            if let Some(number) = number {
+                say("runs", number.parse().unwrap());
+            }
+            answer.await
+        }
+    });
+    match &*role {
+        "asks" => {
+            call(&governed(&log, &told, Asked), "wipe", "0").await.unwrap();
+        }
+        "runs" => {
+            call(&governed(&log, &told, Person::Slow), "hang", "0").await.unwrap();
+        }
+        from => {
+            let stack = governed(&log, &told, Person::Slow);
+            for number in from.parse::<u64>().unwrap().. {
+                call(&stack, "wipe", &number.to_string()).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_process_is_killed_is_on_record_once_the_log_is_opened() {
+    for (role, word) in [("asks", "asked"), ("runs", "runs")] {
+        let folder = Folder::new("audit-killed");
+        let mut child = Running::start(role, folder.path());
+        child.hear(word);
+        child.kill();
+        // Opened twice, it is told once.
+        for _ in 0..2 {
+            let log = AuditLog::open(config(folder.path()), None).await.unwrap();
+            let event = last(&log, "0").await;
+            assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled interrupted", "{role}");
+            drop(log);
+            sound(folder.path());
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_process_killed_at_any_time_are_on_record() {
+    let folder = Folder::new("audit-killed");
+    let (mut next, mut cut) = (0, 0);
+    for _ in 0..20 {
+        let mut child = Running::start(&next.to_string(), folder.path());
+        let first = child.hear("runs");
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..8_000)));
+        child.kill();
+        let mut rest = String::new();
+        child.lines.read_to_string(&mut rest).unwrap();
+        let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let newest = whole.lines().filter_map(|line| said(line, "runs")).max().unwrap_or(first);
+        let log = AuditLog::open(config(folder.path()), None).await.unwrap();
+        for number in next..=newest {
+            let shown = shown(&last(&log, &number.to_string()).await);
+            // The last that is known to have run may have been followed by another; those before it are complete.
+            let was_cut = shown == "TOOL_EXECUTED FAILURE cancelled interrupted";
+            assert!(was_cut || shown == "TOOL_EXECUTED SUCCESS", "{number}: {shown}");
+            cut += usize::from(was_cut);
+        }
+        drop(log);
+        sound(folder.path());
+        next = newest + 2;
+    }
+    assert!(cut > 0, "no call was cut short");
+}

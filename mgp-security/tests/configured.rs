@@ -1,0 +1,40 @@
+//! Changes of the operator's configuration while it runs: by operators, on the record (MGP §5.5).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use mgp_security::{Governance, ServerPolicy};
+use mgp_types::mgp::DefaultPolicy;
+use mgp_types::service::{MemoryAudit, Principal, ServerId};
+
+#[tokio::test]
+async fn groups_and_policies_change_on_the_record_and_by_operators_only() {
+    let log = MemoryAudit::new();
+    let governance = Governance::builder().audit(Arc::new(log.clone())).build();
+    let (ann, eve) = (Principal::new("acme", "ann").operator(), Principal::new("acme", "eve"));
+    let files = ServerId::from("files");
+    let mut open = ServerPolicy::default();
+    open.default_policy = DefaultPolicy::OptOut;
+
+    for by in [&eve, &ann] {
+        let is_operator = by == &ann;
+        let set = governance.set_policy(by, &files, open.clone(), None).await;
+        assert_eq!(set.is_ok(), is_operator);
+        let joined = governance.set_groups(by, "ada", ["interns"], Some("she begins")).await;
+        assert_eq!(joined.is_ok(), is_operator);
+        assert_eq!(
+            governance.access().groups().names("acme", "ada").len(),
+            usize::from(is_operator)
+        );
+        let removed = governance.remove_policy(by, &files, None).await;
+        assert_eq!(removed.is_ok(), is_operator);
+    }
+    assert_eq!(governance.policies().of(Some(&files)).default_policy, DefaultPolicy::OptIn);
+    let events = log.events();
+    let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    let (denied, changed) = ("PERMISSION_DENIED", "dev.cloto.policy_changed");
+    assert_eq!(types, [denied, denied, denied, changed, changed, changed]);
+    let told = serde_json::to_string(&events[4].details).unwrap();
+    assert!(told.contains(r#""agent_id":"ada","before":[],"after":["interns"]"#), "{told}");
+}

@@ -1,0 +1,227 @@
+//! Grants and revocations under SIGKILL: what was acknowledged holds, and is told exactly once (MGP §5, §6).
+//!
+//! `KILLS` in the environment says how often; 30 times without it.
+//!
+//! Applies to: both.
+
+#![cfg(feature = "sqlite")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+
+mod processes;
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_security::{
+    Access, AuditLog, EventSource as _, Head, LogConfig, LogError, Policies, verify,
+};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessPermission, AccessRevokeParams, AuditEvent, EntryType,
+};
+use mgp_types::service::{AuditSink, Principal};
+use mgp_types::store::{Db, Store};
+use processes::{Folder, Running, role, said, say};
+use tokio::time::Instant;
+
+/// How often a process is killed, unless the environment says otherwise.
+const KILLS: u32 = 30;
+
+/// How many kills one folder takes before the next begins.
+const A_FOLDER: u32 = 50;
+
+/// How many grants stand at a time: each is taken back when so many came after it.
+const STANDING: u64 = 20;
+
+/// How long opening everything may take.
+const OPENING: Duration = Duration::from_millis(100);
+
+/// How long is waited for what must come: for the last events of a log, for a log to be free.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The changes, by number from 1 on: odd ones grant, even ones take an old grant back.
+#[derive(Clone, Copy)]
+struct Step(u64);
+
+impl Step {
+    /// The agent of a grant.
+    fn granted(self) -> Option<u64> {
+        (self.0 % 2 == 1).then_some(self.0 / 2)
+    }
+
+    /// The agent of a revocation; in the beginning there is nothing to take back.
+    fn revoked(self) -> Option<u64> {
+        (self.0 / 2 - 1).checked_sub(STANDING).filter(|_| self.0.is_multiple_of(2))
+    }
+
+    async fn make(self, access: &Access) {
+        let ann = Principal::new("acme", "ann").operator();
+        if let Some(agent) = self.granted() {
+            let (kind, allow) = (EntryType::ToolGrant, AccessPermission::Allow);
+            let mut grant = AccessGrantParams::new(kind, name(agent), "files", allow);
+            grant.tool_name = Some("read".to_owned());
+            access.grant(&ann, grant).await.unwrap();
+        } else if let Some(agent) = self.revoked() {
+            let revoke = AccessRevokeParams::new(name(agent), "files", EntryType::ToolGrant);
+            assert_eq!(access.revoke(&ann, revoke).await.unwrap().deleted_count, 1);
+        }
+    }
+
+    /// The event that tells of it.
+    fn told(self) -> Option<(&'static str, String)> {
+        let granted = self.granted().map(|agent| ("ACCESS_GRANTED", name(agent)));
+        granted.or_else(|| self.revoked().map(|agent| ("ACCESS_REVOKED", name(agent))))
+    }
+}
+
+fn name(agent: u64) -> String {
+    format!("agent.{agent}")
+}
+
+/// Everything that is kept in a folder.
+struct Open {
+    db: Db,
+    log: AuditLog,
+    access: Access,
+}
+
+impl Open {
+    async fn all(folder: &Path) -> Self {
+        let db = Db::open(folder.join("mgp.db")).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(db.clone());
+        let config = LogConfig::new(folder.join("log"));
+        let until = Instant::now() + PATIENCE;
+        let log = loop {
+            match AuditLog::open(config.clone(), Some(Arc::clone(&store))).await {
+                // A task that follows the store may hold the last handle of the test itself a moment longer.
+                Err(LogError::Taken { .. }) if Instant::now() < until => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                opened => break opened.unwrap(),
+            }
+        };
+        let access = Access::new(store, Arc::new(log.clone()), Policies::default());
+        access.open().await.unwrap();
+        Self { db, log, access }
+    }
+
+    async fn close(self) {
+        drop((self.access, self.log));
+        self.db.close().await;
+    }
+
+    fn may(&self, agent: u64) -> bool {
+        let agent = Principal::new("acme", name(agent));
+        let decided =
+            self.access.decide(&agent, Some(&"files".into()), Some("read"), SystemTime::now());
+        decided.is_allowed()
+    }
+
+    /// How many of the changes were made: those from 1 to this one, and no other.
+    fn made(&self, at_most: u64) -> u64 {
+        let holds = |agent: u64, made: u64| {
+            let granted = agent * 2 < made;
+            let revoked = (agent + STANDING + 1) * 2 <= made;
+            granted && !revoked
+        };
+        let fits =
+            |made: &u64| (0..=at_most / 2).all(|agent| self.may(agent) == holds(agent, *made));
+        (0..=at_most).rev().find(fits).expect("the entries are those of no moment")
+    }
+
+    /// The events after one, once there are as many as changes tell of.
+    async fn events(&self, mut seq: u64, expected: usize) -> Vec<AuditEvent> {
+        // What was committed and is not in the log yet is taken out of the store now.
+        let until = Instant::now() + PATIENCE;
+        let mut events = Vec::new();
+        loop {
+            let page = self.log.after(seq, 1000).await.unwrap();
+            seq += page.len() as u64;
+            let got_all = page.is_empty() && events.len() >= expected;
+            events.extend(page);
+            let left = self.db.pending(self.log.outbox(&self.db).unwrap(), 1).await.unwrap();
+            if got_all && left.is_empty() || Instant::now() > until {
+                return events;
+            }
+            if events.len() < expected {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+fn told(event: &AuditEvent) -> Option<(&str, String)> {
+    let details = event.details.as_ref().unwrap();
+    Some((event.event_type.as_str(), details.get("agent_id")?.get().unwrap()))
+}
+
+/// Does nothing by itself: what the other test starts.
+#[tokio::test]
+async fn child() {
+    let Some((from, folder)) = role() else { return };
+    let open = Open::all(&folder).await;
+    for number in from.parse().unwrap().. {
+        Step(number).make(&open.access).await;
+        say("ack", number);
+    }
+}
+
+/// Kills a process that makes changes; the last that it acknowledged, if any.
+fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
+    let mut child = Running::start(&from.to_string(), folder);
+    let mut acknowledged = None;
+    if kill % 4 == 3 {
+        // While it opens the folder, mostly.
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..25_000)));
+    } else {
+        for _ in 0..fastrand::u32(1..60) {
+            acknowledged = Some(child.hear("ack"));
+        }
+        std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
+    }
+    child.kill();
+    let mut rest = String::new();
+    child.lines.read_to_string(&mut rest).unwrap();
+    // The last line may be cut short.
+    let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
+}
+
+// What follows the store must be able to let go of it while the test listens to a child.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_holds_after_every_kill_and_is_told_once() {
+    if role().is_some() {
+        return;
+    }
+    let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let (mut openings, mut changes) = (Vec::new(), 0);
+    for first in (0..kills).step_by(A_FOLDER as usize) {
+        let folder = Folder::new("kills");
+        let (mut made, mut events) = (0, 0);
+        for kill in first..kills.min(first + A_FOLDER) {
+            let acknowledged = change_and_kill(folder.path(), made + 1, kill).unwrap_or(made);
+            let begun = Instant::now();
+            let open = Open::all(folder.path()).await;
+            openings.push(begun.elapsed());
+            // The one that was on its way may have been made too.
+            let now = open.made(acknowledged + 1);
+            assert!(now >= acknowledged, "{acknowledged} acknowledged, {now} made");
+            let expected: Vec<_> = (made + 1..=now).filter_map(|step| Step(step).told()).collect();
+            let found = open.events(events, expected.len()).await;
+            let found: Vec<_> = found.iter().map(|event| told(event).unwrap()).collect();
+            assert_eq!(found, expected, "each change is told once, in its order");
+            events += found.len() as u64;
+            made = now;
+            let head = Head::in_store(&open.db, "audit").await.unwrap().unwrap();
+            verify(&folder.path().join("log"), "audit", &head).unwrap();
+            open.close().await;
+        }
+        changes += made;
+    }
+    openings.sort();
+    let (median, worst) = (openings[openings.len() / 2], openings[openings.len() - 1]);
+    println!("{kills} kills, {changes} changes, opened in {median:?}, at worst {worst:?}");
+    assert!(changes > u64::from(kills) * 10, "{changes}");
+    assert!(median < OPENING, "{median:?}, at worst {worst:?}");
+}

@@ -1,0 +1,113 @@
+//! The audit layer alone on a server: the example, as a client starts it (MGP §6).
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use mgp_security::{AuditLog, AuditQuery, Head, LogConfig, verify};
+use serde_json::{Value, json};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("mgp-alone-{name}-{}", std::process::id()));
+        // What an earlier process of this number left.
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the example on some requests, and gives what it said, a message a line.
+fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.set_file_name("examples");
+    let mut child = Command::new(path.join("audit_alone"))
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for request in requests {
+        writeln!(input, "{request}").unwrap();
+    }
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(said.iter().all(|message| message["jsonrpc"] == "2.0"), "{text}");
+    said
+}
+
+fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+#[tokio::test]
+async fn every_call_is_recorded_and_nothing_else_changes() {
+    let legacy = [
+        request(
+            1,
+            "initialize",
+            &json!({
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": { "name": "t", "version": "1" },
+            }),
+        ),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        request(2, "tools/call", &json!({ "name": "greet", "arguments": { "name": "Ada" } })),
+        request(3, "tools/call", &json!({ "name": "later" })),
+    ];
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+    });
+    let modern = [
+        request(
+            2,
+            "tools/call",
+            &json!({ "name": "greet", "arguments": { "name": "Ada" }, "_meta": meta }),
+        ),
+        request(3, "tools/call", &json!({ "name": "later", "_meta": meta })),
+    ];
+    for (era, requests) in [("legacy", &legacy[..]), ("modern", &modern)] {
+        let folder = Folder::new(era);
+        let said = run(&folder.0, requests);
+        let answer = |id: u64| said.iter().find(|message| message["id"] == id).unwrap();
+        assert_eq!(answer(2)["result"]["content"][0]["text"], "Hello, Ada!", "{era}");
+        assert_eq!(answer(3)["error"]["code"], -32602, "{era}: {said:?}");
+
+        let log = AuditLog::open(LogConfig::new(&folder.0), None).await.unwrap();
+        let events = log.query(AuditQuery::new()).await.unwrap().events;
+        let mut told: Vec<_> = events
+            .iter()
+            .map(|event| {
+                let target = event.target.as_ref().unwrap();
+                assert_eq!(target.server_id.as_deref(), Some("greeter"));
+                let tool = target.tool_name.as_deref().unwrap();
+                format!("{} {} {tool}", event.event_type, event.result)
+            })
+            .collect();
+        told.sort();
+        assert_eq!(told, ["TOOL_BLOCKED BLOCKED later", "TOOL_EXECUTED SUCCESS greet"], "{era}");
+        drop(log);
+        let head = Head::beside(&folder.0, "audit").unwrap().unwrap();
+        verify(&folder.0, "audit", &head).unwrap();
+    }
+}
