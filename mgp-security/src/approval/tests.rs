@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{Actor, GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
 };
@@ -169,7 +169,7 @@ async fn no_user_decides_for_a_tenant_without_an_end() {
     ] {
         let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
         let single = decision.single.get(&Permission::FilesystemRead);
-        assert_eq!(single.map_or(decision.answer, |one| one.decision()), GrantDecision::Denied);
+        assert_eq!(single.map_or(decision.answer, Grant::decision), GrantDecision::Denied);
         assert!(ends_soon(&decision), "{decision:?}");
     }
 }

@@ -183,14 +183,14 @@ fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
 /// What a policy granted holds only under that policy, and under `deny_all` nobody but an operator grants.
 fn counts(held: &Held, policy: &ServerPolicy) -> bool {
     let approval = &held.approval;
-    match (approval.source, &policy.permission_policy) {
-        (ApprovalSource::Operator, _) => true,
-        (ApprovalSource::Policy, policy) => *policy == ApprovalPolicy::AutoApprove,
+    let policy = &policy.permission_policy;
+    match approval.source {
+        ApprovalSource::Operator => true,
+        ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,
         // Whoever was asked may have been a user; that it was declined still counts.
-        (ApprovalSource::Answer, ApprovalPolicy::DenyAll) => {
-            approval.decision != ApprovalDecision::Approved
+        ApprovalSource::Answer => {
+            *policy != ApprovalPolicy::DenyAll || approval.decision != ApprovalDecision::Approved
         }
-        (ApprovalSource::Answer, _) => true,
     }
 }
 

@@ -202,13 +202,22 @@ const STRICT: [&str; 18] = [
 #[derive(Clone, Copy, Debug, Default)]
 struct Kinds {
     bits: u8,
-    /// Free text, whatever it looks like.
-    content: bool,
-    /// Text where a slash makes no path.
-    slashes: bool,
+    text: Text,
     /// A path or a host, whichever it looks like.
     either: bool,
     strict: bool,
+}
+
+/// What the shape of a text says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Text {
+    /// What it looks like.
+    #[default]
+    Shaped,
+    /// The same, but a slash makes no path.
+    Slashed,
+    /// Nothing: it is free.
+    Free,
 }
 
 impl Kinds {
@@ -225,11 +234,15 @@ impl Kinds {
     fn of(name: &str) -> Self {
         let words = words(name);
         let Some(last) = words.last().map(String::as_str) else { return Self::default() };
-        let mut kinds = Self { content: CONTENT.contains(&last), ..Self::default() };
+        let mut kinds = Self::default();
         let bare = words.len() == 1;
         let about_it = ABOUT_IT.contains(&last) && !bare;
-        kinds.slashes = about_it || SEARCHED.contains(&last);
-        if kinds.content || about_it {
+        if CONTENT.contains(&last) {
+            kinds.text = Text::Free;
+        } else if about_it || SEARCHED.contains(&last) {
+            kinds.text = Text::Slashed;
+        }
+        if kinds.text == Text::Free || about_it {
             return kinds;
         }
         kinds.strict = STRICT.contains(&last);
@@ -362,7 +375,7 @@ impl Findings {
                 let own = members.iter().fold(0, |bits, (name, _)| bits | Kinds::of(name).bits);
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
-                    if !of_name.content {
+                    if of_name.text != Text::Free {
                         // What an outer name says holds where no inner one says it.
                         of_name.bits |= kinds.bits & !own;
                     }
@@ -403,10 +416,11 @@ impl Findings {
         if kinds.has(About::Port) {
             self.ports.push(text.parse().ok());
         }
-        let kinds = if kinds.content { kinds } else { by_shape(text, kinds) };
+        let is_free = kinds.text == Text::Free;
+        let kinds = if is_free { kinds } else { by_shape(text, kinds) };
         if kinds.has(About::Command) {
             self.commands.push(Command::Line(text.to_owned()));
-        } else if !kinds.content {
+        } else if !is_free {
             self.others.push(text.to_owned());
         }
         self.items.push(Item { name: name.to_owned(), kinds, text: Some(text.to_owned()) });
@@ -439,7 +453,7 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
         ["%2f", "%5c", "%2e", "%25"].iter().any(|mark| lower.contains(mark))
     };
     let is_address = !is_file && text.contains("://");
-    let has_slash = !kinds.slashes && !is_address && text.contains(['/', '\\']);
+    let has_slash = kinds.text == Text::Shaped && !is_address && text.contains(['/', '\\']);
     if is_file || is_drive || has_slash || begins || climbs || text.contains('%') && encoded() {
         kinds = kinds.and(About::Path);
     }
