@@ -9,7 +9,7 @@ use crate::access::{AccessDenied, NotOperator, PassEnded};
 #[cfg(feature = "auth")]
 use crate::auth::AuthRefused;
 use crate::definition::{DecisionRefused, DefinitionRefused};
-use crate::permission::PermissionRefused;
+use crate::permission::{PermissionRefused, RefusalKind};
 use crate::state::ChangeError;
 use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 
@@ -122,21 +122,20 @@ impl Refusal {
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::Unaudited(unaudited)
-            | Refusal::Unchanged(
-                ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited),
-            ) => code_of(unaudited),
+            Refusal::Unaudited(unaudited) => code_of(unaudited),
+            Refusal::Unchanged(error) => code_of_change(error),
             Refusal::NotARequest(_) => ErrorCode::INVALID_REQUEST,
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
             Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
             Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::Unchanged(ChangeError::Store(error) | ChangeError::Unread(error)) => {
-                Self::from(error.clone()).code()
-            }
-            Refusal::Unchanged(ChangeError::Encode(error)) => error.code(),
-            Refusal::Permission(refused) => refused.code(),
+            Refusal::Permission(refused) => match refused.kind() {
+                RefusalKind::Denied => ErrorCode::PERMISSION_DENIED,
+                RefusalKind::Unfit => ErrorCode::INVALID_PARAMS,
+                RefusalKind::Unreadable(error) => Self::from(error.clone()).code(),
+                RefusalKind::Unwritten(error) => code_of_change(error),
+            },
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
             Refusal::Decision(DecisionRefused::NotOperator) => ErrorCode::PERMISSION_DENIED,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
@@ -170,6 +169,16 @@ impl From<Refusal> for RpcError {
             error = error.recovery(recovery);
         }
         error.because(refusal)
+    }
+}
+
+fn code_of_change(error: &ChangeError) -> ErrorCode {
+    match error {
+        ChangeError::Store(error) | ChangeError::Unread(error) => {
+            RpcError::from(error.clone()).code()
+        }
+        ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => code_of(unaudited),
+        ChangeError::Encode(error) => error.code(),
     }
 }
 

@@ -47,7 +47,9 @@ pub use access::{
     Access, AccessDenied, AccessLayer, Decided, Entry, Gated, Groups, KernelTools,
     KernelToolsLayer, NotOperator, PassEnded,
 };
-pub use approval::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
+pub use approval::{
+    About, Approver, Configured, Decision, DecisionSource, Elicit, First, Question, Terminal,
+};
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,
     DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,

@@ -173,9 +173,10 @@ async fn a_log_that_is_full_runs_nothing_and_changes_nothing() {
         let world = World { governance, log, ..World::new() };
         world.grant("mallory").await;
         let stack: Stack = world.disk().into_stack().unwrap();
-        let mut agent = match modern {
-            true => Raw::modern(&stack, mallory()),
-            false => Raw::legacy(&stack, mallory(), "2025-11-25").await,
+        let mut agent = if modern {
+            Raw::modern(&stack, mallory())
+        } else {
+            Raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         // It stops while a person confirms.
         let call = agent.send("tools/call", json!({"name": "wipe"})).await;

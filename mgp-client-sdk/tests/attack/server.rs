@@ -74,9 +74,10 @@ async fn a_definition_that_changes_while_a_person_confirms_is_not_called() {
         let person = Person::default();
         let (_governance, log, builder) = governed(person.clone());
         let capabilities: Value = serde_json::from_str(TOOLS).unwrap();
-        let (client, mut script) = match modern {
-            true => Script::modern(builder, capabilities).await,
-            false => Script::legacy(builder, capabilities).await,
+        let (client, mut script) = if modern {
+            Script::modern(builder, capabilities).await
+        } else {
+            Script::legacy(builder, capabilities).await
         };
         let calling = tokio::spawn({
             let client = client.clone();

@@ -26,9 +26,10 @@ async fn storm(modern: bool) {
     for index in 0..3 {
         let (phases, over) = (Arc::clone(&phases), Arc::clone(&over));
         let (passed, refused) = (Arc::clone(&passed), Arc::clone(&refused));
-        let mut agent = match modern {
-            true => Raw::modern(&stack, mallory()),
-            false => Raw::legacy(&stack, mallory(), "2025-11-25").await,
+        let mut agent = if modern {
+            Raw::modern(&stack, mallory())
+        } else {
+            Raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         agents.push(tokio::spawn(async move {
             while !over.load(Ordering::SeqCst) {

@@ -92,9 +92,10 @@ async fn access_revoked_while_a_call_waits_for_its_turn_runs_nothing() {
         limit.running = 1;
         let server: Server = world.disk().limit(limit);
         let stack: Stack = server.into_stack().unwrap();
-        let mut agent = match modern {
-            true => Raw::modern(&stack, mallory()),
-            false => Raw::legacy(&stack, mallory(), "2025-11-25").await,
+        let mut agent = if modern {
+            Raw::modern(&stack, mallory())
+        } else {
+            Raw::legacy(&stack, mallory(), "2025-11-25").await
         };
         let first = agent.send("tools/call", json!({"name": "sleep"})).await;
         let second = agent.send("tools/call", json!({"name": "look"})).await;

@@ -34,7 +34,9 @@ impl Configured {
         Self::default()
     }
 
-    /// Lists permissions, for every server; a short name stands for standard ones.
+    /// Lists permissions, for every server that asks (`interactive`); a short name stands for standard ones.
+    ///
+    /// They are granted as long as this is the configuration; what an operator or a person decided comes first.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions.into_iter().flat_map(|name| name.expand()));
         self
@@ -46,27 +48,25 @@ impl Configured {
         self
     }
 
-    fn approves(&self, question: &Question) -> bool {
-        match &question.about {
-            About::Permissions { permissions, .. } => {
-                permissions.iter().all(|permission| self.permissions.contains(permission))
+    fn confirms(&self, question: &Question) -> bool {
+        match (&question.about, &question.server) {
+            (About::Call { tool, .. }, Some(server)) => {
+                self.tools.contains(&(server.clone(), tool.clone()))
             }
-            About::Call { tool, .. } => question
-                .server
-                .as_ref()
-                .is_some_and(|server| self.tools.contains(&(server.clone(), tool.clone()))),
+            _ => false,
         }
     }
 }
 
 impl Approver for Configured {
+    /// Confirms the calls it lists; the permissions it lists need no question.
     fn decide(
         &self,
         _cx: &Context,
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let decided = if self.approves(&question) {
-            Ok(Decision::new(GrantDecision::Approved, "configuration"))
+        let decided = if self.confirms(&question) {
+            Ok(Decision::configured(GrantDecision::Approved))
         } else {
             Err(RpcError::new(
                 ErrorCode::PERMISSION_DENIED,
@@ -74,5 +74,9 @@ impl Approver for Configured {
             ))
         };
         Box::pin(std::future::ready(decided))
+    }
+
+    fn grants(&self, _: Option<&ServerId>, permission: &Permission) -> bool {
+        self.permissions.contains(permission)
     }
 }

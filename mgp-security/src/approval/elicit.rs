@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult};
 use mgp_types::method::{ElicitationCreate, Request};
 use mgp_types::mgp::{GrantDecision, Permission};
-use mgp_types::service::{Ask, BoxFuture, Context, Principal};
+use mgp_types::service::{Ask, Authority, BoxFuture, Context, Principal};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
@@ -22,13 +22,21 @@ const CONFIRM: &str = "confirm";
 /// The field that says how long permissions hold; no permission has this name.
 const HOLDS: &str = "holds for";
 
-/// How long permissions may hold, the shortest first: that is what no choice means.
+/// How long permissions may hold, the shortest first: that is what no choice means, and how long a decline holds.
+///
+/// What an answer decides holds for everyone in the tenant, so only an operator decides without an end.
 const TERMS: [(&str, Option<Duration>); 4] = [
     ("1 hour", Some(Duration::from_hours(1))),
     ("1 day", Some(Duration::from_hours(24))),
     ("30 days", Some(Duration::from_hours(24 * 30))),
     ("until revoked", None),
 ];
+
+/// The terms that somebody may choose.
+fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
+    let is_operator = principal.authority() == Authority::Operator;
+    TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
+}
 
 /// How many permissions one form asks about.
 const PERMISSIONS_MAX: usize = 32;
@@ -91,7 +99,7 @@ impl Approver for Elicit {
         }
         let cx = cx.clone();
         Box::pin(async move {
-            let (key, ask) = form(&question)?;
+            let (key, ask) = form(&question, &cx.principal)?;
             let answer: ElicitResult = cx.ask_afresh(&key, ask).await?.get()?;
             Ok(read(&question, &cx.principal, &answer))
         })
@@ -104,7 +112,7 @@ impl Approver for Elicit {
 }
 
 /// The question as a form, and its key.
-fn form(question: &Question) -> Result<(String, Ask), RpcError> {
+fn form(question: &Question, principal: &Principal) -> Result<(String, Ask), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
     let kind = match &question.about {
@@ -119,7 +127,7 @@ fn form(question: &Question) -> Result<(String, Ask), RpcError> {
                 let field = json!({"type": "boolean", "title": title});
                 fields.insert(permission.as_str().to_owned(), field);
             }
-            let terms: Vec<_> = TERMS.iter().map(|(term, _)| *term).collect();
+            let terms: Vec<_> = terms(principal).map(|(term, _)| term).collect();
             let choice = json!({"type": "string", "title": "Holds for", "enum": terms});
             fields.insert(HOLDS.to_owned(), choice);
             "permission"
@@ -143,7 +151,11 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
     let nothing = Object::new();
     let content = match answer.action {
         ElicitAction::Accept => answer.content.as_ref().unwrap_or(&nothing),
-        ElicitAction::Decline => return Decision::new(GrantDecision::Denied, by),
+        ElicitAction::Decline => {
+            let mut decision = Decision::new(GrantDecision::Denied, by);
+            decision.expires_at = after(TERMS[0].1);
+            return decision;
+        }
         // Who went away has decided nothing.
         _ => return Decision::new(GrantDecision::Deferred, by),
     };
@@ -165,10 +177,15 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
     } else if decision.single.values().any(|grant| grant.decision() != GrantDecision::Approved) {
         decision.answer = GrantDecision::Denied;
     }
-    let term = content.decode::<String>(HOLDS).ok().flatten();
-    let term = TERMS.iter().find(|(words, _)| Some(*words) == term.as_deref());
-    let (_, term) = term.unwrap_or(&TERMS[0]);
-    let end = term.and_then(|term| SystemTime::now().checked_add(term));
-    decision.expires_at = end.map(Timestamp::from);
+    let chosen = content.decode::<String>(HOLDS).ok().flatten();
+    let chosen = terms(principal).find(|(words, _)| Some(*words) == chosen.as_deref());
+    let (_, term) = chosen.unwrap_or(TERMS[0]);
+    decision.expires_at = after(term);
     decision
+}
+
+/// The end of a term that begins now.
+fn after(term: Option<Duration>) -> Option<Timestamp> {
+    let end = SystemTime::now().checked_add(term?)?;
+    Some(Timestamp::from(end))
 }

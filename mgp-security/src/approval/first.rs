@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::{BoxFuture, Context};
+use mgp_types::mgp::Permission;
+use mgp_types::service::{BoxFuture, Context, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question};
@@ -66,6 +67,10 @@ impl Approver for First {
             }
             Err(last)
         })
+    }
+
+    fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
+        self.0.iter().any(|approver| approver.grants(server, permission))
     }
 
     /// As long as all of them together.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mgp::{Grant, GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
 use mgp_types::{Hash, Object, RpcError, Timestamp};
 
@@ -38,6 +38,14 @@ pub trait Approver: Send + Sync {
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>>;
 
+    /// Whether its configuration grants a permission, so that nobody needs to be asked; it never waits. No.
+    ///
+    /// It is looked at with each call, and nothing of it is kept: it holds as long as the configuration.
+    fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
+        let _ = (server, permission);
+        false
+    }
+
     /// How long a call waits for its decision; one that takes longer is not approved. 30 seconds.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
@@ -51,6 +59,10 @@ impl Approver for Arc<dyn Approver> {
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         (**self).decide(cx, question)
+    }
+
+    fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
+        (**self).grants(server, permission)
     }
 
     fn patience(&self) -> Duration {
@@ -94,6 +106,17 @@ pub enum About {
     },
 }
 
+/// Where a decision comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecisionSource {
+    /// A person took it: the record names a `user`.
+    #[default]
+    Person,
+    /// A configuration says it: the record names the `kernel`.
+    Configuration,
+}
+
 /// What was decided.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -104,6 +127,8 @@ pub struct Decision {
     pub single: BTreeMap<Permission, Grant>,
     /// Who decided.
     pub by: String,
+    /// Whether that was a person.
+    pub source: DecisionSource,
     /// Until when it holds.
     pub expires_at: Option<Timestamp>,
     /// What else whoever waits should know: an approval's id, the command to run.
@@ -131,8 +156,24 @@ impl Decision {
             answer,
             single: BTreeMap::new(),
             by: by.into(),
+            source: DecisionSource::Person,
             expires_at: None,
             details: Object::new(),
         }
+    }
+
+    /// A decision that nobody took in this moment: the operator's configuration says it.
+    #[must_use]
+    pub fn configured(answer: GrantDecision) -> Self {
+        Self { source: DecisionSource::Configuration, ..Self::new(answer, "configuration") }
+    }
+
+    /// Whoever decided, for the record.
+    pub(crate) fn actor(&self) -> Actor {
+        let kind = match self.source {
+            DecisionSource::Person => "user",
+            DecisionSource::Configuration => "kernel",
+        };
+        Actor::new(kind, self.by.as_str())
     }
 }

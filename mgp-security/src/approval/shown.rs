@@ -4,13 +4,20 @@
 
 use std::fmt::Write;
 
+use mgp_types::Hash;
+use serde_json::Value;
+
 use super::{About, Question};
+use crate::definition::shows;
 
 /// How many characters of a name are shown.
 const NAME_MAX: usize = 128;
 
 /// How many characters of arguments are shown, in two parts.
 const ARGUMENTS_MAX: usize = 2000;
+
+/// How many characters of one text among them are shown where that is too much, in two parts.
+const TEXT_MAX: usize = 240;
 
 /// The question in words, one fact a line.
 pub(super) fn in_words(question: &Question) -> String {
@@ -21,7 +28,7 @@ pub(super) fn in_words(question: &Question) -> String {
         About::Call { tool, arguments, risk } => {
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
-            let _ = write!(words, "Arguments: {}", visible(arguments, ARGUMENTS_MAX));
+            let _ = write!(words, "Arguments: {}", in_short(arguments));
         }
         About::Permissions { permissions, tool } => {
             let who = match tool {
@@ -38,9 +45,55 @@ pub(super) fn in_words(question: &Question) -> String {
     words
 }
 
+/// Whose call it is: agent or subject, and tenant.
+pub(super) fn asker(question: &Question) -> String {
+    let principal = &question.principal;
+    let (subject, tenant) = (name(principal.subject().as_str()), name(principal.tenant().as_str()));
+    match principal.as_agent() {
+        Some(agent) => {
+            format!("agent `{}` of `{subject}` in `{tenant}`", name(agent.as_str()))
+        }
+        None => format!("`{subject}` in `{tenant}`"),
+    }
+}
+
 /// A name as it can be shown.
 pub(super) fn name(text: &str) -> String {
     visible(text, NAME_MAX)
+}
+
+/// Arguments as they can be shown.
+///
+/// Of long ones the long texts lose their middle first, so that no short argument hides behind them.
+/// Whatever is left out, the hash says what all of it is.
+fn in_short(arguments: &str) -> String {
+    if arguments.chars().count() <= ARGUMENTS_MAX {
+        return visible(arguments, ARGUMENTS_MAX);
+    }
+    let mut all: Option<Value> = serde_json::from_str(arguments).ok();
+    let shorter = all.as_mut().map(|all| {
+        shorten(all);
+        all.to_string()
+    });
+    let shown = visible(shorter.as_deref().unwrap_or(arguments), ARGUMENTS_MAX);
+    let (length, hash) = (arguments.len(), Hash::of(arguments.as_bytes()));
+    format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
+}
+
+/// Shortens all long texts; names of members stay as they are.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().count() > TEXT_MAX => {
+            let length = text.chars().count();
+            let (head, tail) = (TEXT_MAX * 3 / 4, TEXT_MAX / 4);
+            let begins: String = text.chars().take(head).collect();
+            let ends: String = text.chars().skip(length - tail).collect();
+            *text = format!("{begins} … ({} more characters) … {ends}", length - head - tail);
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(members) => members.values_mut().for_each(shorten),
+        _ => {}
+    }
 }
 
 /// Text without what cannot be seen or changes how the rest is seen; too long a text loses its middle.
@@ -55,26 +108,13 @@ fn visible(text: &str, most: usize) -> String {
         if index >= head && index < length - tail {
             continue;
         }
-        if is_visible(letter) {
+        if shows(letter) {
             shown.push(letter);
         } else {
             let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
         }
     }
     shown
-}
-
-/// Whether a character shows itself, and nothing else differently.
-fn is_visible(letter: char) -> bool {
-    let hidden = letter.is_control()
-        || letter.is_whitespace() && letter != ' '
-        || matches!(letter,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}');
-    !hidden
 }
 
 #[cfg(test)]
@@ -92,6 +132,23 @@ mod tests {
         check("a\u{1b}[2Jb\nc\td", 99, "a\\u{1b}[2Jb\\u{a}c\\u{9}d");
         check("a\u{202e}b\u{200b}c\u{feff}", 99, "a\\u{202e}b\\u{200b}c\\u{feff}");
         check("x\u{e0041}\u{a0}y", 99, "x\\u{e0041}\\u{a0}y");
+        check("a\u{1bca0}b\u{e001}", 99, "a\\u{1bca0}b\\u{e001}");
+    }
+
+    #[test]
+    fn a_short_argument_does_not_hide_between_long_ones() {
+        let long = "x".repeat(5000);
+        let arguments = format!(r#"{{"a":"{long}","path":"/etc/passwd","z":["{long}"]}}"#);
+        let shown = in_short(&arguments);
+        assert!(shown.contains(r#""path":"/etc/passwd""#), "{shown}");
+        assert!(shown.contains("(4760 more characters)"), "{shown}");
+        assert!(shown.contains(&Hash::of(arguments.as_bytes()).to_string()), "{shown}");
+        assert!(shown.len() < 1200, "{}", shown.len());
+        // Where that does not suffice, the hash tells two of them apart.
+        let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));
+        assert_ne!(in_short(&many("1")), in_short(&many("2")));
+        assert!(in_short(&many("1")).len() < 2500);
+        assert_eq!(in_short(r#"{"a":1}"#), r#"{"a":1}"#);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use mgp_types::service::{BoxFuture, Context};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Mutex, mpsc};
 
-use super::shown::in_words;
+use super::shown::{asker, in_words};
 use super::{Approver, Decision, Question};
 
 /// The longest line that is read; a longer one counts as empty.
@@ -24,26 +24,61 @@ const LINE_MAX: u64 = 256;
 /// How many lines wait to be looked at; the next one is thrown away.
 const LINES: usize = 16;
 
-/// Asks whoever sits at the terminal of this process, one question at a time; only `yes` approves.
+/// Asks whoever sits at the terminal of this process, one question at a time.
 ///
+/// Only `yes` with the code of the question approves, such as `yes 4f`: an answer that comes late is for no other one.
 /// A permission is approved for an hour.
 /// From its first question on it reads every line that is typed at that terminal,
 /// so it is for processes that read nothing else from there.
 /// Where the process has no terminal nobody can be asked.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use]
-pub struct Terminal(Arc<Mutex<Option<Opened>>>);
+pub struct Terminal {
+    opened: Arc<Mutex<Option<Opened>>>,
+    by: Arc<str>,
+}
 
 /// The terminal, once it was opened.
 struct Opened {
     screen: Box<dyn Write + Send>,
     lines: mpsc::Receiver<String>,
+    /// How many questions were asked.
+    asked: u8,
+}
+
+/// A question on the screen; unless it is answered, dropping it says that it is withdrawn.
+struct Shown<'a> {
+    screen: &'a mut (dyn Write + Send),
+    answered: Answered,
+}
+
+/// Whether somebody has answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    No,
+    Yes,
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if self.answered == Answered::No {
+            // Whoever cannot be told cannot answer either.
+            let _ = write!(self.screen, "\r\nThis question is withdrawn.\r\n");
+            let _ = self.screen.flush();
+        }
+    }
 }
 
 impl Terminal {
     /// The terminal that controls this process; it is opened with the first question.
     pub fn new() -> Self {
-        Self::default()
+        Self { opened: Arc::default(), by: "terminal".into() }
+    }
+
+    /// Names the person who sits there, for the record. `terminal`.
+    pub fn by(mut self, person: &str) -> Self {
+        self.by = person.into();
+        self
     }
 
     #[cfg(test)]
@@ -52,7 +87,13 @@ impl Terminal {
         screen: impl Write + Send + 'static,
     ) -> Self {
         let opened = Opened::over(keyboard, Box::new(screen)).ok();
-        Self(Arc::new(Mutex::new(opened)))
+        Self { opened: Arc::new(Mutex::new(opened)), ..Self::new() }
+    }
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -71,7 +112,7 @@ impl Approver for Terminal {
         let terminal = self.clone();
         Box::pin(async move {
             // Whoever waits here has no question on the screen yet.
-            let mut opened = terminal.0.lock().await;
+            let mut opened = terminal.opened.lock().await;
             let said = match &mut *opened {
                 Some(opened) => opened.ask(&question).await,
                 none => match Opened::new() {
@@ -80,7 +121,7 @@ impl Approver for Terminal {
                 },
             };
             match said {
-                Ok(line) => Ok(read(&line)),
+                Ok(answer) => Ok(decision(answer, &terminal.by)),
                 Err(error) => {
                     *opened = None;
                     Err(RpcError::new(
@@ -116,19 +157,31 @@ impl Opened {
             }
         };
         std::thread::Builder::new().name("terminal".to_owned()).spawn(read)?;
-        Ok(Self { screen, lines })
+        Ok(Self { screen, lines, asked: 0 })
     }
 
-    async fn ask(&mut self, question: &Question) -> io::Result<String> {
+    async fn ask(&mut self, question: &Question) -> io::Result<GrantDecision> {
         // What was typed before the question is no answer to it.
         while self.lines.try_recv().is_ok() {}
-        write!(
-            self.screen,
-            "\r\n{}\r\nType yes or no: ",
-            in_words(question).replace('\n', "\r\n")
-        )?;
-        self.screen.flush()?;
-        self.lines.recv().await.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        self.asked = self.asked.wrapping_add(1);
+        // Another one for each of 256 questions in a row; an odd factor mixes them.
+        let code = format!("{:02x}", self.asked.wrapping_mul(167));
+        let mut shown = Shown { screen: &mut *self.screen, answered: Answered::No };
+        let words = in_words(question).replace('\n', "\r\n");
+        let who = asker(question);
+        write!(shown.screen, "\r\n{words}\r\nFor: {who}\r\nType yes {code} or no: ")?;
+        shown.screen.flush()?;
+        loop {
+            let Some(line) = self.lines.recv().await else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            if let Some(answer) = read(&line, &code) {
+                shown.answered = Answered::Yes;
+                return Ok(answer);
+            }
+            write!(shown.screen, "That answers another question. Type yes {code} or no: ")?;
+            shown.screen.flush()?;
+        }
     }
 }
 
@@ -150,13 +203,22 @@ fn line(keyboard: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// What a line decides: `yes` and nothing else approves.
-fn read(line: &str) -> Decision {
-    let answer = match line {
-        "yes" => GrantDecision::Approved,
-        _ => GrantDecision::Denied,
-    };
-    let mut decision = Decision::new(answer, "terminal");
+/// What a line decides: `yes` and the code of the question approve, and without a code nothing else does.
+///
+/// A line with the code of another question is no answer.
+fn read(line: &str, code: &str) -> Option<GrantDecision> {
+    let mut words = line.split_ascii_whitespace();
+    match (words.next(), words.next(), words.next()) {
+        (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
+        (Some("yes" | "no"), Some(other), None) if other != code => None,
+        // A yes without a code may have been for another one, too.
+        (Some("yes"), None, _) => None,
+        _ => Some(GrantDecision::Denied),
+    }
+}
+
+fn decision(answer: GrantDecision, by: &str) -> Decision {
+    let mut decision = Decision::new(answer, by);
     decision.expires_at =
         std::time::SystemTime::now().checked_add(Duration::from_hours(1)).map(Into::into);
     decision

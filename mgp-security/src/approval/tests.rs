@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::mgp::{Actor, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
     Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
 };
@@ -119,8 +119,11 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
     let both =
         json!({"filesystem.read": true, "shell.execute": true, "holds for": "until revoked"});
-    let (decision, key, params) =
-        elicit(question(), json!({"action": "accept", "content": both})).await;
+    let caller = Caller::says(json!({"action": "accept", "content": both}));
+    let mut cx = caller.cx();
+    cx.principal = Principal::local().operator();
+    let decision = Elicit::everyone().decide(&cx, question()).await.unwrap();
+    let (key, params) = caller.asked().remove(0);
     assert_eq!((decision.answer, decision.expires_at), (GrantDecision::Approved, None));
     assert!(key.starts_with("mgp.permission."), "{key}");
     let message = params["message"].as_str().unwrap();
@@ -144,6 +147,31 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
     assert!(end <= SystemTime::now() + Duration::from_hours(1));
     let (decision, ..) = elicit(question(), json!({"action": "decline"})).await;
     assert_eq!(decision.answer, GrantDecision::Denied);
+}
+
+#[tokio::test]
+async fn no_user_decides_for_a_tenant_without_an_end() {
+    let ends_soon = |decision: &Decision| {
+        let end = decision.expires_at.as_ref().expect("it has an end").to_system_time().unwrap();
+        end <= SystemTime::now() + Duration::from_hours(1)
+    };
+    let ever = json!({"filesystem.read": true, "holds for": "until revoked"});
+    let (decision, _, params) =
+        elicit(permissions(&["filesystem.read"]), json!({"action": "accept", "content": ever}))
+            .await;
+    assert_eq!(decision.answer, GrantDecision::Approved);
+    assert!(ends_soon(&decision), "{decision:?}");
+    let terms = &params["requestedSchema"]["properties"]["holds for"]["enum"];
+    assert_eq!(*terms, json!(["1 hour", "1 day", "30 days"]));
+    for declines in [
+        json!({"action": "decline"}),
+        json!({"action": "accept", "content": {"holds for": "until revoked"}}),
+    ] {
+        let (decision, ..) = elicit(permissions(&["filesystem.read"]), declines).await;
+        let single = decision.single.get(&Permission::FilesystemRead);
+        assert_eq!(single.map_or(decision.answer, |one| one.decision()), GrantDecision::Denied);
+        assert!(ends_soon(&decision), "{decision:?}");
+    }
 }
 
 #[tokio::test]
@@ -182,8 +210,13 @@ async fn the_first_that_can_be_asked_decides() {
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
     let read = permissions(&["filesystem.read"]);
-    let decision = approver.decide(&caller.cx(), read).await.unwrap();
+    assert!(approver.grants(None, &Permission::FilesystemRead));
+    assert!(!approver.grants(None, &Permission::ShellExecute));
+    assert!(listed().decide(&caller.cx(), read).await.is_err(), "nothing of it is kept");
+    let listed_call = First::of(Configured::new().tool("files", "rm")).then(Elicit::everyone());
+    let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
+    assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
     let declines = Caller::says(json!({"action": "decline"}));
     let approver = First::of(Elicit::everyone()).then(Configured::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
@@ -212,17 +245,26 @@ impl Write for Screen {
 }
 
 impl Screen {
-    /// Waits until so many questions were asked.
-    async fn questions(&self, count: usize) {
-        let asked =
-            || String::from_utf8_lossy(&self.0.lock().unwrap()).matches("yes or no").count();
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until so many questions were asked; the code of the last one.
+    async fn questions(&self, count: usize) -> String {
+        self.shows("\r\nType yes ", count).await;
+        let text = self.text();
+        text.rsplit("Type yes ").next().unwrap()[..2].to_owned()
+    }
+
+    /// Waits until words stand there so often.
+    async fn shows(&self, words: &str, count: usize) {
         tokio::time::timeout(Duration::from_secs(10), async {
-            while asked() < count {
+            while self.text().matches(words).count() < count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
         .await
-        .unwrap();
+        .unwrap_or_else(|_| panic!("{}", self.text()));
     }
 }
 
@@ -233,49 +275,62 @@ fn terminal() -> (Terminal, Screen, impl Write) {
 }
 
 #[tokio::test]
-async fn the_terminal_approves_with_yes_only_and_asks_one_thing_at_a_time() {
+async fn the_terminal_approves_with_yes_and_the_code_only_and_asks_one_thing_at_a_time() {
     let (terminal, screen, mut keys) = terminal();
     let cx = Caller::says(json!(null)).cx();
     let mut count = 0;
     for (line, expected) in [
-        ("yes\n", GrantDecision::Approved),
-        (" yes \r\n", GrantDecision::Approved),
-        ("y\n", GrantDecision::Denied),
+        ("yes CODE\n", GrantDecision::Approved),
+        (" yes  CODE \r\n", GrantDecision::Approved),
+        ("y CODE\n", GrantDecision::Denied),
         ("\n", GrantDecision::Denied),
-        ("YES\n", GrantDecision::Denied),
+        ("YES CODE\n", GrantDecision::Denied),
+        ("yes CODE x\n", GrantDecision::Denied),
         ("no\n", GrantDecision::Denied),
+        ("no CODE\n", GrantDecision::Denied),
     ] {
         let deciding = tokio::spawn(terminal.decide(&cx, call("{\"a\":\"\u{1b}[2J\"}")));
         count += 1;
-        screen.questions(count).await;
-        keys.write_all(line.as_bytes()).unwrap();
+        let code = screen.questions(count).await;
+        keys.write_all(line.replace("CODE", &code).as_bytes()).unwrap();
         assert_eq!(deciding.await.unwrap().unwrap().answer, expected, "{line:?}");
     }
-    let long = format!("yes{}\n", " ".repeat(1000) + "x");
     let first = tokio::spawn(terminal.decide(&cx, call("{}")));
-    screen.questions(count + 1).await;
-    let second = tokio::spawn(terminal.decide(&cx, call("{}")));
+    let code = screen.questions(count + 1).await;
+    let second = tokio::spawn(terminal.clone().by("grace").decide(&cx, call("{}")));
+    let long = format!("yes {code}{}\n", " ".repeat(1000) + "x");
     keys.write_all(long.as_bytes()).unwrap();
     assert_eq!(first.await.unwrap().unwrap().answer, GrantDecision::Denied);
-    screen.questions(count + 2).await;
-    keys.write_all(b"yes\n").unwrap();
-    assert_eq!(second.await.unwrap().unwrap().answer, GrantDecision::Approved);
-    let shown = screen.0.lock().unwrap().clone();
-    assert!(!shown.contains(&0x1b), "a control character was shown");
+    let code = screen.questions(count + 2).await;
+    keys.write_all(format!("yes {code}\n").as_bytes()).unwrap();
+    let decision = second.await.unwrap().unwrap();
+    assert_eq!((decision.answer, decision.by.as_str()), (GrantDecision::Approved, "grace"));
+    assert!(!screen.text().contains('\u{1b}'), "a control character was shown");
+    assert!(!screen.text().contains("withdrawn"), "{}", screen.text());
 }
 
 #[tokio::test]
-async fn what_was_typed_before_a_question_is_no_answer() {
+async fn a_late_yes_to_one_question_approves_no_other() {
     let (terminal, screen, mut keys) = terminal();
-    let cx = Caller::says(json!(null)).cx();
+    let mut cx = Caller::says(json!(null)).cx();
     let given_up =
         tokio::time::timeout(Duration::from_millis(20), terminal.decide(&cx, call("{}")));
     assert!(given_up.await.is_err());
-    keys.write_all(b"yes\nyes\n").unwrap();
-    // The thread that reads lines needs a moment to see them.
+    let first = screen.questions(1).await;
+    assert!(screen.text().contains("withdrawn"), "{}", screen.text());
+    keys.write_all(format!("yes {first}\nyes\n").as_bytes()).unwrap();
+    // The thread that reads lines needs a moment to see them: they came before the next question.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let deciding = tokio::spawn(terminal.decide(&cx, call("{}")));
-    screen.questions(2).await;
+    cx.principal = Principal::new("acme", "ada").agent("bot");
+    let question = Question { principal: cx.principal.clone(), ..call("{}") };
+    let deciding = tokio::spawn(terminal.decide(&cx, question));
+    let second = screen.questions(2).await;
+    assert!(screen.text().contains("For: agent `bot` of `ada` in `acme`"), "{}", screen.text());
+    assert_ne!(first, second);
+    // These come while the second one is open, and are for the first one.
+    keys.write_all(format!("yes {first}\nyes\nno {first}\n").as_bytes()).unwrap();
+    screen.shows("That answers another question", 3).await;
+    assert!(!deciding.is_finished());
     keys.write_all(b"no\n").unwrap();
     assert_eq!(deciding.await.unwrap().unwrap().answer, GrantDecision::Denied);
 }

@@ -284,7 +284,8 @@ impl Inner {
         let approvals: Vec<_> = approvals.collect();
         let policy = self.policies.of(change.server.as_ref());
         let stood = |permission: &Permission| {
-            let stand = Stand::of(&policy, &[], permission, SystemTime::now());
+            let stand =
+                self.stand(&policy, change.server.as_ref(), &[], permission, SystemTime::now());
             matches!(stand, Stand::Granted(_) | Stand::ByPolicy)
         };
         // Only what stands is taken back.

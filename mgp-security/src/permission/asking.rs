@@ -132,16 +132,7 @@ impl Permissions {
     ) -> Result<Notes, PermissionRefused> {
         let needed = standard(needed);
         let mut notes = Notes::default();
-        let asking = self.inner.obtain(cx, server, tool, &needed, &mut notes);
-        // What is in the way of writing counts as nobody's fault but ours.
-        if let Ok(done) = tokio::time::timeout(wait, asking).await {
-            done?;
-        } else {
-            let why = format!("nobody has decided within {} s", wait.as_secs_f32());
-            for permission in needed.iter() {
-                notes.add(permission, Note::Deferred(why.clone()));
-            }
-        }
+        self.inner.obtain(cx, server, tool, &needed, wait, &mut notes).await?;
         Ok(notes)
     }
 }
@@ -153,11 +144,15 @@ impl Inner {
         server: Option<&ServerId>,
         tool: Option<&str>,
         needed: &[Permission],
+        wait: Duration,
         notes: &mut Notes,
     ) -> Result<(), PermissionRefused> {
         let told = Told { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &told).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
+        // Somebody is waited for so long, all questions of a call together; what is written takes the time it takes.
+        let late = tokio::time::sleep(wait);
+        let mut late = std::pin::pin!(late);
         loop {
             let open = self.open_ones(cx, server, needed, notes)?;
             if open.is_empty() {
@@ -166,11 +161,15 @@ impl Inner {
             let lead = match self.board.join(&cx.principal, server, &open) {
                 Part::Leads(lead) => lead,
                 Part::Waits(mut news) => {
-                    // An error says that whoever asked is gone.
-                    if let Ok(answered) = news.wait_for(Option::is_some).await
-                        && let Some(answered) = &*answered
-                    {
-                        notes.take(answered);
+                    tokio::select! {
+                        biased;
+                        () = &mut late => notes.late(&open, wait),
+                        // An error says that whoever asked is gone.
+                        answered = news.wait_for(Option::is_some) => {
+                            if let Ok(answered) = answered && let Some(answered) = &*answered {
+                                notes.take(answered);
+                            }
+                        }
                     }
                     continue;
                 }
@@ -181,7 +180,15 @@ impl Inner {
                 cx.principal.clone(),
                 binding(&cx.principal, server, &open),
             );
-            let answer = approver.decide(cx, question).await;
+            let answer = tokio::select! {
+                biased;
+                // What is known at once needs no time.
+                answer = approver.decide(cx, question) => answer,
+                () = &mut late => {
+                    notes.late(&open, wait);
+                    continue;
+                }
+            };
             let answered = Arc::new(self.remember(cx, server, &open, answer, &told).await);
             notes.take(&answered);
             lead.done.send_replace(Some(answered));
@@ -202,7 +209,7 @@ impl Inner {
         let at = SystemTime::now();
         let open = needed.iter().filter(|permission| {
             notes.of(permission).is_none()
-                && matches!(Stand::of(&policy, held, permission, at), Stand::Open(..))
+                && matches!(self.stand(&policy, server, held, permission, at), Stand::Open(..))
         });
         Ok(open.cloned().collect())
     }
@@ -221,7 +228,7 @@ impl Inner {
         let held = book.held(&place.tenant, server);
         let at = SystemTime::now();
         let granted = needed.iter().filter(|permission| {
-            matches!(Stand::of(&policy, held, permission, at), Stand::ByPolicy)
+            matches!(self.stand(&policy, server, held, permission, at), Stand::ByPolicy)
         });
         let granted = granted.map(|permission| {
             let by = policy.permission_policy.as_str();
@@ -276,7 +283,7 @@ impl Inner {
             decided.push(approval);
             notes.push((permission.clone(), Note::Decided));
         }
-        let actor = Actor::new("user", decision.by.as_str());
+        let actor = decision.actor();
         if !decided.is_empty()
             && let Err(refused) = self.write_answers(&place, decided, &actor, told).await
         {
@@ -288,6 +295,14 @@ impl Inner {
 }
 
 impl Notes {
+    /// Nobody has decided in time.
+    fn late(&mut self, open: &[Permission], wait: Duration) {
+        let why = format!("nobody has decided within {} s", wait.as_secs_f32());
+        for permission in open {
+            self.add(permission, Note::Deferred(why.clone()));
+        }
+    }
+
     fn take(&mut self, answered: &Answered) {
         for (permission, note) in &answered.notes {
             self.add(permission, note.clone());

@@ -33,7 +33,9 @@ impl Grantor for Permissions {
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
         let policy = self.inner.policies.of(Some(server));
         let mut known: Vec<Permission> = Permission::KNOWN.to_vec();
-        known.retain(|permission| is_listed(&policy, permission));
+        known.retain(|permission| {
+            is_listed(&policy, permission) || self.inner.is_configured(Some(server), permission)
+        });
         known.extend(standard(&policy.permissions).iter().cloned());
         if let Ok(book) = self.inner.state.now() {
             let held = book.held(cx.principal.tenant(), Some(server));
@@ -69,7 +71,7 @@ impl Permissions {
                 grants.insert(permission.clone(), Grant::Plain(GrantDecision::Deferred));
                 continue;
             }
-            let grant = match Stand::of(&policy, held, permission, at) {
+            let grant = match self.inner.stand(&policy, Some(server), held, permission, at) {
                 Stand::Granted(None) => {
                     by.push("configuration");
                     GrantDecision::Approved.into()

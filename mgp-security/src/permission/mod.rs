@@ -31,4 +31,5 @@ pub use grants::{GrantStanding, Grants};
 pub use layer::{PermissionGate, PermissionLayer};
 pub use permissions::Permissions;
 pub use refused::PermissionRefused;
+pub(crate) use refused::RefusalKind;
 pub use rule::{Missing, MissingStatus};

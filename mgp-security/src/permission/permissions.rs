@@ -15,17 +15,19 @@ use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 
 use super::asking::Board;
-use super::book::Book;
+use super::book::{Book, Held};
 use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
 use super::refused::PermissionRefused;
 use super::rule::{Missing, MissingStatus, Stand};
 use crate::approval::Approver;
 use crate::hooks::Listening;
-use crate::policy::{ConfirmRule, Policies};
+use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::state::State;
 
-/// How long the beginning of a connection waits for it.
-const CONNECT_WAIT: Duration = Duration::from_mins(1);
+/// How long a decision is waited for that the beginning of a connection asked for.
+///
+/// A connection goes on without it much sooner, and its server is told of a decision that comes later.
+const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
 /// What servers may do: approvals in a store, applied by the policy of each server; a cheap handle.
 ///
@@ -146,9 +148,10 @@ impl Permissions {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets how long a call waits for somebody to decide, and how long the beginning of a connection does.
+    /// Sets how long a call waits for somebody to decide, and how long the question of a connection stays open.
     ///
-    /// After that the decision is deferred. They are the approver's patience, and 60 seconds.
+    /// After that the decision is deferred. They are the approver's patience, and 10 minutes:
+    /// longer than a connection waits before it goes on, so that a late decision can still come.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
@@ -192,7 +195,7 @@ impl Permissions {
         let policy = inner.policies.of(server);
         let held = book.held(principal.tenant(), server);
         let stands = needed.iter().map(|permission| {
-            Stand::of(&policy, held, permission, at).missing(permission, tool, arguments)
+            inner.stand(&policy, server, held, permission, at).missing(permission, tool, arguments)
         });
         stands.flatten().collect()
     }
@@ -263,7 +266,7 @@ impl Permissions {
         let (mut open, mut closed, mut by_policy) = (false, false, false);
         let mut missing = Vec::new();
         for permission in needed.iter() {
-            let stand = Stand::of(&policy, held, permission, at);
+            let stand = inner.stand(&policy, server, held, permission, at);
             let is_open = matches!(stand, Stand::Open(..));
             by_policy |= matches!(stand, Stand::ByPolicy);
             if let Some(lack) = stand.missing(permission, tool, arguments) {
@@ -286,6 +289,23 @@ impl Permissions {
 }
 
 impl Inner {
+    /// How a permission stands, with what the approver has in its configuration.
+    pub(super) fn stand<'a>(
+        &self,
+        policy: &ServerPolicy,
+        server: Option<&ServerId>,
+        held: &'a [Held],
+        permission: &Permission,
+        at: SystemTime,
+    ) -> Stand<'a> {
+        Stand::of(policy, held, permission, at, || self.is_configured(server, permission))
+    }
+
+    /// Whether the approver grants a permission without asking anybody.
+    pub(super) fn is_configured(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
+        self.approver.as_ref().is_some_and(|approver| approver.grants(server, permission))
+    }
+
     /// The place of approvals for a caller.
     pub(super) fn place(principal: &Principal, server: Option<&ServerId>) -> Place {
         Place { tenant: principal.tenant().clone(), server: server.cloned() }

@@ -2,10 +2,10 @@
 //!
 //! Applies to: both.
 
+use mgp_types::Object;
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::store::StoreError;
-use mgp_types::{ErrorCode, Object, RpcError};
 
 use super::rule::{Missing, MissingStatus};
 use crate::state::{ChangeError, told};
@@ -15,10 +15,23 @@ use crate::state::{ChangeError, told};
 #[error("{what}")]
 pub struct PermissionRefused {
     what: String,
-    code: ErrorCode,
+    kind: RefusalKind,
     details: Object,
     #[source]
     rule: Rule,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Debug)]
+pub(crate) enum RefusalKind {
+    /// Something is missing, or may not be done.
+    Denied,
+    /// What was asked for makes no sense.
+    Unfit,
+    /// What was decided cannot be read.
+    Unreadable(StoreError),
+    /// What is decided cannot be written.
+    Unwritten(ChangeError),
 }
 
 impl PermissionRefused {
@@ -49,7 +62,7 @@ impl PermissionRefused {
         }
         Self {
             what: format!("`{tool}` needs {names}, {status} ({why})"),
-            code: ErrorCode::PERMISSION_DENIED,
+            kind: RefusalKind::Denied,
             details,
             rule: Rule::new(format!(
                 "permission `{}` {status}: {why}",
@@ -66,7 +79,7 @@ impl PermissionRefused {
         let _ = details.encode("remedy", "ask an operator");
         Self {
             what: format!("only an operator may {operation} permissions"),
-            code: ErrorCode::PERMISSION_DENIED,
+            kind: RefusalKind::Denied,
             details,
             rule: Rule::new("only an operator administers permissions"),
         }
@@ -77,7 +90,7 @@ impl PermissionRefused {
         let why = why.into();
         Self {
             what: format!("invalid params: {why}"),
-            code: ErrorCode::INVALID_PARAMS,
+            kind: RefusalKind::Unfit,
             details: Object::new(),
             rule: Rule::new("unfit"),
         }
@@ -89,7 +102,7 @@ impl PermissionRefused {
             what: format!(
                 "a server may have {most} permissions decided; there are as many already"
             ),
-            code: ErrorCode::PERMISSION_DENIED,
+            kind: RefusalKind::Denied,
             details: Object::new(),
             rule: Rule::new("too many permissions of one server"),
         }
@@ -97,37 +110,27 @@ impl PermissionRefused {
 
     /// What was decided cannot be read.
     pub(super) fn unreadable(error: &StoreError) -> Self {
-        Self::failed(
-            format!("permissions cannot be decided: {}", told(error)),
-            RpcError::from(error.clone()).code(),
-        )
+        let what = format!("permissions cannot be decided: {}", told(error));
+        Self::failed(what, RefusalKind::Unreadable(error.clone()))
     }
 
     /// What was decided cannot be written.
     pub(super) fn unwritten(error: ChangeError) -> Self {
-        let what = error.told();
-        let code = match error {
-            ChangeError::Store(error) | ChangeError::Unread(error) => RpcError::from(error).code(),
-            ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => {
-                RpcError::from(crate::Refusal::Unaudited(unaudited)).code()
-            }
-            ChangeError::Encode(error) => error.code(),
-        };
-        Self::failed(what, code)
+        Self::failed(error.told(), RefusalKind::Unwritten(error))
     }
 
-    fn failed(what: String, code: ErrorCode) -> Self {
+    fn failed(what: String, kind: RefusalKind) -> Self {
         Self {
             what,
-            code,
+            kind,
             details: Object::new(),
             rule: Rule::new("permissions cannot be decided"),
         }
     }
 
-    /// The code that is answered.
-    pub(crate) fn code(&self) -> ErrorCode {
-        self.code
+    /// What it is about.
+    pub(crate) fn kind(&self) -> &RefusalKind {
+        &self.kind
     }
 
     /// The facts, for the caller.

@@ -76,11 +76,14 @@ pub(super) enum Stand<'a> {
 
 impl<'a> Stand<'a> {
     /// What stands, by a policy and what was decided for the server.
+    ///
+    /// Where the policy would let somebody be asked, and nobody has decided, an approver's configuration grants.
     pub(super) fn of(
         policy: &ServerPolicy,
         held: &'a [Held],
         permission: &Permission,
         at: SystemTime,
+        is_configured: impl FnOnce() -> bool,
     ) -> Self {
         use MissingStatus::{Denied, Expired, Undecided};
 
@@ -128,6 +131,7 @@ impl<'a> Stand<'a> {
             return Self::Granted(None);
         }
         match policy.permission_policy {
+            ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
             ApprovalPolicy::Interactive => {
                 Self::Open(Undecided, "nobody has decided about it".to_owned())
             }
@@ -176,10 +180,18 @@ fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
     scope::check(scope, arguments).err()
 }
 
-/// What a policy granted holds only under that policy.
+/// What a policy granted holds only under that policy, and under `deny_all` nobody but an operator grants.
 fn counts(held: &Held, policy: &ServerPolicy) -> bool {
-    held.approval.source != ApprovalSource::Policy
-        || policy.permission_policy == ApprovalPolicy::AutoApprove
+    let approval = &held.approval;
+    match (approval.source, &policy.permission_policy) {
+        (ApprovalSource::Operator, _) => true,
+        (ApprovalSource::Policy, policy) => *policy == ApprovalPolicy::AutoApprove,
+        // Whoever was asked may have been a user; that it was declined still counts.
+        (ApprovalSource::Answer, ApprovalPolicy::DenyAll) => {
+            approval.decision != ApprovalDecision::Approved
+        }
+        (ApprovalSource::Answer, _) => true,
+    }
 }
 
 /// Whether the configuration grants a permission: by its name, a short one, or a wildcard.

@@ -5,6 +5,7 @@
 mod administration;
 mod asking;
 mod policies;
+mod slow;
 mod worlds;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

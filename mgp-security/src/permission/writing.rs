@@ -44,7 +44,13 @@ impl Inner {
         let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
             let policy = self.policies.of(place.server.as_ref());
             let held: Vec<Held> = before.map(|found| Held::of(&found.entry)).into_iter().collect();
-            let stand = Stand::of(&policy, &held, &answer.permission, SystemTime::now());
+            let stand = self.stand(
+                &policy,
+                place.server.as_ref(),
+                &held,
+                &answer.permission,
+                SystemTime::now(),
+            );
             matches!(stand, Stand::Open(..) | Stand::ByPolicy)
         };
         self.write(place, answers, still_open, actor, told).await.map(drop)

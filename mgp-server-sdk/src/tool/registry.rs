@@ -46,7 +46,9 @@ struct Inner {
 }
 
 /// Refuses calls that waited and may not run any more.
-struct Recheck(Box<dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync>);
+struct Recheck(Box<Decide>);
+
+type Decide = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 impl fmt::Debug for Recheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +57,9 @@ impl fmt::Debug for Recheck {
 }
 
 /// Learns the definitions of tools whenever they change.
-struct Judge(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
+struct Judge(Box<Learn>);
+
+type Learn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 impl fmt::Debug for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

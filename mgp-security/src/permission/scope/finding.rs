@@ -148,6 +148,34 @@ const ABOUT_IT: [&str; 14] = [
     "data",
 ];
 
+/// Last words of names that stand for a path or a host.
+const EITHER: [&str; 21] = [
+    "target",
+    "targets",
+    "output",
+    "outputs",
+    "out",
+    "outfile",
+    "outdir",
+    "input",
+    "inputs",
+    "infile",
+    "location",
+    "locations",
+    "root",
+    "base",
+    "basedir",
+    "remote",
+    "upstream",
+    "mirror",
+    "dst",
+    "dest",
+    "destination",
+];
+
+/// Last words of names where a slash makes no path.
+const SEARCHED: [&str; 5] = ["query", "q", "search", "regex", "regexp"];
+
 /// Last words of names where even a number would be a path, a host or a command: a descriptor, an address.
 const STRICT: [&str; 18] = [
     "path",
@@ -176,6 +204,10 @@ struct Kinds {
     bits: u8,
     /// Free text, whatever it looks like.
     content: bool,
+    /// Text where a slash makes no path.
+    slashes: bool,
+    /// A path or a host, whichever it looks like.
+    either: bool,
     strict: bool,
 }
 
@@ -195,7 +227,9 @@ impl Kinds {
         let Some(last) = words.last().map(String::as_str) else { return Self::default() };
         let mut kinds = Self { content: CONTENT.contains(&last), ..Self::default() };
         let bare = words.len() == 1;
-        if kinds.content || ABOUT_IT.contains(&last) && !bare {
+        let about_it = ABOUT_IT.contains(&last) && !bare;
+        kinds.slashes = about_it || SEARCHED.contains(&last);
+        if kinds.content || about_it {
             return kinds;
         }
         kinds.strict = STRICT.contains(&last);
@@ -211,11 +245,15 @@ impl Kinds {
                 kinds = kinds.and(about);
             }
         }
+        kinds.either = EITHER.contains(&last);
+        if kinds.either {
+            kinds = kinds.and(About::Path).and(About::Host);
+        }
         kinds
     }
 }
 
-/// The words of a name: `filePath`, `file_path` and `FILE-PATH` are two.
+/// The words of a name: `filePath`, `file_path` and `FILE-PATH2` are two.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = ' ';
@@ -230,6 +268,11 @@ fn words(name: &str) -> Vec<String> {
         }
         before = letter;
     }
+    // The second path is a path.
+    for word in &mut words {
+        word.truncate(word.trim_end_matches(|digit: char| digit.is_ascii_digit()).len());
+    }
+    words.retain(|word| !word.is_empty());
     words
 }
 
@@ -395,13 +438,16 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
         let lower = text.to_ascii_lowercase();
         ["%2f", "%5c", "%2e", "%25"].iter().any(|mark| lower.contains(mark))
     };
-    if is_file || is_drive || begins || climbs || text.contains('%') && encoded() {
+    let is_address = !is_file && text.contains("://");
+    let has_slash = !kinds.slashes && !is_address && text.contains(['/', '\\']);
+    if is_file || is_drive || has_slash || begins || climbs || text.contains('%') && encoded() {
         kinds = kinds.and(About::Path);
     }
     let bare = text.trim_start_matches('[').trim_end_matches(']');
-    if !is_file && text.contains("://") || text.starts_with("//") || bare.parse::<IpAddr>().is_ok()
-    {
+    if is_address || text.starts_with("//") || bare.parse::<IpAddr>().is_ok() {
         kinds = kinds.and(About::Host);
+    } else if kinds.either && (is_file || is_drive || begins) {
+        kinds.bits &= !(About::Host as u8);
     }
     kinds
 }

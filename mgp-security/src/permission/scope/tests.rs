@@ -108,6 +108,42 @@ fn paths_are_compared_part_by_part() {
 }
 
 #[test]
+fn braces_and_wildcards_do_not_climb_out_of_what_is_open() {
+    let only = r#"{"paths":["/work"]}"#;
+    for outside in [
+        "/work/{..,a}/etc/passwd",
+        "/work/{a,b}",
+        "/work/.*/x",
+        "/work/.?/etc/passwd",
+        "/work/.[.]/etc/passwd",
+        "/work/[.][.]/etc/passwd",
+        "/work/[.]*/x",
+        "/work/..*/x",
+        "/work/x..*",
+        "/work/(..|a)/etc/passwd",
+        "/work/@(a|..)/etc/passwd",
+        "/work/%2e*/x",
+        "/work/%7b..,a%7d/x",
+        "/work\\{..,a}\\x",
+    ] {
+        path(only, outside, Some("climbs"));
+    }
+    for inside in [
+        "/work/*",
+        "/work/**/*.rs",
+        "/work/.env*",
+        "/work/a..b",
+        "/work/[a-z].rs",
+        "/work/a (1).txt",
+    ] {
+        path(only, inside, None);
+    }
+    // Entries of an operator say what they mean.
+    path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("closed"));
+    path(r#"{"paths":["/work/.*"]}"#, "/work/.git", None);
+}
+
+#[test]
 fn entries_are_prefixes_or_patterns() {
     path(r#"{"paths":["/"]}"#, "/anything", None);
     path(r#"{"paths":["/srv/data"]}"#, "/srv/data/deep/down", None);
@@ -207,6 +243,42 @@ fn arguments_are_found_by_name_and_by_shape() {
     fails(only, &many, "too many");
     let long = format!(r#"{{"path":"/srv/a","content":"{}"}}"#, "x".repeat(300_000));
     fails(only, &long, "too long");
+}
+
+#[test]
+fn a_path_or_host_under_another_name_is_not_overlooked() {
+    let closed = r#"{"paths":["docs"],"deny_paths":["secrets"]}"#;
+    for name in
+        ["output", "input", "target", "location", "outFile", "dest2", "path_2", "Path10", "x"]
+    {
+        let arguments = serde_json::json!({ "path": "docs/a", name: "secrets/x" }).to_string();
+        fails(closed, &arguments, "closed");
+    }
+    for name in
+        ["output", "input", "target", "location", "out", "saveTo", "dest2", "path_2", "PATH2"]
+    {
+        let arguments = serde_json::json!({ "path": "docs/a", name: "secrets" }).to_string();
+        fails(closed, &arguments, "closed");
+    }
+    fails(closed, r#"{"path":"docs/a","x":"secrets\\x"}"#, "closed");
+    fails(closed, r#"{"path":"docs/a","files":{"secrets/x":""}}"#, "closed");
+    let one = r#"{"hosts":["ok.example"]}"#;
+    for name in ["target", "location", "destination", "host2", "url_1", "output", "remote"] {
+        let arguments =
+            serde_json::json!({ "url": "https://ok.example", name: "evil.com" }).to_string();
+        fails(one, &arguments, "not open");
+    }
+    // What is clearly the other thing, or none of them, passes.
+    passes(one, r#"{"url":"https://ok.example/a","output":"/tmp/a"}"#);
+    passes(r#"{"paths":["/srv"]}"#, r#"{"path":"/srv/a","target":"https://a.example/b"}"#);
+    for inside in [
+        r#"{"path":"docs/a","mime_type":"text/plain","query":"and/or","regex":"a/\\d+"}"#,
+        r#"{"path":"docs/a","content":"secrets/x","text_2":"secrets/x"}"#,
+        r#"{"path":"docs/a","target_language":"de","output_format":"pdf","input_size":3}"#,
+        r#"{"path":"docs/a","sha256":"00ff","url":"ftp://a.example/secrets"}"#,
+    ] {
+        passes(closed, inside);
+    }
 }
 
 #[test]

@@ -198,3 +198,59 @@ async fn a_book_that_cannot_be_read_grants_nothing() {
     assert_eq!(error.code().0, 2000, "{error}");
     assert_eq!(world.ran(), 1);
 }
+
+#[tokio::test]
+async fn what_a_user_answered_grants_nothing_under_deny_all() {
+    let clerk = Clerk::new(GrantDecision::Approved);
+    let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    world.runs("camera").await;
+    world.policies.set("files", governed(ApprovalPolicy::DenyAll));
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
+    world.runs("camera").await;
+}
+
+#[tokio::test]
+async fn what_a_user_declined_stays_declined_under_deny_all() {
+    let clerk = Clerk::new(GrantDecision::Denied);
+    let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    let mut listing = governed(ApprovalPolicy::DenyAll);
+    listing.permissions = vec![Permission::Camera];
+    world.policies.set("files", listing);
+    assert_eq!(world.lacks("camera").await, "camera denied");
+}
+
+#[tokio::test]
+async fn what_the_approver_has_configured_is_never_kept() {
+    let world = World::new(ApprovalPolicy::Interactive, None);
+    let of = |approver: Option<Arc<dyn Approver>>| {
+        let (store, audit) = (Arc::new(world.store.clone()), Arc::new(world.audit.clone()));
+        Permissions::new(store, audit, world.policies.clone(), approver)
+    };
+    let missing = async |permissions: &Permissions| {
+        permissions.open().await.unwrap();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let mut client = mock::client(stack(permissions, &ran));
+        client.cx.principal = agent();
+        client.cx.server = Some(server());
+        client.request("tools/call", r#"{"name":"camera"}"#).await.is_err()
+    };
+    let lists = || -> Option<Arc<dyn Approver>> {
+        Some(Arc::new(crate::approval::Configured::new().permissions([Permission::Camera])))
+    };
+    let with = of(lists());
+    assert!(!missing(&with).await);
+    assert!(with.list(&operator(), None).await.unwrap().is_empty(), "nothing was kept");
+    // It does not outlive the configuration.
+    assert!(missing(&of(None)).await);
+    // Who denies all grants nothing by it.
+    world.policies.set("files", governed(ApprovalPolicy::DenyAll));
+    assert!(missing(&with).await);
+    world.policies.set("files", governed(ApprovalPolicy::Interactive));
+    assert!(!missing(&with).await);
+    // An operator who took it back comes first.
+    let taken = with.revoke(&operator(), files(&["camera"])).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert!(missing(&with).await);
+}

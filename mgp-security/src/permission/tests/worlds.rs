@@ -95,7 +95,7 @@ fn runs(
     let book = book(approvals);
     let permission = name.into();
     let held = book.held(&"acme".into(), Some(&server()));
-    Stand::of(policy, held, &permission, at(second))
+    Stand::of(policy, held, &permission, at(second), || false)
         .missing(&permission, "t", Some(arguments))
         .is_none()
 }
@@ -126,10 +126,17 @@ proptest! {
             listed => listed == name,
         });
         let alive = |approval: &Approval| approval.until().is_none_or(|end| end > at(second));
+        let counts = |approval: &Approval| match approval.source {
+            ApprovalSource::Operator => true,
+            ApprovalSource::Policy => word == "auto_approve",
+            ApprovalSource::Answer => {
+                word != "deny_all" || approval.decision != ApprovalDecision::Approved
+            }
+        };
         let approved = held.is_some_and(|approval| {
             approval.decision == ApprovalDecision::Approved
                 && alive(approval)
-                && (approval.source != ApprovalSource::Policy || word == "auto_approve")
+                && counts(approval)
                 && (approval.tools.is_empty() || approval.tools.iter().any(|tool| tool == "t"))
                 && match approval.scope.as_ref().map(|scope| scope.paths.len()) {
                     None => true,
@@ -138,7 +145,7 @@ proptest! {
                 }
         });
         let spoken_for = held.is_some_and(|approval| {
-            (approval.source != ApprovalSource::Policy || word == "auto_approve")
+            counts(approval)
                 && (approval.decision != ApprovalDecision::Denied || alive(approval))
         });
         let granted = match word {

@@ -168,7 +168,7 @@ impl Confirmations {
                     return Err(plain(why));
                 }
             };
-            let by = Actor::new("user", decision.by.as_str());
+            let by = decision.actor();
             let why = decision.details.decode::<String>("justification").ok().flatten();
             match decision.answer {
                 GrantDecision::Approved => {}

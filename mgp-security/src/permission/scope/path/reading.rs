@@ -52,9 +52,9 @@ pub(super) fn readings(text: &str) -> Result<Vec<Path>, String> {
     let mut paths = Vec::new();
     let mut text = without_scheme(text)?;
     for _ in 0..=ENCODED_MAX {
-        paths.push(Path::read(&text, Backslash::Separates)?);
+        paths.push(Path::given(&text, Backslash::Separates)?);
         if text.starts_with('/') && text.contains('\\') {
-            paths.push(Path::read(&text, Backslash::IsLetter)?);
+            paths.push(Path::given(&text, Backslash::IsLetter)?);
         }
         match decoded(&text)? {
             Some(plain) => text = plain,
@@ -112,7 +112,36 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
     String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
 }
 
+/// Whether a shell or a tool may make `..` of a part, or parts that cannot be seen.
+fn may_climb(part: &str, may_expand: bool) -> bool {
+    // Alternatives need no wildcard: `(..|a)`.
+    let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));
+    if may_expand {
+        let dot_in_class = part.split('[').skip(1).any(|class| {
+            let end = class.find(']').unwrap_or(class.len());
+            class[..end].contains('.')
+        });
+        climbs |= dot_in_class
+            || part.contains("..")
+            || part.contains(['{', '}'])
+            || [".*", ".?", ".["].iter().any(|mark| part.starts_with(mark));
+    }
+    climbs
+}
+
 impl Path {
+    /// Reads a text of a caller in one way: what it stands for must lie where it seems to.
+    ///
+    /// # Errors
+    /// In words, where it is no path that can be compared.
+    fn given(text: &str, backslash: Backslash) -> Result<Self, String> {
+        let path = Self::read(text, backslash)?;
+        if path.parts.iter().any(|part| may_climb(part, path.may_expand)) {
+            return Err("may stand for one that climbs out".to_owned());
+        }
+        Ok(path)
+    }
+
     /// Reads a text in one way.
     ///
     /// # Errors

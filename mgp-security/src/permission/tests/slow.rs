@@ -1,0 +1,95 @@
+//! A store that takes its time: what is written is not given up because nobody is asked.
+//!
+//! Applies to: both.
+
+use mgp_types::service::Grantor as _;
+use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
+use tokio::sync::watch;
+
+use super::*;
+
+/// A store that needs a while for a change, as a file does.
+struct Slow(MemoryStore, Duration);
+
+impl Store for Slow {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        let (store, takes) = (self.0.clone(), self.1);
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            store.commit(change).await
+        })
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending(log, most)
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.settle(log, through)
+    }
+}
+
+async fn runs_once(policy: ApprovalPolicy, approver: Option<Arc<dyn Approver>>, takes: u64) {
+    let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
+    let permissions = Permissions::new(
+        Arc::new(Slow(store.clone(), Duration::from_secs(takes))),
+        Arc::new(audit.clone()),
+        Policies::all(governed(policy)),
+        approver,
+    );
+    permissions.open().await.unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut client = mock::client(stack(&permissions, &ran));
+    client.request("tools/call", r#"{"name":"camera"}"#).await.unwrap();
+    client.request("tools/call", r#"{"name":"camera"}"#).await.unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+    let types: Vec<_> = audit.events().iter().map(|event| event.event_type.to_string()).collect();
+    assert_eq!(types, ["PERMISSION_GRANTED"], "it was told once that it is granted");
+    assert_eq!(store.load("permissions").await.unwrap().records.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn auto_approve_writes_its_approval_although_nobody_can_be_asked() {
+    runs_once(ApprovalPolicy::AutoApprove, None, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_time_is_kept_however_long_that_takes() {
+    let clerk = Clerk::new(GrantDecision::Approved);
+    runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
+    let clerk = Clerk::silent(GrantDecision::Approved);
+    let world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
+    let deciding = world.permissions.decide(&world.client.cx, &server(), vec![Permission::Camera]);
+    let mut deciding = tokio::spawn(deciding);
+    // The connection waits for a minute.
+    let early = tokio::time::timeout(Duration::from_secs(60), &mut deciding).await;
+    assert!(early.is_err(), "{early:?}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    clerk.gate.add_permits(1);
+    let decision = deciding.await.unwrap();
+    assert_eq!(decision.grants[&Permission::Camera].decision(), GrantDecision::Approved);
+}
