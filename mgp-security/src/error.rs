@@ -137,7 +137,6 @@ impl From<Refusal> for RpcError {
                 RefusalKind::Unwritten(error) => code_of_change(error),
             },
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
-            Refusal::Decision(DecisionRefused::NotOperator) => ErrorCode::PERMISSION_DENIED,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
             // It may answer again soon.
             Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,

@@ -5,13 +5,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_types::RpcError;
 use mgp_types::mcp::ListParams;
 use mgp_types::method::ToolsList;
-use mgp_types::mgp::Actor;
+use mgp_types::mgp::{Actor, RiskLevel};
 use mgp_types::service::{
-    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, Reply, ServerId, Waited,
+    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, Reply, ServerId, Start, Waited,
 };
+use mgp_types::{Payload, RpcError};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use super::Standing;
@@ -52,6 +53,7 @@ pub(super) async fn first<S: MgpService>(
     let mut look = look(&definitions, &server, &name)?;
     if matches!(look, Look::List) {
         look = listed(&definitions, &server, &mut inner, &call, &name).await?;
+        note_risk(&call, &definitions.assessment(Some(&server), &name).effective_risk);
     }
     match look {
         Look::Tell(known) => tell(&definitions, &server, &name, &call, &known).await?,
@@ -60,6 +62,35 @@ pub(super) async fn first<S: MgpService>(
     }
     Waited::mark(call.cx_mut());
     inner.call(call).await
+}
+
+/// Notes the risk of a call for its record, which began before anybody knew the tool.
+fn note_risk(call: &Call, risk: &RiskLevel) {
+    if let Some(start) = call.cx().extensions.get::<Start>()
+        && start.risk.as_ref() != Some(risk)
+        && let Ok(word) = Payload::of(risk)
+    {
+        start.note("risk_level", word);
+    }
+}
+
+/// Waits until nobody else lists the tools of a server, or tells of them.
+async fn turn(
+    definitions: &Definitions,
+    server: &ServerId,
+    call: &Call,
+) -> Result<OwnedMutexGuard<()>, RpcError> {
+    let turn = definitions.turn(server).lock_owned();
+    let Ok(turn) = timeout(patience(call), turn).await else {
+        let reason = RpcError::internal("other calls still wait for them");
+        return Err(Refusal::Unlisted { server: server.clone(), reason }.into());
+    };
+    Ok(turn)
+}
+
+/// How long a call waits.
+fn patience(call: &Call) -> Duration {
+    call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR))
 }
 
 fn look(definitions: &Definitions, server: &ServerId, name: &str) -> Result<Look, RpcError> {
@@ -88,18 +119,14 @@ async fn listed<S: MgpService>(
     call: &Call,
     name: &str,
 ) -> Result<Look, RpcError> {
-    let patience = || call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
     let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
-    let turn = definitions.turn(server);
-    let Ok(turn) = timeout(patience(), turn.lock()).await else {
-        return Err(unlisted(RpcError::internal("others still wait for its list of tools")).into());
-    };
+    let turn = turn(definitions, server, call).await?;
     // Whoever had the turn before may have listed them.
     let before = look(definitions, server, name)?;
     if !matches!(before, Look::List) {
         return Ok(before);
     }
-    let most = patience();
+    let most = patience(call);
     let listed = match timeout(most, list(definitions, server, inner, call)).await {
         Ok(listed) => listed,
         Err(_) => {
@@ -185,11 +212,16 @@ async fn tell(
 ) -> Result<(), RpcError> {
     let Some(before) = &known.assessment.overrides else { return Ok(()) };
     let after = &known.assessment.effective_risk;
+    // One call tells it for all, and none runs before it is told.
+    let _turn = turn(definitions, server, call).await?;
+    if !known.untold.load(Ordering::Acquire) {
+        return Ok(());
+    }
     let event = Event::risk_overridden(Actor::kernel(), Some(server), name, before, after)
         .during(call.cx().trace.as_deref());
     let audit = definitions.0.pins.audit();
     audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
-    known.untold.store(false, Ordering::Relaxed);
+    known.untold.store(false, Ordering::Release);
     Ok(())
 }
 

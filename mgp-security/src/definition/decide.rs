@@ -2,7 +2,10 @@
 //!
 //! Applies to: both.
 
-use mgp_types::service::{Authority, Principal, ServerId};
+use std::collections::HashSet;
+
+use mgp_types::mgp::Actor;
+use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::StoreError;
 use mgp_types::{Hash, Timestamp};
 
@@ -12,8 +15,10 @@ use super::refused::DecisionRefused;
 use super::review::Finding;
 use super::seen::changed;
 use super::standing::Held;
+use crate::access::{About, Asker, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
+use crate::state::ChangeError;
 
 /// A tool that waits for an operator.
 #[derive(Clone, Debug)]
@@ -45,7 +50,8 @@ impl Definitions {
         fingerprint: &Hash,
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
-        let (held, pair) = self.held(by, server, tool, fingerprint)?;
+        self.authorise(by, server, "approve_definition").await?;
+        let (held, pair) = self.held(server, tool, fingerprint)?;
         let pin = Pin {
             kind: PinKind::Pinned,
             findings: Vec::<Finding>::new(),
@@ -79,7 +85,8 @@ impl Definitions {
         fingerprint: &Hash,
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
-        let (held, _) = self.held(by, server, tool, fingerprint)?;
+        self.authorise(by, server, "reject_definition").await?;
+        let (held, _) = self.held(server, tool, fingerprint)?;
         let pin = Pin {
             kind: PinKind::Rejected,
             by: Some(by.subject().to_string()),
@@ -124,18 +131,83 @@ impl Definitions {
         Ok(waiting)
     }
 
+    /// Forgets all tools of a server, with what was approved, waits or was rejected of them: what it lists next is
+    /// pinned as if it was seen for the first time.
+    ///
+    /// # Errors
+    /// [`Refusal`] when `by` is no operator, or when it cannot be kept and recorded; nothing was forgotten then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether they were forgotten.
+    pub async fn forget(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        justification: Option<&str>,
+    ) -> Result<(), Refusal> {
+        self.authorise(by, server, "forget_definitions").await?;
+        let told =
+            |count| Event::definitions_forgotten(by, server, count).justification(justification);
+        self.remove(server, told).await
+    }
+
+    /// Forgets all tools of a server that is registered no longer; whoever removes it was asked who they are.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it cannot be kept and recorded; nothing was forgotten then.
+    ///
+    /// # Cancel safety
+    /// As [`forget`](Self::forget).
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), Refusal> {
+        let told = |count| {
+            Event::definitions_forgotten(Actor::kernel(), server, count).cause("deregistered")
+        };
+        self.remove(server, told).await
+    }
+
+    async fn remove(
+        &self,
+        server: &ServerId,
+        told: impl FnOnce(usize) -> Event,
+    ) -> Result<(), Refusal> {
+        let kept = self.0.pins.latest(|pin| pin.server == server.as_str()).await;
+        let kept = kept.map_err(ChangeError::Store)?;
+        let tools: HashSet<_> = kept.iter().map(|found| found.entry.tool.as_str()).collect();
+        if !kept.is_empty() {
+            let event = told(tools.len()).build();
+            let gone = kept.iter().map(|found| (found.key.clone(), None)).collect();
+            self.0.pins.write(gone, vec![event]).await?;
+        }
+        self.0.seen().retain(|id, seen| {
+            let is_it = id.as_ref() == Some(server);
+            // Whoever looked like it may be let in now.
+            seen.is_own() || !(is_it || seen.looks_like(server))
+        });
+        self.0.publish();
+        Ok(())
+    }
+
+    /// Refuses whoever is no operator, and records that they tried.
+    async fn authorise(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        method: &'static str,
+    ) -> Result<(), Refusal> {
+        let asker = Asker::alone(by);
+        let Err(refusal) = asker.may(Need::Write, method, About::All) else { return Ok(()) };
+        asker.refused(&**self.0.pins.audit(), Some(server), method, refusal.clone()).await;
+        Err(refusal)
+    }
+
     /// What is held of a tool, if it is what was meant.
     fn held(
         &self,
-        by: &Principal,
         server: &ServerId,
         tool: &str,
         fingerprint: &Hash,
     ) -> Result<(Pin, Pair), Refusal> {
-        if by.authority() != Authority::Operator {
-            return Err(DecisionRefused::NotOperator.into());
-        }
-        let book = self.0.pins.now().map_err(crate::ChangeError::Store)?;
+        let book = self.0.pins.now().map_err(ChangeError::Store)?;
         let pair = book.get(server, tool).cloned().unwrap_or_default();
         let Some(held) = pair.held.as_deref().cloned() else {
             let (server, tool) = (server.clone(), tool.to_owned());

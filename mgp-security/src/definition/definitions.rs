@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
@@ -57,6 +57,8 @@ pub(super) struct Inner {
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
+    /// Set where something changed while the pins could not be read: the table is made anew once they can.
+    behind: AtomicBool,
 }
 
 /// What is to be done with a call of a tool.
@@ -83,6 +85,7 @@ impl Definitions {
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
+            behind: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&inner);
         let refresh = move || weak.upgrade().map(|inner| inner.publish());
@@ -115,7 +118,7 @@ impl Definitions {
     /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        match self.0.table().get(server, tool) {
+        match self.0.latest().get(server, tool) {
             Some(known) => Arc::clone(&known.assessment),
             None => self.0.unlisted(server, tool),
         }
@@ -124,7 +127,7 @@ impl Definitions {
     /// How the definition of a tool stands.
     #[must_use]
     pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
-        let table = self.0.table();
+        let table = self.0.latest();
         let Some(tools) = table.of(server) else { return Standing::Unseen };
         tools.named.get(tool).map_or(&tools.others, |known| &known.standing).clone()
     }
@@ -132,7 +135,7 @@ impl Definitions {
     /// The definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
-        self.0.table().get(server, tool)?.tool.clone()
+        self.0.latest().get(server, tool)?.tool.clone()
     }
 
     /// The hash of the text of a definition as it was last listed.
@@ -163,7 +166,7 @@ impl Definitions {
     pub(super) fn look(&self, server: &ServerId, tool: &str) -> Result<Look, StoreError> {
         // What cannot be read is not decided.
         self.0.pins.readable()?;
-        let table = self.0.table();
+        let table = self.0.latest();
         let Some(tools) = table.servers.get(server.as_str()) else { return Ok(Look::List) };
         let Some(known) = tools.named.get(tool) else {
             return Ok(match &tools.others {
@@ -172,9 +175,12 @@ impl Definitions {
                 refused => Look::Refuse(refused.clone()),
             });
         };
-        let told = || match known.untold.load(Ordering::Relaxed) {
-            true => Look::Tell(Arc::clone(known)),
-            false => Look::Pass,
+        let told = || {
+            if known.untold.load(Ordering::Acquire) {
+                Look::Tell(Arc::clone(known))
+            } else {
+                Look::Pass
+            }
         };
         Ok(match &known.standing {
             _ if tools.stale => Look::List,
@@ -185,7 +191,7 @@ impl Definitions {
         })
     }
 
-    /// The turn of listing the tools of a server.
+    /// The turn of listing the tools of a server, or of telling of them.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody waits for those that only the table holds.
@@ -197,6 +203,14 @@ impl Definitions {
 impl Inner {
     pub(super) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The table with everything in it that changed while the pins could not be read.
+    pub(super) fn latest(&self) -> Arc<Table> {
+        if self.behind.load(Ordering::Acquire) && self.behind.swap(false, Ordering::AcqRel) {
+            self.publish();
+        }
+        self.table()
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, Seen>> {
@@ -220,7 +234,10 @@ impl Inner {
     pub(super) fn publish(&self) {
         let seen = self.seen();
         // While the pins cannot be read no call is decided; what is shown may stay.
-        let Ok(book) = self.pins.now() else { return };
+        let Ok(book) = self.pins.now() else {
+            self.behind.store(true, Ordering::Release);
+            return;
+        };
         let before = self.table();
         let mut own = Arc::default();
         let mut servers = BTreeMap::new();

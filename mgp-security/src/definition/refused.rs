@@ -112,9 +112,6 @@ fn remedy(standing: &Standing) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecisionRefused {
-    /// Whoever decides is no operator.
-    #[error("only an operator decides about definitions of tools")]
-    NotOperator,
     /// Nothing waits under these names.
     #[error("no definition of `{tool}` of `{server}` waits for a decision")]
     Nothing {

@@ -97,6 +97,11 @@ impl Seen {
         Self { listed: listed.collect(), own: true, ..Self::default() }
     }
 
+    /// Whether it was not let in because its id looks like that of another.
+    pub(super) fn looks_like(&self, server: &ServerId) -> bool {
+        matches!(&self.flaw, Some(NameFlaw::LooksLike { like, .. }) if like == server.as_str())
+    }
+
     /// Whether the tools are our own.
     pub(super) fn is_own(&self) -> bool {
         self.own

@@ -17,6 +17,7 @@ use super::*;
 use crate::{Policies, ServerPolicy};
 
 mod entering;
+mod telling;
 mod unlisted;
 
 /// A server whose list can be changed while it runs.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mgp::Validator;
-use mgp_types::service::{Call, Either, MgpService, Reply, Rule, ServerId};
-use mgp_types::{Object, RpcError};
+use mgp_types::service::{Call, Either, MgpService, Reply, Rule, ServerId, Start};
+use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -161,14 +161,30 @@ impl ValidateLayer {
         let Some(tool) = call.tool() else { return Ok(()) };
         let server = call.cx().server.as_ref().or(self.server.as_ref());
         let assessment = self.tools.assessment(server, tool.name);
-        for validator in &assessment.validators {
-            let found = match self.validators.get(validator) {
-                Some(check) => check.check(call, &assessment).map_err(Found::Violation),
-                None => Err(Found::Missing(validator.clone())),
-            };
-            found.map_err(|found| ValidationBlocked::new(server, tool.name, validator, found))?;
-        }
-        Ok(())
+        let mut applied = Vec::new();
+        let mut check = |validator: &Validator| match self.validators.get(validator) {
+            Some(check) => {
+                applied.push(validator.as_str().to_owned());
+                check.check(call, &assessment).map_err(Found::Violation)
+            }
+            None => Err(Found::Missing(validator.clone())),
+        };
+        let blocked = assessment.validators.iter().find_map(|validator| {
+            let found = check(validator).err()?;
+            Some(ValidationBlocked::new(server, tool.name, validator, found))
+        });
+        note_applied(call, &applied);
+        blocked.map_or(Ok(()), |blocked| Err(blocked.into()))
+    }
+}
+
+/// Notes the validators that looked at a call, for its record.
+fn note_applied(call: &Call, applied: &[String]) {
+    if !applied.is_empty()
+        && let Some(start) = call.cx().extensions.get::<Start>()
+        && let Ok(words) = Payload::of(&applied.join(", "))
+    {
+        start.note("validator_applied", words);
     }
 }
 

@@ -141,6 +141,13 @@ impl Event {
         Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
 
+    /// `dev.cloto.definitions_forgotten`: all that was kept of the tools of a server went; what it lists next is pinned.
+    pub fn definitions_forgotten(by: impl Into<By>, server: &ServerId, count: usize) -> Self {
+        Self::own("definitions_forgotten", by, AuditResult::Success)
+            .server(Some(server))
+            .detail("count", &count)
+    }
+
     /// `dev.cloto.definition_flagged`: a tool or server was refused or noted for what it says or is called.
     pub fn definition_flagged(
         server: &ServerId,

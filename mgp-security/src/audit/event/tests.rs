@@ -104,6 +104,7 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
         Event::definition_rejected(&ada, &garden, "water", &new).justification("too much"),
+        Event::definitions_forgotten(&ada, &garden, 7).justification("set up anew"),
         Event::definition_flagged(
             &garden,
             Some("weed"),
@@ -149,7 +150,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 14);
+    assert_eq!(custom.count(), 15);
 }
 
 /// The page is for those who read logs: it must name each type, and each member of its details.

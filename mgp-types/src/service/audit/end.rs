@@ -105,12 +105,14 @@ impl Ended {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
+        // A gate that learned more of the tool meanwhile noted it.
+        let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {
                 details.insert(name, value);
             }
         };
-        if let Some(risk) = &self.start.risk {
+        if let Some(risk) = risk {
             put("risk_level", Payload::of(risk));
         }
         put("duration_ms", Payload::of(&u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX)));

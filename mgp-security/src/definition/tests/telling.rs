@@ -1,0 +1,283 @@
+//! What is told of tools and of those who decide about them, and when.
+//!
+//! Applies to: both.
+
+use std::sync::atomic::AtomicBool;
+
+use mgp_types::mgp::{
+    AccessGrantParams, AccessPermission, AuditEvent, AuditResult, EntryType, EventType, Validator,
+};
+use mgp_types::service::{AuditSink, Audited, BoxFuture, Start, Ticket};
+use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
+use tokio::sync::watch;
+
+use super::*;
+use crate::tool::{Assessment, Validate, ValidateLayer, Violation};
+use crate::{AuditLayer, Governance};
+
+const SAFE: &str =
+    r#"{"name":"read","description":"Adds.","inputSchema":{},"security":{"risk_level":"safe"}}"#;
+
+fn says_safe() -> Policies {
+    let mut policy = ServerPolicy::default();
+    policy.risk.insert("read".to_owned(), RiskLevel::Safe);
+    Policies::all(policy)
+}
+
+fn overrides(audit: &MemoryAudit) -> usize {
+    let is_override = |event: &AuditEvent| event.event_type.as_str() == "RISK_LEVEL_OVERRIDE";
+    audit.events().iter().filter(|event| is_override(event)).count()
+}
+
+/// A sink that takes a moment for each event.
+struct Slow(MemoryAudit);
+
+impl AuditSink for Slow {
+    fn begin(&self, start: Start) -> Audited<Ticket> {
+        self.0.begin(start)
+    }
+
+    fn record(&self, event: AuditEvent) -> Audited<()> {
+        let audit = self.0.clone();
+        Audited::Later(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            audit.record(event).await
+        }))
+    }
+}
+
+#[tokio::test]
+async fn an_operators_word_on_a_tool_of_ones_own_is_told_once() {
+    let audit = MemoryAudit::new();
+    let governance =
+        Governance::builder().audit(Arc::new(audit.clone())).policies(says_safe()).build();
+    governance.open().await.unwrap();
+    let tools: Vec<mgp_types::mcp::Tool> = vec![serde_json::from_str(READ).unwrap()];
+    governance.definitions().learn(Some(&files()), &tools);
+    let grant = |agent| {
+        AccessGrantParams::new(EntryType::ServerGrant, agent, "files", AccessPermission::Allow)
+    };
+    let local = Principal::local();
+    let by = Principal::new(local.tenant().as_str(), "ada").operator();
+    governance.access().grant(&by, grant(local.subject().as_str())).await.unwrap();
+    let own = governance.own("files").layer(Liar::default().stack());
+    let mut client = mock::client(Stack::new(own));
+    for _ in 0..2 {
+        client.request("tools/call", r#"{"name":"read"}"#).await.unwrap();
+        governance.definitions().learn(Some(&files()), &tools);
+    }
+    assert_eq!(overrides(&audit), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_at_once_tell_an_operators_word_once_and_none_runs_before() {
+    let audit = MemoryAudit::new();
+    let sink = Arc::new(Slow(audit.clone()));
+    let definitions = Definitions::new(Arc::new(MemoryStore::new()), sink, says_safe());
+    definitions.open().await.unwrap();
+    definitions.observe(&files(), &[Payload::parse(READ.to_owned()).unwrap()]).await.unwrap();
+    let (seen, policies) = (audit.clone(), definitions.clone());
+    let inner = Stack::from_fn(move |_| {
+        let told = overrides(&seen);
+        // What happens while somebody tells must not make another tell it again.
+        policies.0.publish();
+        async move {
+            assert_eq!(told, 1);
+            Ok(Reply::empty())
+        }
+    });
+    let mut client = mock::client(Stack::new(
+        DefinitionLayer::new(definitions.clone()).server("files").layer(inner),
+    ));
+    let calls: Vec<_> =
+        (0..5).map(|_| tokio::spawn(client.call("tools/call", r#"{"name":"read"}"#))).collect();
+    definitions.0.publish();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(overrides(&audit), 1);
+}
+
+#[tokio::test]
+async fn the_first_call_of_a_safe_tool_is_not_recorded_as_dangerous() {
+    let World { liar, definitions, audit, .. } = world();
+    liar.lists(&[SAFE]);
+    let known = definitions.clone();
+    let risk = move |call: &mgp_types::service::Call| {
+        Some(known.assessment(Some(&files()), call.tool()?.name).effective_risk.clone())
+    };
+    let pinning = DefinitionLayer::new(definitions).server("files").layer(liar.stack());
+    let layer = AuditLayer::new(Arc::new(audit.clone())).risk(risk);
+    let mut client = mock::client(Stack::new(layer.layer(pinning)));
+    for _ in 0..2 {
+        client.request("tools/call", r#"{"name":"read"}"#).await.unwrap();
+    }
+    let is_call = |event: &AuditEvent| event.event_type == EventType::ToolExecuted;
+    let risks: Vec<Option<String>> = audit
+        .events()
+        .into_iter()
+        .filter(is_call)
+        .map(|event| event.details.unwrap().decode("risk_level").unwrap())
+        .collect();
+    assert_eq!(risks, [Some("safe".to_owned()), Some("safe".to_owned())]);
+}
+
+struct Likes;
+
+impl Validate for Likes {
+    fn check(&self, call: &mgp_types::service::Call, _: &Assessment) -> Result<(), Violation> {
+        match call.tool().and_then(|tool| tool.arguments) {
+            Some(_) => Err(Violation::new("no arguments")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_names_the_validators_that_looked_at_the_call() {
+    let audit = MemoryAudit::new();
+    let known = |_: Option<&ServerId>, tool: &str| {
+        let mut assessment = Assessment::unknown();
+        assessment.validators = tool.split('+').map(Validator::from).collect();
+        Arc::new(assessment)
+    };
+    let checks = ValidateLayer::new(known)
+        .validator(Validator::Sandbox, Likes)
+        .validator(Validator::Readonly, Likes);
+    let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    let layer = AuditLayer::new(Arc::new(audit.clone()));
+    let mut client = mock::client(Stack::new(layer.layer(checks.layer(tools))));
+    client.request("tools/call", r#"{"name":"sandbox+readonly"}"#).await.unwrap();
+    let bad = r#"{"name":"sandbox+readonly","arguments":{"a":1}}"#;
+    client.request("tools/call", bad).await.unwrap_err();
+    client.request("tools/call", r#"{"name":"code_safety"}"#).await.unwrap_err();
+    let is_call = |event: &AuditEvent| {
+        matches!(event.event_type, EventType::ToolExecuted | EventType::ToolBlocked)
+    };
+    let applied: Vec<Option<String>> = audit
+        .events()
+        .into_iter()
+        .filter(is_call)
+        .map(|event| event.details.unwrap().decode("validator_applied").unwrap())
+        .collect();
+    let words = |text: &str| Some(text.to_owned());
+    assert_eq!(applied, [words("sandbox, readonly"), words("sandbox"), None]);
+}
+
+#[tokio::test]
+async fn who_decides_without_being_an_operator_is_recorded() {
+    let mut world = world();
+    world.liar.lists(&[READ]);
+    world.list().await;
+    world.liar.lists(&[READ_MORE]);
+    world.list().await;
+    let (held, definitions) = (world.held("read"), &world.definitions);
+    let (bob, hash) = (Principal::new("acme", "bob"), &held.fingerprint);
+    definitions.approve(&bob, &files(), "read", hash, None).await.unwrap_err();
+    definitions.reject(&bob, &files(), "read", hash, None).await.unwrap_err();
+    definitions.forget(&bob, &files(), None).await.unwrap_err();
+    let refused: Vec<String> = world
+        .audit
+        .events()
+        .into_iter()
+        .filter(|event| event.event_type == EventType::PermissionDenied)
+        .map(|event| {
+            assert_eq!((event.result, event.actor.id.as_str()), (AuditResult::Blocked, "bob"));
+            event.details.unwrap().decode("method").unwrap().unwrap()
+        })
+        .collect();
+    assert_eq!(refused, ["approve_definition", "reject_definition", "forget_definitions"]);
+    assert_eq!(world.standing("read").as_str(), "changed");
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
+    let mut world = world();
+    world.liar.lists(&[READ, SAFE.replace("read", "add").as_str(), TRAP]);
+    world.list().await;
+    world.liar.lists(&[READ_MORE]);
+    world.list().await;
+    let copy = Payload::parse(READ.to_owned()).unwrap();
+    world.definitions.observe(&"fi1es".into(), &[copy.clone()]).await.unwrap();
+    world.definitions.forget(&operator(), &files(), Some("set up anew")).await.unwrap();
+    let event = world.audit.events().pop().unwrap();
+    assert_eq!(event.event_type.as_str(), "dev.cloto.definitions_forgotten");
+    assert_eq!(event.details.unwrap().decode::<u64>("count").unwrap(), Some(3));
+    assert!(world.definitions.waiting().unwrap().is_empty());
+    world.call("read").await.unwrap();
+    assert_eq!(world.standing("read"), Standing::Pinned);
+
+    world.definitions.deregistered(&files()).await.unwrap();
+    let before = world.audit.events().len();
+    world.definitions.deregistered(&files()).await.unwrap();
+    assert_eq!(world.audit.events().len(), before, "there is nothing left to forget");
+    let like = ServerId::from("fi1es");
+    world.definitions.observe(&like, &[copy]).await.unwrap();
+    assert_eq!(world.definitions.standing(Some(&like), "read"), Standing::Pinned);
+}
+
+/// A store that can be made to fail.
+struct Flaky(MemoryStore, Arc<AtomicBool>);
+
+impl Store for Flaky {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        if self.1.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(StoreError::Busy("it fails"))));
+        }
+        self.0.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        self.0.commit(change)
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending(log, most)
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.settle(log, through)
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let store = Flaky(MemoryStore::new(), Arc::clone(&fails));
+    let audit = Arc::new(MemoryAudit::new());
+    let definitions = Definitions::new(Arc::new(store), audit, Policies::default());
+    definitions.open().await.unwrap();
+    let liar = Liar::default();
+    liar.lists(&[READ]);
+    let layer = DefinitionLayer::new(definitions.clone()).server("files");
+    let mut client = mock::client(Stack::new(layer.layer(liar.stack())));
+    client.request("tools/call", r#"{"name":"read"}"#).await.unwrap();
+
+    fails.store(true, Ordering::Relaxed);
+    assert!(definitions.open().await.is_err());
+    definitions.stale(&files());
+    liar.lists(&[READ_MORE]);
+    client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    fails.store(false, Ordering::Relaxed);
+    // As the follower of the store does, once it answers again.
+    definitions.0.pins.open().await.unwrap();
+    let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);
+    assert_eq!(liar.counted(), (2, 1));
+}
