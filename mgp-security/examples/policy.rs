@@ -12,15 +12,24 @@
 //! Applies to: both.
 
 use std::io::{self, BufRead, Write};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_security::{Assessment, ConfirmFrom, Naming, ServerPolicy};
+use mgp_security::{
+    Access, Assessment, ConfirmFrom, ConfirmRule, Naming, Permissions, Policies, ServerPolicy,
+};
 use mgp_types::mcp::{Tool, ToolAnnotations};
 use mgp_types::mgp::{ApprovalPolicy, Permission, RiskLevel, TrustLevel, Validator};
-use mgp_types::{Lenient, Timestamp};
+use mgp_types::service::{MemoryAudit, Principal, ServerId};
+use mgp_types::store::{Change, MemoryStore, Store};
+use mgp_types::{Lenient, Payload, RpcError, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+/// Whose books these are, and the server they are about: a line speaks of one of each.
+const TENANT: &str = "local";
+const SERVER: &str = "server";
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -134,15 +143,64 @@ fn decide(line: &str) -> Result<Answer, String> {
         None => SystemTime::now(),
     };
     let assessment = Assessment::of(&tool, &policy);
-    let named = naming(&grants, &tool.name, now);
-    let missing = |needed: &&Permission| !is_granted(&policy, &grants, needed, &tool.name, now);
+    let books = tokio::runtime::Builder::new_current_thread().build();
+    let books = books.map_err(|error| error.to_string())?;
+    let (named, missing) = books
+        .block_on(kept(&policy, &grants, &tool.name, &assessment.permissions, now))
+        .map_err(|error| error.to_string())?;
     Ok(Answer {
         confirm: assessment.needs_confirmation(&policy, named.as_ref()),
-        missing_permissions: assessment.permissions.iter().filter(missing).cloned().collect(),
+        missing_permissions: missing,
         effective_risk: assessment.effective_risk,
         validators: assessment.validators,
         error: None,
     })
+}
+
+/// What the grants come to where they are kept: the operator's entry that names the tool, and the permissions that a
+/// call lacks.
+async fn kept(
+    policy: &ServerPolicy,
+    grants: &[Grant],
+    tool: &str,
+    needed: &[Permission],
+    now: SystemTime,
+) -> Result<(Option<Naming>, Vec<Permission>), RpcError> {
+    let store = MemoryStore::new();
+    let mut change = Change::new();
+    // Of several decisions about one permission the last stands, and a refusal before any approval.
+    let (denied, others): (Vec<_>, Vec<_>) =
+        grants.iter().partition(|grant| grant.decision.as_deref() == Some("denied"));
+    for (number, grant) in others.into_iter().chain(denied).enumerate() {
+        if grant.entry_type.is_some() {
+            change = change.put("access", number.to_string(), grant.entry()?);
+        } else {
+            for approval in grant.approvals(now) {
+                let key = json!([TENANT, SERVER, approval["permission"]]).to_string();
+                change = change.put("permissions", key, Payload::of(&approval)?);
+            }
+        }
+    }
+    store.commit(change).await?;
+    let (store, policies) = (Arc::new(store), Policies::all(policy.clone()));
+    let audit = || Arc::new(MemoryAudit::bounded(0));
+    let access = Access::new(store.clone(), audit(), policies.clone()).clock(move || now);
+    let permissions = Permissions::new(store, audit(), policies, None);
+    access.open().await?;
+    permissions.open().await?;
+
+    let (caller, server) = (Principal::new(TENANT, "caller"), ServerId::from(SERVER));
+    let by_access = access.named(&caller, Some(&server), tool, now).map(|entry| entry.confirm);
+    let by_permission = permissions.names_tool(&caller, Some(&server), tool, now);
+    let words: Vec<_> = by_access.into_iter().chain(by_permission.map(|it| it.confirm)).collect();
+    let naming = Naming::by("grant");
+    let named = if words.contains(&Some(ConfirmRule::Never)) {
+        Some(naming.never_confirm())
+    } else {
+        words.first().map(|_| naming)
+    };
+    let missing = permissions.missing(&caller, Some(&server), tool, needed, None, now);
+    Ok((named, missing.into_iter().map(|lack| lack.permission).collect()))
 }
 
 impl Line {
@@ -236,82 +294,50 @@ fn grants(value: &Value) -> Result<Vec<Grant>, String> {
 }
 
 impl Grant {
-    fn is_over(&self, now: SystemTime) -> bool {
-        // An end that cannot be read has passed.
-        self.expires_at
-            .as_ref()
-            .is_some_and(|end| end.to_system_time().is_none_or(|end| end <= now))
+    /// The entry of the access book, for everyone.
+    fn entry(&self) -> Result<Payload, RpcError> {
+        let allows = self.permission == "allow";
+        let entry = json!({
+            "tenant": TENANT,
+            "access": {
+                "entry_type": self.entry_type,
+                "agent_id": "*",
+                "server_id": SERVER,
+                "tool_name": self.tool_name,
+                "permission": if allows { "allow" } else { "deny" },
+                "expires_at": self.expires_at,
+            },
+            "confirm": self.never().filter(|_| allows),
+        });
+        Payload::of(&entry)
     }
 
-    fn is_about(&self, permission: &Permission) -> bool {
-        self.entry_type.is_none()
-            && Permission::from(self.permission.as_str()).expand().contains(permission)
+    /// The records of the permissions it is about; nothing is kept of what was not decided.
+    fn approvals(&self, now: SystemTime) -> Vec<Value> {
+        let decision = self.decision.as_deref();
+        let Some(decision) = decision.filter(|word| matches!(*word, "approved" | "denied")) else {
+            return Vec::new();
+        };
+        let named = Permission::from(self.permission.as_str());
+        let record = |permission: &Permission| {
+            json!({
+                "tenant": TENANT,
+                "server": SERVER,
+                "permission": permission,
+                "decision": decision,
+                "source": "operator",
+                "tools": self.tools,
+                "confirm": self.never(),
+                "approved_by": "operator",
+                "approved_at": Timestamp::from(now),
+                "expires_at": self.expires_at,
+            })
+        };
+        Permission::canonical([&named]).iter().map(record).collect()
     }
 
-    /// Whether an operator named this tool in its favour.
-    fn names(&self, tool: &str) -> bool {
-        match self.entry_type.as_deref() {
-            Some("tool_grant") => {
-                self.permission == "allow" && self.tool_name.as_deref() == Some(tool)
-            }
-            Some(_) => false,
-            None => {
-                self.decision.as_deref() == Some("approved")
-                    && self.tools.iter().any(|named| named == tool)
-            }
-        }
-    }
-}
-
-/// The entry that names the tool; one that says `never` before others.
-fn naming(grants: &[Grant], tool: &str, now: SystemTime) -> Option<Naming> {
-    let named = || grants.iter().filter(|grant| grant.names(tool) && !grant.is_over(now));
-    let entry = Naming::by("grant");
-    if named().any(|grant| grant.confirm.as_deref() == Some("never")) {
-        return Some(entry.never_confirm());
-    }
-    named().next().map(|_| entry)
-}
-
-/// Whether a server has a permission for calls of a tool (§3.3).
-fn is_granted(
-    policy: &ServerPolicy,
-    grants: &[Grant],
-    permission: &Permission,
-    tool: &str,
-    now: SystemTime,
-) -> bool {
-    let listed = policy.permissions.iter().any(|listed| covers(listed, permission));
-    let decided = || grants.iter().filter(|grant| grant.is_about(permission));
-    let says = |grant: &Grant, word: &str| grant.decision.as_deref() == Some(word);
-    let in_scope =
-        |grant: &Grant| grant.tools.is_empty() || grant.tools.iter().any(|named| named == tool);
-    match policy.permission_policy {
-        ApprovalPolicy::ConfigOnly => return listed,
-        ApprovalPolicy::Interactive | ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll => {}
-        _ => return false,
-    }
-    if decided().any(|grant| says(grant, "denied") && !grant.is_over(now)) {
-        return false;
-    }
-    if decided().any(|grant| says(grant, "approved")) {
-        // Time never opens anything: what has ended is asked for again.
-        return decided()
-            .any(|grant| says(grant, "approved") && !grant.is_over(now) && in_scope(grant));
-    }
-    listed || policy.permission_policy == ApprovalPolicy::AutoApprove && permission.is_valid()
-}
-
-/// Whether an entry of the configuration is for a permission; a wildcard is for those of the specification only.
-fn covers(listed: &Permission, permission: &Permission) -> bool {
-    match listed.as_str().strip_suffix('*') {
-        Some("") => permission.is_known(),
-        Some(family) => {
-            permission.is_known()
-                && family.ends_with('.')
-                && permission.as_str().starts_with(family)
-        }
-        None => listed == permission,
+    fn never(&self) -> Option<&str> {
+        self.confirm.as_deref().filter(|word| *word == "never")
     }
 }
 

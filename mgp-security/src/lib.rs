@@ -51,7 +51,7 @@ pub use approval::{
     About, Approver, Configured, Decision, DecisionSource, Elicit, First, Question, Terminal,
 };
 pub use audit::{
-    Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, Delivery,
+    Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,
     DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,
     LogConfig, LogError, NotNamed, Replay, verify,
 };

@@ -4,7 +4,19 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mgp_security::{Governance, PermissionChange, Policies, ServerPolicy};
+use mgp_types::method::{Request, ToolsCall, ToolsList};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessPermission, ApprovalPolicy, EntryType, Permission, TrustLevel,
+    Validator,
+};
+use mgp_types::service::{Principal, Reply, Rule, Stack, mock};
+use mgp_types::{ErrorCode, Payload};
 use serde_json::{Value, json};
+use tower_layer::Layer;
 
 #[expect(dead_code, reason = "the program's `main` is not run here")]
 #[path = "../examples/policy.rs"]
@@ -259,4 +271,190 @@ fn what_cannot_be_read_is_the_worst_there_is() {
         assert!(answer.error.is_some(), "{line}");
         assert!(answer.confirm && answer.effective_risk.as_str() == "dangerous");
     }
+}
+
+/// A server that lists what it is told to, and runs whatever it is asked to.
+#[derive(Clone, Default)]
+struct Liar {
+    tools: Arc<Mutex<Vec<Value>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Liar {
+    fn lists(&self, tools: &[Value]) {
+        *self.tools.lock().unwrap() = tools.to_vec();
+    }
+
+    fn ran(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn stack(&self) -> Stack {
+        let this = self.clone();
+        Stack::from_fn(move |call| {
+            let reply = if call.is::<ToolsList>() {
+                let tools = this.tools.lock().unwrap().clone();
+                Reply::raw(Payload::of(&json!({ "tools": tools })).unwrap())
+            } else {
+                this.calls.fetch_add(1, Ordering::Relaxed);
+                Reply::empty()
+            };
+            async move { Ok(reply) }
+        })
+    }
+}
+
+/// A client behind all layers, whose operator configured and granted something.
+struct World {
+    liar: Liar,
+    governance: Governance,
+    client: mock::Client,
+}
+
+fn operator() -> Principal {
+    Principal::new("local", "ada").operator()
+}
+
+async fn world(policy: ServerPolicy) -> World {
+    let governance = Governance::builder().policies(Policies::all(policy)).build();
+    governance.open().await.unwrap();
+    let liar = Liar::default();
+    let client = mock::client(Stack::new(governance.layer("liar").layer(liar.stack())));
+    let entry =
+        AccessGrantParams::new(EntryType::ServerGrant, "*", "liar", AccessPermission::Allow);
+    governance.access().grant(&operator(), entry).await.unwrap();
+    World { liar, governance, client }
+}
+
+impl World {
+    async fn names(&self, tool: &str) {
+        let mut entry =
+            AccessGrantParams::new(EntryType::ToolGrant, "*", "liar", AccessPermission::Allow);
+        entry.tool_name = Some(tool.to_owned());
+        self.governance.access().grant(&operator(), entry).await.unwrap();
+    }
+
+    fn about(permissions: &[Permission]) -> PermissionChange {
+        PermissionChange::new(Some("liar".into()), permissions.iter().cloned())
+    }
+
+    /// What becomes of a call: the code and the reasons of a refusal, or that it ran.
+    async fn call(&mut self, tool: &str) -> Result<(), (ErrorCode, String)> {
+        let before = self.liar.ran();
+        let call = json!({ "name": tool, "arguments": {} }).to_string();
+        let answer = self.client.request(ToolsCall::METHOD, &call).await;
+        assert_eq!(self.liar.ran() - before, usize::from(answer.is_ok()), "{tool}: {answer:?}");
+        answer.map(drop).map_err(|error| {
+            let rule = Rule::of(&error).map(ToString::to_string).unwrap_or_default();
+            (error.code(), format!("{}: {rule}", error.message()))
+        })
+    }
+}
+
+fn sandboxed() -> ServerPolicy {
+    let mut policy = ServerPolicy::default();
+    policy.trust = TrustLevel::Sandboxed;
+    policy
+}
+
+#[tokio::test]
+async fn a_sandboxed_server_is_decided_by_all_layers_as_if_it_had_claimed_nothing() {
+    let mut config_only = sandboxed();
+    config_only.permission_policy = ApprovalPolicy::ConfigOnly;
+    config_only.permissions = vec![Permission::FilesystemRead, Permission::MemoryWrite];
+    for (policy, named) in [(sandboxed(), false), (sandboxed(), true), (config_only, true)] {
+        for tool in tools() {
+            let name = tool["name"].as_str().unwrap();
+            let mut outcomes = Vec::new();
+            let claims: Vec<_> = [json!({})].into_iter().chain(lies()).collect();
+            for lie in &claims {
+                let mut world = world(policy.clone()).await;
+                if named {
+                    world.names(name).await;
+                }
+                world.liar.lists(&[claiming(&tool, lie)]);
+                outcomes.push((world.call(name).await, lie));
+            }
+            let (honest, _) = &outcomes[0];
+            let same = outcomes.iter().filter(|(outcome, _)| outcome == honest).count();
+            // What cannot be read, or speaks to the model, is not even pinned.
+            let disabled = |(outcome, _): &&(Result<_, (ErrorCode, String)>, _)| {
+                matches!(outcome, Err((ErrorCode::TOOL_DISABLED, _)))
+            };
+            let refused = outcomes.iter().filter(disabled).count();
+            assert_eq!(same + refused, outcomes.len(), "{outcomes:?}");
+            assert!(refused <= 6, "{refused} of {name}: {outcomes:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_turns_into_a_lie_is_not_called() {
+    for lie in lies() {
+        let tool = &tools()[0];
+        let mut world = world(sandboxed()).await;
+        world.names("echo").await;
+        world.liar.lists(std::slice::from_ref(tool));
+        world.call("echo").await.unwrap();
+        let changed = claiming(tool, &lie);
+        world.liar.lists(std::slice::from_ref(&changed));
+        world.governance.definitions().stale(&"liar".into());
+        // What no model sees and no gate reads may change.
+        let unseen = matches!(lie.as_object().unwrap().keys().next().unwrap().as_str(), "_meta")
+            && lie["_meta"]["dev.cloto/mgp"]["security"].is_null();
+        let outcome = world.call("echo").await;
+        if !unseen {
+            assert_eq!(outcome.unwrap_err().0, ErrorCode::TOOL_DISABLED, "{lie}");
+        }
+        assert_eq!(world.liar.ran(), 1 + usize::from(unseen));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hides_a_tool_does_not_get_around_what_the_operator_said_of_it() {
+    let mut policy = sandboxed();
+    policy.validators.insert("run".to_owned(), Validator::Sandbox);
+    for trust in [TrustLevel::Sandboxed, TrustLevel::Trusted] {
+        policy.trust = trust;
+        let mut world = world(policy.clone()).await;
+        world.names("run").await;
+        world.names("tidy").await;
+        // It is asked for a permission that nobody has decided about.
+        assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
+        let shell = World::about(&[Permission::ShellExecute]);
+        world.governance.permissions().approve(&operator(), shell.clone()).await.unwrap();
+        // Its validator is not there.
+        assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::VALIDATION_BLOCKED);
+        world.governance.permissions().deny(&operator(), shell).await.unwrap();
+        assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
+        // An entry for a tool that nobody has seen does not spare its confirmation.
+        assert_eq!(world.call("tidy").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_grows_its_permissions_is_asked_for_them_like_a_new_one() {
+    let wants = |names: &[&str]| {
+        claiming(
+            &tools()[0],
+            &json!({"security": {"risk_level": "safe", "permissions_required": names}}),
+        )
+    };
+    let mut world = world(sandboxed()).await;
+    world.names("echo").await;
+    world.liar.lists(&[wants(&[])]);
+    world.call("echo").await.unwrap();
+    let grown = wants(&["camera"]);
+    world.liar.lists(std::slice::from_ref(&grown));
+    world.governance.definitions().stale(&"liar".into());
+    assert_eq!(world.call("echo").await.unwrap_err().0, ErrorCode::TOOL_DISABLED);
+    let waiting = world.governance.definitions().waiting().unwrap().remove(0);
+    let hash = waiting.held.fingerprint;
+    let definitions = world.governance.definitions().clone();
+    definitions.approve(&operator(), &waiting.server, "echo", &hash, None).await.unwrap();
+    // That its definition is as it is gives it nothing.
+    assert_eq!(world.call("echo").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
+    let camera = World::about(&[Permission::Camera]);
+    world.governance.permissions().approve(&operator(), camera).await.unwrap();
+    world.call("echo").await.unwrap();
 }

@@ -8,6 +8,7 @@ use mgp_types::Hash;
 use serde_json::Value;
 
 use super::{About, Question};
+use crate::definition::shows;
 
 /// How many characters of a name are shown.
 const NAME_MAX: usize = 128;
@@ -107,26 +108,13 @@ fn visible(text: &str, most: usize) -> String {
         if index >= head && index < length - tail {
             continue;
         }
-        if is_visible(letter) {
+        if shows(letter) {
             shown.push(letter);
         } else {
             let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
         }
     }
     shown
-}
-
-/// Whether a character shows itself, and nothing else differently.
-fn is_visible(letter: char) -> bool {
-    let hidden = letter.is_control()
-        || letter.is_whitespace() && letter != ' '
-        || matches!(letter,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}');
-    !hidden
 }
 
 #[cfg(test)]
@@ -144,6 +132,7 @@ mod tests {
         check("a\u{1b}[2Jb\nc\td", 99, "a\\u{1b}[2Jb\\u{a}c\\u{9}d");
         check("a\u{202e}b\u{200b}c\u{feff}", 99, "a\\u{202e}b\\u{200b}c\\u{feff}");
         check("x\u{e0041}\u{a0}y", 99, "x\\u{e0041}\\u{a0}y");
+        check("a\u{1bca0}b\u{e001}", 99, "a\\u{1bca0}b\\u{e001}");
     }
 
     #[test]

@@ -6,15 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use mgp_types::RpcError;
 use mgp_types::method::Kind;
 use mgp_types::mgp::{AuditEvent, RiskLevel};
 use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start, Target};
+use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::arguments::{AuditConfig, Recorder};
-use super::event::Event;
+use super::event::{Event, tenant_of};
 use super::future::ResponseFuture;
 
 /// Records tool calls in a sink; the same layer serves inbound and outbound stacks.
@@ -101,6 +101,11 @@ impl CallFacts {
         }
         if self.server.is_some() {
             start.server.clone_from(&self.server);
+        }
+        if let Some(tenant) = tenant_of(&start.principal)
+            && let Ok(tenant) = Payload::of(tenant)
+        {
+            start.note("tenant", tenant);
         }
         start.risk = match &self.risk {
             Some(of) => of(call),

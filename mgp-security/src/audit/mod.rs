@@ -36,7 +36,7 @@ mod source;
 mod tests;
 
 pub use arguments::{Arguments, AuditConfig};
-pub use event::{Event, Flagged};
+pub use event::{By, Event, Flagged};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
 pub use layer::{Audit, AuditLayer};
 #[cfg(feature = "sqlite")]

@@ -105,7 +105,7 @@ async fn the_event_names_actor_target_and_time() {
     };
     let expected = |kind: &str, id: &str, server: &str| {
         format!(
-            r#":"trace-77","event_type":"TOOL_EXECUTED","actor":{{"type":"{kind}","id":"{id}"}},"target":{{"server_id":"{server}","tool_name":"water"}},"result":"SUCCESS","details":{{"arguments":{{"digest":"5536934bc79e9e07c25c8b7dc6775c84","bytes":12}},"risk_level":"safe","duration_ms":1200}}}}"#
+            r#":"trace-77","event_type":"TOOL_EXECUTED","actor":{{"type":"{kind}","id":"{id}"}},"target":{{"server_id":"{server}","tool_name":"water"}},"result":"SUCCESS","details":{{"arguments":{{"digest":"eb37d7f93bb9d2427296ef945643900e","bytes":12}},"risk_level":"safe","duration_ms":1200}}}}"#
         )
     };
     let events: Vec<_> = log.events().iter().map(parts).collect();
@@ -519,4 +519,20 @@ async fn the_id_of_the_layer_wins_over_what_the_context_says() {
     client.request("tools/call", CALL).await.unwrap();
     let target = log.events()[0].target.clone().unwrap();
     assert_eq!(target.server_id.as_deref(), Some("garden"));
+}
+
+#[tokio::test]
+async fn callers_of_two_tenants_with_one_name_are_told_apart() {
+    let log = MemoryAudit::new();
+    let refused = answers(Err(error(1000)));
+    let mut client = mock::client(audited(&log, refused));
+    for tenant in ["acme", "zeta", "local"] {
+        client.cx.principal = Principal::new(tenant, "ada");
+        client.request("tools/call", CALL).await.unwrap_err();
+    }
+    let tenant = |event: &AuditEvent| {
+        event.details.as_ref().unwrap().decode::<String>("tenant").unwrap().unwrap_or_default()
+    };
+    let told: Vec<_> = log.events().iter().map(tenant).collect();
+    assert_eq!(told, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
 }

@@ -23,7 +23,8 @@ use super::table::Known;
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// How long listing may take; the call goes on as one of an unknown tool then.
+/// How long listing may take, and how long is waited for others to do it; the call of a tool nobody has seen goes on
+/// as one of an unlisted tool when its server does not answer in that time.
 const LIST_FOR: Duration = Duration::from_secs(10);
 
 /// How many pages are read; a server with more is taken as not answering.
@@ -87,19 +88,29 @@ async fn listed<S: MgpService>(
     call: &Call,
     name: &str,
 ) -> Result<Look, RpcError> {
+    let patience = || call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
+    let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
     let turn = definitions.turn(server);
-    let turn = turn.lock().await;
+    let Ok(turn) = timeout(patience(), turn.lock()).await else {
+        return Err(unlisted(RpcError::internal("others still wait for its list of tools")).into());
+    };
     // Whoever had the turn before may have listed them.
     let before = look(definitions, server, name)?;
     if !matches!(before, Look::List) {
         return Ok(before);
     }
-    let most = call.cx().deadline.remaining().map_or(LIST_FOR, |left| left.min(LIST_FOR));
+    let most = patience();
     let listed = match timeout(most, list(definitions, server, inner, call)).await {
         Ok(listed) => listed,
-        Err(_) => Err(Failed::Server(RpcError::internal("it did not list its tools in time"))),
+        Err(_) => {
+            let late = RpcError::internal("it did not list its tools in time");
+            // That a caller was in a hurry says nothing of the server.
+            if most < LIST_FOR {
+                return Err(unlisted(late).into());
+            }
+            Err(Failed::Server(late))
+        }
     };
-    drop(turn);
     match listed {
         Ok(()) => {}
         Err(Failed::Here(error)) => return Err(error),
@@ -107,13 +118,14 @@ async fn listed<S: MgpService>(
         Err(Failed::Server(error))
             if definitions.standing(Some(server), name) != Standing::Unseen =>
         {
-            return Err(Refusal::Unlisted { server: server.clone(), reason: error }.into());
+            return Err(unlisted(error).into());
         }
         Err(Failed::Server(error)) => {
             tracing::warn!(%server, %error, "the tools cannot be listed; those nobody knows count as dangerous");
-            definitions.tried(server);
+            definitions.tried(server).await.map_err(Refusal::Unchanged)?;
         }
     }
+    drop(turn);
     match look(definitions, server, name)? {
         // It changed again in this moment, or it is not pinned: whoever calls may try again.
         Look::List if definitions.definition(Some(server), name).is_some() => {

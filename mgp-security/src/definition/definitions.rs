@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
@@ -110,12 +110,14 @@ impl Definitions {
         Ok(())
     }
 
-    /// What a call of a tool needs; [`Assessment::unknown`] where nobody has seen the tool.
+    /// What a call of a tool needs.
+    ///
+    /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         match self.0.table().get(server, tool) {
             Some(known) => Arc::clone(&known.assessment),
-            None => unknown(),
+            None => self.0.unlisted(server, tool),
         }
     }
 
@@ -170,13 +172,15 @@ impl Definitions {
                 refused => Look::Refuse(refused.clone()),
             });
         };
+        let told = || match known.untold.load(Ordering::Relaxed) {
+            true => Look::Tell(Arc::clone(known)),
+            false => Look::Pass,
+        };
         Ok(match &known.standing {
             _ if tools.stale => Look::List,
-            Standing::Pinned if known.untold.load(Ordering::Relaxed) => {
-                Look::Tell(Arc::clone(known))
-            }
-            Standing::Pinned => Look::Pass,
-            Standing::Unseen => Look::List,
+            // It is listed and not pinned yet, or it may be in the list by now.
+            Standing::Unseen if known.tool.is_some() || self.0.relists(server) => Look::List,
+            Standing::Pinned | Standing::Unseen => told(),
             held => Look::Refuse(held.clone()),
         })
     }
@@ -199,9 +203,12 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anything was taken over from a server.
-    pub(super) fn knows(&self, server: &ServerId) -> bool {
-        self.seen().contains_key(&Some(server.clone()))
+    /// What holds for a tool that is not in the table.
+    fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        let policy = self.policies.of(server);
+        let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
+        let pin = self.pins.now().ok().and_then(|book| pair(&book));
+        pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
     }
 
     /// Whether a name that is not in the list may be in it by now.
@@ -230,12 +237,6 @@ impl Inner {
         drop(seen);
         self.hooks.tell();
     }
-}
-
-/// What holds for tools nobody has seen.
-pub(super) fn unknown() -> Arc<Assessment> {
-    static UNKNOWN: LazyLock<Arc<Assessment>> = LazyLock::new(|| Assessment::unknown().into());
-    Arc::clone(&UNKNOWN)
 }
 
 impl fmt::Debug for Definitions {

@@ -2,6 +2,7 @@
 //!
 //! Applies to: outbound.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Book, Pin, PinKind};
 use super::review::Severity;
-use super::seen::{Listed, TOOLS_MAX, Whole, standing};
+use super::seen::{Listed, Seen, TOOLS_MAX, Told, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
@@ -26,8 +27,8 @@ const SERVERS_MAX: usize = 1024;
 /// How often pins are tried again when another process was first.
 const TRIES: usize = 4;
 
-/// How many definitions are read before others get a turn.
-const READ_AT_ONCE: usize = 16;
+/// How many bytes of definitions are read before others get a turn.
+const READ_AT_ONCE: usize = 64 * 1024;
 
 /// Whether tools of a server are taken over.
 enum Admitted {
@@ -35,14 +36,8 @@ enum Admitted {
     Own,
     /// They are.
     Well,
-    /// They are refused for the name of their server.
-    Not(NameFlaw),
-}
-
-impl From<Option<NameFlaw>> for Admitted {
-    fn from(flaw: Option<NameFlaw>) -> Self {
-        flaw.map_or(Self::Well, Self::Not)
-    }
+    /// They are refused for the name of their server; what is wrong with it, where no event tells of that yet.
+    Not(Option<NameFlaw>),
 }
 
 /// Tools by name, as they were listed now.
@@ -78,53 +73,66 @@ impl Definitions {
         tools: &[Payload],
         whole: Whole,
     ) -> Result<Vec<Hash>, ChangeError> {
-        let flaw = match self.admit(server)? {
-            Admitted::Own => return Ok(Vec::new()),
-            Admitted::Well => None,
-            Admitted::Not(flaw) => Some(flaw),
-        };
-        let Read { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
-        if flaw.is_none() {
-            self.pin(server, &named, &fresh).await?;
-        } else if let Some(flaw) = flaw.as_ref().filter(|_| !self.0.knows(server)) {
-            // It is told once.
-            let flagged =
-                Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
-            self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
+        let admitted = self.let_in(server).await?;
+        if let Admitted::Own = admitted {
+            return Ok(Vec::new());
         }
-        let mut seen = self.0.seen();
-        let known = seen.entry(Some(server.clone())).or_default();
-        if !known.is_own() {
-            known.flaw = flaw;
+        let Read { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
+        if let Admitted::Well = admitted {
+            self.pin(server, &named, &fresh).await?;
+        }
+        // Where it was forgotten meanwhile, the next list is taken over.
+        if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
+            && !known.is_own()
+        {
             known.take(named.into_iter().collect(), whole);
             if is_crowded {
                 known.crowded();
             }
         }
-        drop(seen);
         self.0.publish();
         Ok(hashes)
     }
 
-    /// Whether tools of a server are taken over at all, and what is wrong with its id.
+    /// Lets a server in, or not, and tells once of one that is not.
+    async fn let_in(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
+        let admitted = self.admit(server)?;
+        if let Admitted::Not(Some(flaw)) = &admitted {
+            let flagged =
+                Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
+            self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
+            if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
+                known.told = Told::Yes;
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// Whether tools of a server are taken over at all.
+    ///
+    /// What is decided is kept before anybody else can ask: of two servers that look alike, one is let in.
     fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
-        let seen = self.0.seen();
-        match seen.get(&Some(server.clone())) {
-            Some(known) if known.is_own() => return Ok(Admitted::Own),
-            Some(known) => return Ok(known.flaw.clone().into()),
-            None if seen.len() >= SERVERS_MAX => {
+        let mut seen = self.0.seen();
+        if !seen.contains_key(&Some(server.clone())) {
+            if seen.len() >= SERVERS_MAX {
                 return Err(StoreError::Busy("too many servers list their tools").into());
             }
-            None => {}
+            let others = seen.iter().filter(|(_, seen)| seen.flaw.is_none() && !seen.is_own());
+            let ids = others.filter_map(|(id, _)| id.as_ref()).map(ServerId::as_str);
+            // A server with pins was let in before.
+            let flaw = match book.tools(server).next() {
+                Some(_) => None,
+                None => NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err(),
+            };
+            seen.insert(Some(server.clone()), Seen::of(flaw));
         }
-        // A server with pins was let in before.
-        if book.tools(server).next().is_some() {
-            return Ok(Admitted::Well);
-        }
-        let others = seen.iter().filter(|(_, seen)| seen.flaw.is_none() && !seen.is_own());
-        let ids = others.filter_map(|(id, _)| id.as_ref()).map(ServerId::as_str);
-        Ok(NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err().into())
+        Ok(match seen.get(&Some(server.clone())) {
+            Some(known) if known.is_own() => Admitted::Own,
+            Some(Seen { flaw: Some(_), told: Told::Yes, .. }) => Admitted::Not(None),
+            Some(Seen { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
+            _ => Admitted::Well,
+        })
     }
 
     /// Reads definitions that were not read before.
@@ -139,7 +147,9 @@ impl Definitions {
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
         };
-        let shadows = self.shadows(server);
+        // Most lists say nothing new.
+        let shadows = LazyCell::new(|| self.shadows(server));
+        let mut read = 0;
         let (mut named, mut fresh) = (Named::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
@@ -148,7 +158,9 @@ impl Definitions {
             let listed = if let Some(listed) = known.get(&hash) {
                 Arc::clone(listed)
             } else {
-                if fresh.len() % READ_AT_ONCE == READ_AT_ONCE - 1 {
+                read += raw.as_str().len();
+                if read > READ_AT_ONCE {
+                    read = 0;
                     tokio::task::yield_now().await;
                 }
                 Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))
@@ -271,14 +283,17 @@ impl Definitions {
         Ok((change, events))
     }
 
-    /// Notes that a server was asked for its tools, whatever came of it.
-    pub(super) fn tried(&self, server: &ServerId) {
-        let mut seen = self.0.seen();
-        if seen.len() < SERVERS_MAX || seen.contains_key(&Some(server.clone())) {
-            seen.entry(Some(server.clone())).or_default().tried();
+    /// Notes that a server was asked for its tools and did not list them.
+    ///
+    /// # Errors
+    /// [`ChangeError`] when that cannot be kept, or what is wrong with its id not be recorded.
+    pub(super) async fn tried(&self, server: &ServerId) -> Result<(), ChangeError> {
+        self.let_in(server).await?;
+        if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
+            known.tried();
         }
-        drop(seen);
         self.0.publish();
+        Ok(())
     }
 }
 

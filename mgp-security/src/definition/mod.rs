@@ -33,5 +33,6 @@ pub use inspection::Inspection;
 pub use layer::{Definition, DefinitionLayer};
 pub use name::NameFlaw;
 pub use refused::{DecisionRefused, DefinitionRefused};
+pub(crate) use review::shows;
 pub use review::{Finding, Severity};
 pub use standing::{Held, Standing};

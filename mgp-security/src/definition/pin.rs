@@ -12,7 +12,9 @@ use mgp_types::{Hash, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::review::Finding;
+use crate::policy::ServerPolicy;
 use crate::state::Snapshot;
+use crate::tool::Assessment;
 
 /// A record about one tool of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,15 @@ impl Pin {
     /// The fingerprint of what is kept.
     pub(super) fn hash(&self) -> Hash {
         Hash::of(self.shown.as_str().as_bytes())
+    }
+
+    /// What follows from the definition that is kept.
+    pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
+        match self.shown.get() {
+            Ok(tool) => Assessment::of(&tool, policy),
+            // It was written by us.
+            Err(_) => Assessment::unlisted(&self.tool, policy),
+        }
     }
 
     /// The key of a record: what is held has one of its own.

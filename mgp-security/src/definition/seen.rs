@@ -4,16 +4,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_types::mcp;
+use mgp_types::mgp::RiskLevel;
 use mgp_types::service::ServerId;
 use mgp_types::{Hash, Payload};
 use tokio::time::Instant;
 
 use super::Standing;
-use super::definitions::unknown;
 use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
@@ -47,6 +46,8 @@ pub(super) struct Seen {
     complete: Option<Instant>,
     /// What is wrong with the id of the server.
     pub(super) flaw: Option<NameFlaw>,
+    /// Whether an event tells of that.
+    pub(super) told: Told,
 }
 
 /// One tool as it was listed.
@@ -81,6 +82,11 @@ impl Listed {
 }
 
 impl Seen {
+    /// A server that has listed nothing yet, with what is wrong with its id.
+    pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
+        Self { flaw, ..Self::default() }
+    }
+
     /// The tools of the party itself.
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
@@ -154,7 +160,8 @@ impl Seen {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
         let worked_out = before.filter(same);
-        let mut named = BTreeMap::new();
+        let same = |name: &str| worked_out.and_then(|tools| tools.named.get(name));
+        let mut named: BTreeMap<Box<str>, Known> = BTreeMap::new();
         if let Some(flaw) = &self.flaw {
             tools.others = refused(flaw.to_string());
         } else if self.full {
@@ -162,13 +169,29 @@ impl Seen {
                 "the server has listed more than {TOOLS_MAX} tools or lists {BYTES_MAX} bytes"
             ));
         }
-        // Tools that wait are known from their records, listed or not.
         if let Some(server) = server.filter(|_| !self.own) {
+            // An operator's word on a tool that is not listed is told as on any other.
+            for name in policy.risk.keys() {
+                let assessment = Assessment::unlisted(name, policy).into();
+                let known = Known::new(None, assessment, tools.others.clone());
+                named.insert(name.as_str().into(), known);
+            }
+            // What was pinned or waits is known from its record: hiding it from a list changes nothing.
             for (name, pair) in book.tools(server) {
-                if let Some(held) = &pair.held {
-                    let standing = held_as(held, pair);
-                    named.insert(name.into(), known(None, None, unknown(), standing));
-                }
+                let standing =
+                    pair.held.as_ref().map_or(tools.others.clone(), |held| held_as(held, pair));
+                let is_pin = |known: &&Arc<Known>| match (&known.pin, &pair.pinned) {
+                    (Some(known), Some(pin)) => Arc::ptr_eq(known, pin),
+                    _ => false,
+                };
+                let assessment = match (same(name).filter(is_pin), &pair.pinned) {
+                    (Some(known), _) => Arc::clone(&known.assessment),
+                    (None, Some(pin)) => pin.assess(policy).into(),
+                    (None, None) => Assessment::unlisted(name, policy).into(),
+                };
+                let mut known = Known::new(None, assessment, standing);
+                known.pin.clone_from(&pair.pinned);
+                named.insert(name.into(), known);
             }
         }
         for (name, listed) in &self.listed {
@@ -183,22 +206,32 @@ impl Seen {
                 (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
                 _ => false,
             };
-            let known = worked_out.and_then(|tools| tools.named.get(name)).filter(is_tool);
-            let assessment = match (known, &tool) {
+            let assessment = match (same(name).filter(is_tool), &tool) {
                 (Some(known), _) => Arc::clone(&known.assessment),
                 (None, Some(tool)) => Assessment::of(tool, policy).into(),
-                (None, None) => unknown(),
+                (None, None) => Assessment::unlisted(name, policy).into(),
             };
-            let raw = (!self.own).then_some(listed.raw);
-            let known = self::known(tool, raw, assessment, standing);
-            if let Some(before) = before.and_then(|before| before.named.get(name)) {
-                known.keep_told(before);
-            }
+            let mut known = Known::new(tool, assessment, standing);
+            known.raw = (!self.own).then_some(listed.raw);
             named.insert(name.clone(), known);
         }
-        tools.named = named.into();
+        let told = |(name, mut known): (Box<str>, Known)| {
+            if let Some(before) = before.and_then(|before| before.named.get(&name)) {
+                known.keep_told(before);
+            }
+            (name, Arc::new(known))
+        };
+        tools.named = named.into_iter().map(told).collect::<BTreeMap<_, _>>().into();
         tools
     }
+}
+
+/// Whether an event tells of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Told {
+    #[default]
+    No,
+    Yes,
 }
 
 /// Whether a list is all there is.
@@ -210,25 +243,20 @@ pub(super) enum Whole {
     No,
 }
 
-fn known(
-    tool: Option<Arc<mcp::Tool>>,
-    raw: Option<Hash>,
-    assessment: Arc<Assessment>,
-    standing: Standing,
-) -> Arc<Known> {
-    let overridden = |before| assessment.effective_risk != before;
-    let untold = AtomicBool::new(assessment.overrides.clone().is_some_and(overridden));
-    Arc::new(Known { tool, raw, assessment, standing, untold })
-}
-
 impl Known {
-    /// Tells the same thing only once.
-    fn keep_told(&self, before: &Self) {
+    fn new(tool: Option<Arc<mcp::Tool>>, assessment: Arc<Assessment>, standing: Standing) -> Self {
+        let overridden = |before: &RiskLevel| assessment.effective_risk != *before;
+        let untold = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
+        Self { tool, raw: None, pin: None, assessment, standing, untold }
+    }
+
+    /// Tells the same thing only once: the mark is shared, for somebody may be telling it now.
+    fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
             && self.assessment.effective_risk == before.assessment.effective_risk;
-        if same && !before.untold.load(Ordering::Relaxed) {
-            self.untold.store(false, Ordering::Relaxed);
+        if same {
+            self.untold = Arc::clone(&before.untold);
         }
     }
 }

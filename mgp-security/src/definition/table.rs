@@ -10,6 +10,7 @@ use mgp_types::service::ServerId;
 use mgp_types::{Hash, mcp};
 
 use super::Standing;
+use super::pin::Pin;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
@@ -37,16 +38,18 @@ pub(super) struct Tools {
 /// What is known of one tool.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The definition as last listed; none where it could not be read, or is known from its pin only.
+    /// The definition as last listed; none where it could not be read, or is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
     /// The hash of its text as listed; none where it is our own, or known from its pin only.
     pub(super) raw: Option<Hash>,
+    /// The pin it is known from where it is not listed.
+    pub(super) pin: Option<Arc<Pin>>,
     /// What follows from it.
     pub(super) assessment: Arc<Assessment>,
     /// Whether it may be used.
     pub(super) standing: Standing,
     /// Set where the operator replaced its risk and no event tells of it yet.
-    pub(super) untold: AtomicBool,
+    pub(super) untold: Arc<AtomicBool>,
 }
 
 /// Values by name; to find one costs fewer instructions than hashing the name, and no choice of names makes it slow.

@@ -16,6 +16,9 @@ use tower_layer::Layer;
 use super::*;
 use crate::{Policies, ServerPolicy};
 
+mod entering;
+mod unlisted;
+
 /// A server whose list can be changed while it runs.
 #[derive(Clone, Default)]
 struct Liar {

@@ -6,11 +6,10 @@
 //!
 //! Applies to: both.
 
-use mgp_types::Lenient;
-use mgp_types::mcp;
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
+use mgp_types::{Lenient, RawObject, mcp};
 
-use super::clues::Clues;
+use super::clues::{Clues, runs};
 use crate::ServerPolicy;
 
 /// What a call of a tool needs before it runs.
@@ -61,6 +60,33 @@ impl Assessment {
             confirmation_required: security
                 .is_some_and(|security| security.confirmation_required == Some(true)),
         }
+    }
+
+    /// A tool that its server does not list: what its name and the operator say of it, and the worst of all else.
+    ///
+    /// A server gains nothing by hiding a tool: only the operator's entry for its risk spares a confirmation that the
+    /// call of a listed one might do without.
+    ///
+    /// ```
+    /// use mgp_security::{Assessment, ServerPolicy};
+    /// use mgp_types::mgp::{Permission, RiskLevel};
+    ///
+    /// let hidden = Assessment::unlisted("run", &ServerPolicy::default());
+    /// assert_eq!(hidden.effective_risk, RiskLevel::Dangerous);
+    /// assert_eq!(hidden.permissions, [Permission::ShellExecute]);
+    /// assert!(hidden.confirmation_required);
+    /// ```
+    #[must_use]
+    pub fn unlisted(name: &str, policy: &ServerPolicy) -> Self {
+        let stub = mcp::Tool::new(name, RawObject::empty());
+        let mut assessment = Self::of(&stub, policy);
+        // What it takes is not known; what runs something may run a command.
+        if runs(name) {
+            let needed = assessment.permissions.iter().chain([&Permission::ShellExecute]);
+            assessment.permissions = Permission::canonical(needed);
+        }
+        assessment.confirmation_required = assessment.overrides.is_none();
+        assessment
     }
 
     /// A tool nobody has seen a definition of: dangerous, and nothing is known of what it needs.

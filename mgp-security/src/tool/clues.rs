@@ -77,6 +77,11 @@ impl Clues {
     }
 }
 
+/// Whether a tool runs something, by its name.
+pub(super) fn runs(name: &str) -> bool {
+    any(&words(name), words::RUNS)
+}
+
 /// The permissions that a name and arguments speak of.
 fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permission> {
     let mut needed = Vec::new();

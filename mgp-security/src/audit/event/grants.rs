@@ -2,17 +2,17 @@
 //!
 //! Applies to: both.
 
-use mgp_types::mgp::{Actor, AuditResult, EventType, Permission, PermissionScope, RiskLevel};
+use mgp_types::mgp::{AuditResult, EventType, Permission, PermissionScope, RiskLevel};
 use mgp_types::service::{AgentId, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 
-use super::Event;
+use super::{By, Event};
 use crate::access::Entry;
 
 impl Event {
     /// `PERMISSION_GRANTED`: somebody approved a permission of a server.
     pub fn permission_granted(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -23,7 +23,7 @@ impl Event {
 
     /// `PERMISSION_DENIED`: somebody declined a permission of a server.
     pub fn permission_denied(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -34,7 +34,7 @@ impl Event {
 
     /// `PERMISSION_REVOKED`: a permission was taken back, or has expired ([`Actor::kernel`], cause `expired`).
     pub fn permission_revoked(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -68,12 +68,12 @@ impl Event {
     }
 
     /// `ACCESS_GRANTED`: an entry was made; it may be one that denies.
-    pub fn access_granted(by: impl Into<Actor>, entry: &Entry) -> Self {
+    pub fn access_granted(by: impl Into<By>, entry: &Entry) -> Self {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
 
     /// `ACCESS_REVOKED`: an entry was taken back, or has expired ([`Actor::kernel`], cause `expired`).
-    pub fn access_revoked(by: impl Into<Actor>, entry: &Entry) -> Self {
+    pub fn access_revoked(by: impl Into<By>, entry: &Entry) -> Self {
         Self::new(EventType::AccessRevoked, by, AuditResult::Success).entry(entry)
     }
 
@@ -82,7 +82,7 @@ impl Event {
             Some(confirm) => self.detail("confirm", &confirm),
             None => self,
         };
-        let entry = &entry.access;
+        let (event, entry) = (event.tenant(&entry.tenant), &entry.access);
         event
             .server(Some(&entry.server_id.as_str().into()))
             .tool(entry.tool_name.as_deref())
@@ -94,13 +94,13 @@ impl Event {
     }
 
     /// `dev.cloto.policy_changed`: the operator's configuration of a server changed; add `before` and `after`.
-    pub fn policy_changed(by: impl Into<Actor>, server: Option<&ServerId>) -> Self {
+    pub fn policy_changed(by: impl Into<By>, server: Option<&ServerId>) -> Self {
         Self::own("policy_changed", by, AuditResult::Success).server(server)
     }
 
     /// `RISK_LEVEL_OVERRIDE`: the operator's configuration replaced the risk of a tool.
     pub fn risk_overridden(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         tool: &str,
         before: &RiskLevel,
@@ -114,13 +114,13 @@ impl Event {
     }
 
     /// `dev.cloto.key_added`: an API key was made; `id` names it and is not the key.
-    pub fn key_added(by: impl Into<Actor>, id: &str, for_whom: &Principal) -> Self {
+    pub fn key_added(by: impl Into<By>, id: &str, for_whom: &Principal) -> Self {
         Self::own("key_added", by, AuditResult::Success).key(id, Some(for_whom))
     }
 
     /// `dev.cloto.key_revoked`: an API key was taken back, or has expired; whose it was may not be known.
     pub fn key_revoked<'a>(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         id: &str,
         for_whom: impl Into<Option<&'a Principal>>,
     ) -> Self {
@@ -137,7 +137,7 @@ impl Event {
     }
 
     /// `dev.cloto.approval_requested`: a decision waits for an operator under an id.
-    pub fn approval_requested(by: impl Into<Actor>, id: &str, until: Option<&Timestamp>) -> Self {
+    pub fn approval_requested(by: impl Into<By>, id: &str, until: Option<&Timestamp>) -> Self {
         Self::own("approval_requested", by, AuditResult::Blocked)
             .words("approval_id", Some(id))
             .code(ErrorCode::PERMISSION_DENIED)

@@ -7,7 +7,7 @@ use mgp_types::service::{Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Hash};
 use serde::Serialize;
 
-use super::Event;
+use super::{By, Event};
 
 /// What is wrong with a definition that a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +38,24 @@ impl Event {
     }
 
     /// `VALIDATION_FAILED`: a validator rejected a call; `TOOL_BLOCKED` with the same trace tells of the call.
-    pub fn validation_failed(by: impl Into<Actor>, server: Option<&ServerId>, tool: &str) -> Self {
+    pub fn validation_failed(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::ValidationFailed, ErrorCode::VALIDATION_BLOCKED, by, server, tool)
     }
 
     /// `CODE_REJECTED`: the code safety framework rejected a call; `TOOL_BLOCKED` tells of the call.
-    pub fn code_rejected(by: impl Into<Actor>, server: Option<&ServerId>, tool: &str) -> Self {
+    pub fn code_rejected(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::CodeRejected, ErrorCode::CODE_SAFETY_VIOLATION, by, server, tool)
     }
 
     /// `PERMISSION_DENIED`: a call lacked a permission or a confirmation; `TOOL_BLOCKED` tells of the call.
-    pub fn call_denied(by: impl Into<Actor>, server: Option<&ServerId>, tool: &str) -> Self {
+    pub fn call_denied(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }
 
     fn refused(
         event_type: EventType,
         code: ErrorCode,
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         tool: &str,
     ) -> Self {
@@ -64,7 +64,7 @@ impl Event {
 
     /// `dev.cloto.confirmation_given`: somebody confirmed one call, which `binding` names.
     pub fn confirmation_given(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
@@ -76,7 +76,7 @@ impl Event {
 
     /// `dev.cloto.confirmation_denied`: somebody declined one call, or nobody answered (cause `expired`).
     pub fn confirmation_denied(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
@@ -123,7 +123,7 @@ impl Event {
 
     /// `dev.cloto.definition_approved`: an operator approved what a tool is now.
     pub fn definition_approved(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: &ServerId,
         tool: &str,
         hash: &Hash,
@@ -133,7 +133,7 @@ impl Event {
 
     /// `dev.cloto.definition_rejected`: an operator rejected what waited; the tool stays refused.
     pub fn definition_rejected(
-        by: impl Into<Actor>,
+        by: impl Into<By>,
         server: &ServerId,
         tool: &str,
         hash: &Hash,

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
-use mgp_types::service::{Context, Rule, ServerId};
+use mgp_types::service::{Context, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
@@ -23,6 +23,33 @@ pub(super) use guards::NO_REQUEST;
 ///
 /// Justifications and names come from callers, and a log is no place to keep a megabyte for them.
 const WORDS_MAX: usize = 1024;
+
+/// The tenant of whoever runs without any: it is not written.
+const LOCAL: &str = "local";
+
+/// Who brought an event about, and of which tenant, where that is not the local one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct By {
+    actor: Actor,
+    tenant: Option<String>,
+}
+
+impl From<&Principal> for By {
+    fn from(principal: &Principal) -> Self {
+        Self { actor: principal.into(), tenant: tenant_of(principal).map(str::to_owned) }
+    }
+}
+
+impl From<Actor> for By {
+    fn from(actor: Actor) -> Self {
+        Self { actor, tenant: None }
+    }
+}
+
+/// The tenant of a principal, where it is written.
+pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
+    Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
+}
 
 /// An event that is being put together.
 ///
@@ -49,12 +76,19 @@ pub struct Event(Box<AuditEvent>);
 
 impl Event {
     /// An event of any type; the constructors for each type say more.
-    pub fn new(event_type: EventType, by: impl Into<Actor>, result: AuditResult) -> Self {
-        Self(Box::new(AuditEvent::new(Timestamp::now(), event_type, by.into(), result)))
+    pub fn new(event_type: EventType, by: impl Into<By>, result: AuditResult) -> Self {
+        let By { actor, tenant } = by.into();
+        let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
+        Self(Box::new(event)).words("tenant", tenant.as_deref())
+    }
+
+    /// The tenant it is of, where that is not the local one; a principal that acts says so itself.
+    pub fn tenant(self, tenant: &str) -> Self {
+        self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
     /// An event of our own, named in reverse-domain notation under `dev.cloto.`.
-    fn own(name: &'static str, by: impl Into<Actor>, result: AuditResult) -> Self {
+    fn own(name: &'static str, by: impl Into<By>, result: AuditResult) -> Self {
         Self::new(EventType::Other(format!("dev.cloto.{name}").into()), by, result)
     }
 

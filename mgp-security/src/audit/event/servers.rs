@@ -5,7 +5,7 @@
 use mgp_types::mgp::{Actor, AuditResult, EventType, Extension, ExtensionSet};
 use mgp_types::service::{Facts, ServerId};
 
-use super::Event;
+use super::{By, Event};
 
 impl Event {
     /// `SERVER_CONNECTED`: the handshake with a server is done, and this is what it came to.
@@ -49,12 +49,12 @@ impl Event {
     }
 
     /// `dev.cloto.server_registered`: a server was registered at run time; the result is that of the registration.
-    pub fn server_registered(by: impl Into<Actor>, server: &ServerId, result: AuditResult) -> Self {
+    pub fn server_registered(by: impl Into<By>, server: &ServerId, result: AuditResult) -> Self {
         Self::own("server_registered", by, result).server(Some(server))
     }
 
     /// `dev.cloto.server_deregistered`: a registered server was removed.
-    pub fn server_deregistered(by: impl Into<Actor>, server: &ServerId) -> Self {
+    pub fn server_deregistered(by: impl Into<By>, server: &ServerId) -> Self {
         Self::own("server_deregistered", by, AuditResult::Success).server(Some(server))
     }
 

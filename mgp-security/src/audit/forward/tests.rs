@@ -340,7 +340,7 @@ async fn replay_is_refused_to_others_and_that_is_recorded() {
     let details = serde_json::to_string(&events[0].details).unwrap();
     assert_eq!(
         details,
-        r#"{"method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators only"}"#
+        r#"{"tenant":"acme","method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators only"}"#
     );
 }
 

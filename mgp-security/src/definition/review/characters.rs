@@ -55,6 +55,11 @@ pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     None
 }
 
+/// Whether a character shows itself, and nothing else differently: the one rule for all that a person reads here.
+pub(crate) fn shows(c: char) -> bool {
+    c == ' ' || !(c.is_whitespace() || is_suspect(c))
+}
+
 /// Whether a character may be hidden at all.
 pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()

@@ -66,7 +66,7 @@ pub(in crate::definition) fn visible(text: &str) -> String {
             out.push('…');
             break;
         }
-        if c == ' ' || (!c.is_whitespace() && !super::characters::is_suspect(c)) {
+        if super::characters::shows(c) {
             out.push(c);
         } else {
             out.extend(c.escape_unicode());

@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use self::token::Place;
 pub(super) use characters::is_suspect as is_hidden;
+pub(crate) use characters::shows;
 pub(super) use finding::visible;
 pub use finding::{Finding, Severity};
 

@@ -3,6 +3,7 @@
 //! Applies to: both.
 
 use super::coded::{decoded, rot13, unescaped};
+use super::plain::plain_text;
 use super::text::{ENOUGH, Sign, said};
 use super::token::Place;
 
@@ -139,9 +140,8 @@ const UNSEEN: &[&str] = &[
     "<!doctype",
 ];
 
-/// The signs of a text.
-pub(super) fn signs(text: &str) -> Vec<Sign> {
-    let small = super::plain::plain_text(text);
+/// The signs of a text, as it came and in one spelling.
+pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     let mut signs = Vec::new();
     let mut add = |what, weight, evidence: &str| {
         signs.push(Sign { what, weight, evidence: evidence.to_owned() });
@@ -160,23 +160,26 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(ROLES, ENOUGH, line);
     }
-    if let Some(tag) = TAGS.iter().find(|tag| has_tag(&small, tag)) {
+    if let Some(tag) = TAGS.iter().find(|tag| has_tag(small, tag)) {
         add(ROLES, ENOUGH, tag);
     }
     if let Some(found) = UNSEEN.iter().find(|word| small.contains(**word)) {
         add(MARKUP, ENOUGH, found);
     }
-    if let Some(comment) = comment(&small) {
+    if let Some(comment) = comment(small) {
         add(MARKUP, ENOUGH, comment);
     }
-    if let Some(image) = image(&small) {
+    if let Some(image) = image(small) {
         add(SCHEMES, ENOUGH, image);
     }
-    if let Some(address) = running(&small) {
+    if let Some(address) = running(small) {
         add(SCHEMES, ENOUGH, address);
     }
     for decoded in decoded(text) {
-        let weight = if said(&decoded, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH) {
+        let weight = if said(&plain_text(&decoded), Place::Elsewhere)
+            .iter()
+            .any(|sign| sign.weight >= ENOUGH)
+        {
             ENOUGH
         } else {
             70
@@ -186,7 +189,7 @@ pub(super) fn signs(text: &str) -> Vec<Sign> {
     for turned in [rot13(text), text.chars().rev().collect(), unescaped(text)] {
         let small = turned.to_lowercase();
         if TURNED.iter().any(|word| small.contains(word))
-            && said(&turned, Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH)
+            && said(&plain_text(&turned), Place::Elsewhere).iter().any(|sign| sign.weight >= ENOUGH)
         {
             add(CODED, ENOUGH, &turned);
         }

@@ -6,6 +6,9 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::script;
 
+/// How long an entity may be, with both its marks.
+const ENTITY_MAX: usize = 11;
+
 /// One spelling of each letter: compatibility forms, entities and disguises are undone, capitals made small.
 pub(super) fn plain_text(text: &str) -> String {
     let text = without_entities(text);
@@ -38,10 +41,11 @@ fn without_entities(text: &str) -> std::borrow::Cow<'_, str> {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let entity = rest.find(';').filter(|end| *end <= 10).map(|end| &rest[1..end]);
-        if let Some(c) = entity.and_then(character) {
+        // No entity is longer; to look further for each `&` would take for ever.
+        let end = rest.bytes().take(ENTITY_MAX).position(|byte| byte == b';');
+        if let Some((c, end)) = end.and_then(|end| Some((character(&rest[1..end])?, end))) {
             out.push(c);
-            rest = &rest[rest.find(';').map_or(1, |end| end + 1)..];
+            rest = &rest[end + 1..];
         } else {
             out.push('&');
             rest = &rest[1..];
@@ -69,4 +73,24 @@ fn character(entity: &str) -> Option<char> {
         }
     };
     char::from_u32(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entities_are_undone() {
+        assert_eq!(
+            plain_text("&lt;b&gt; &#105;&#x0000074; &amp &nothing; &"),
+            "<b> it &amp &nothing; &"
+        );
+    }
+
+    #[test]
+    fn a_text_of_nothing_but_marks_of_entities_is_read_in_no_time() {
+        // With a look to the end for each of them this takes minutes.
+        let marks = "&".repeat(1_000_000);
+        assert_eq!(plain_text(&marks), marks);
+    }
 }

@@ -27,17 +27,18 @@ pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, Strin
         let evidence = format!("{} bytes", text.len());
         return vec![("the text is so long that it crowds out everything else", evidence)];
     }
-    let mut signs = said(text, place);
-    signs.extend(payload::signs(text));
+    let plain = plain_text(text);
+    let mut signs = said(&plain, place);
+    signs.extend(payload::signs(text, &plain));
     if signs.iter().map(|sign| sign.weight).sum::<u32>() < ENOUGH {
         return Vec::new();
     }
     signs.into_iter().map(|sign| (sign.what, sign.evidence)).collect()
 }
 
-/// The signs in the words of a text.
-pub(super) fn said(text: &str, place: Place) -> Vec<Sign> {
-    let words = tokens(text, place);
+/// The signs in the words of a text in one spelling.
+pub(super) fn said(plain: &str, place: Place) -> Vec<Sign> {
+    let words = tokens(plain, place);
     let mut signs = Vec::new();
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word) {
@@ -52,10 +53,9 @@ pub(super) fn said(text: &str, place: Place) -> Vec<Sign> {
             }
         }
     }
-    if !text.is_ascii() {
-        let plain = plain_text(text);
+    if !plain.is_ascii() {
         for (what, one, other) in WORDS_ELSEWHERE {
-            if let Some(evidence) = near(&plain, one, other) {
+            if let Some(evidence) = near(plain, one, other) {
                 signs.push(Sign { what, weight: ENOUGH, evidence });
             }
         }

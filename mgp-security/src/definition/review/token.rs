@@ -2,8 +2,6 @@
 //!
 //! Applies to: both.
 
-use super::plain::plain_text;
-
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
@@ -147,9 +145,8 @@ pub(super) enum Place {
     Elsewhere,
 }
 
-/// Cuts a text into words.
+/// Cuts a text in one spelling into words.
 pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
-    let text = plain_text(text);
     let mut words: Vec<(String, bool, bool)> = Vec::new();
     let mut letters = Letters::default();
     let mut clause = true;
@@ -296,12 +293,15 @@ fn without_digits(word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plain::plain_text;
     use super::*;
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let words: Vec<_> =
-            tokens(text, Place::Elsewhere).into_iter().map(|token| token.word).collect();
+        let words: Vec<_> = tokens(&plain_text(text), Place::Elsewhere)
+            .into_iter()
+            .map(|token| token.word)
+            .collect();
         assert_eq!(words, expected);
     }
 

@@ -1,0 +1,92 @@
+//! Which servers are let in, and how long a call waits for their lists.
+//!
+//! Applies to: both.
+
+use mgp_types::service::Deadline;
+
+use super::*;
+
+fn tool(text: &str) -> Payload {
+    Payload::parse(text.to_owned()).unwrap()
+}
+
+impl World {
+    fn before(&mut self, server: &str, inner: Stack) {
+        let layer = DefinitionLayer::new(self.definitions.clone()).server(server);
+        self.client = mock::client(Stack::new(layer.layer(inner)));
+    }
+}
+
+/// A server that answers calls and never a list.
+fn stuck() -> Stack {
+    Stack::from_fn(|call| async move {
+        if call.method().as_str() == "tools/list" {
+            std::future::pending::<()>().await;
+        }
+        Ok(Reply::empty())
+    })
+}
+
+#[tokio::test]
+async fn a_look_alike_that_fails_its_first_list_is_not_let_in_by_that() {
+    let mut world = world();
+    world.definitions.observe(&files(), &[tool(READ)]).await.unwrap();
+    let stack = world.liar.stack();
+    world.before("fi1es", stack);
+    world.liar.fails.lock().unwrap().replace(RpcError::internal("later"));
+    assert_eq!(world.call("read").await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
+    assert_eq!(world.told(), ["definition_pinned", "definition_flagged"]);
+    *world.liar.fails.lock().unwrap() = None;
+    world.liar.lists(&[READ]);
+    world.list().await;
+    assert_eq!(world.call("read").await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
+    assert_eq!(world.told().len(), 2, "it is told once, and nothing of it is pinned");
+    assert_eq!(world.liar.counted().1, 0, "the server is not called");
+}
+
+#[tokio::test]
+async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
+    let World { definitions, .. } = world();
+    let (one, other) = (files(), ServerId::from("fi1es"));
+    // Reading them takes so long that others get a turn meanwhile.
+    let long = |number| {
+        format!(
+            r#"{{"name":"t{number}","description":"{}","inputSchema":{{}}}}"#,
+            "a ".repeat(9_000)
+        )
+    };
+    let tools: Vec<_> = (0..5).map(|number| tool(&long(number))).collect();
+    let (first, second) =
+        tokio::join!(definitions.observe(&one, &tools), definitions.observe(&other, &tools));
+    first.unwrap();
+    second.unwrap();
+    let stands = [&one, &other].map(|id| definitions.standing(Some(id), "t0") == Standing::Pinned);
+    assert!(stands[0] != stands[1], "{stands:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_waits_longer_than_it_may_for_the_list_of_others() {
+    let mut world = world();
+    world.before("files", stuck());
+    let waits = tokio::spawn(world.client.call("tools/call", r#"{"name":"read"}"#));
+    tokio::task::yield_now().await;
+    let before = tokio::time::Instant::now();
+    world.client.cx.deadline = Deadline::after(Duration::from_secs(2));
+    let error = world.call("read").await.unwrap_err();
+    assert_eq!((error.code(), before.elapsed().as_secs()), (ErrorCode::SERVER_NOT_READY, 2));
+    waits.await.unwrap().unwrap();
+    assert_eq!(before.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_in_a_hurry_does_not_make_the_list_count_as_tried() {
+    let mut world = world();
+    world.before("files", stuck());
+    world.client.cx.deadline = Deadline::after(Duration::from_secs(1));
+    let error = world.call("read").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+    world.client.cx.deadline = Deadline::none();
+    let before = tokio::time::Instant::now();
+    world.call("read").await.unwrap();
+    assert_eq!(before.elapsed().as_secs(), 10, "it is asked again");
+}

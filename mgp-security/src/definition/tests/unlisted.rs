@@ -1,0 +1,90 @@
+//! Tools that a server hides from its list are no safer for that.
+//!
+//! Applies to: both.
+
+use mgp_types::mgp::{Permission, Validator};
+
+use super::*;
+use crate::tool::Assessment;
+
+const RUN: &str = r#"{"name":"run","description":"Runs.","inputSchema":{"properties":{"command":{"type":"string"}}},"security":{"risk_level":"dangerous","permissions_required":["shell.execute","camera"]}}"#;
+
+impl World {
+    fn assessed(&self, tool: &str) -> Arc<Assessment> {
+        self.definitions.assessment(Some(&files()), tool)
+    }
+}
+
+fn policies() -> Policies {
+    let mut policy = ServerPolicy::default();
+    policy.validators.insert("run".to_owned(), Validator::Sandbox);
+    policy.risk.insert("quiet".to_owned(), RiskLevel::Safe);
+    Policies::all(policy)
+}
+
+#[track_caller]
+fn strict(assessment: &Assessment) {
+    assert_eq!(assessment.effective_risk, RiskLevel::Dangerous);
+    assert_eq!(assessment.permissions, [Permission::ShellExecute]);
+    assert_eq!(assessment.validators, [Validator::Sandbox]);
+    assert!(assessment.confirmation_required, "an entry for the tool does not spare it");
+}
+
+#[tokio::test]
+async fn a_tool_that_was_never_listed_keeps_the_operators_validator_and_needs_what_its_name_says() {
+    let mut world = with(Liar::default(), MemoryStore::new(), policies());
+    strict(&world.assessed("run"));
+    world.call("run").await.unwrap();
+    assert_eq!(world.liar.counted(), (1, 1));
+    strict(&world.assessed("run"));
+    world.liar.fails.lock().unwrap().replace(RpcError::internal("no list"));
+    world.definitions.stale(&files());
+    world.call("run").await.unwrap();
+    strict(&world.assessed("run"));
+    assert!(world.told().is_empty());
+}
+
+#[tokio::test]
+async fn a_pinned_tool_that_vanishes_from_the_list_needs_what_it_needed() {
+    let store = MemoryStore::new();
+    let mut world = with(Liar::default(), store.clone(), policies());
+    world.liar.lists(&[RUN]);
+    world.call("run").await.unwrap();
+    let listed = world.assessed("run");
+    assert_eq!(listed.permissions, [Permission::ShellExecute, Permission::Camera]);
+    world.liar.lists(&[]);
+    world.list().await;
+    assert_eq!(*world.assessed("run"), *listed);
+    world.call("run").await.unwrap();
+    world.call("run").await.unwrap();
+    assert_eq!(world.liar.counted().0, 2, "it is not listed again for each call");
+
+    let mut later = with(Liar::default(), store, policies());
+    later.definitions.open().await.unwrap();
+    assert_eq!(*later.assessed("run"), *listed, "before anything was listed");
+    later.liar.fails.lock().unwrap().replace(RpcError::internal("no list"));
+    later.call("run").await.unwrap();
+    assert_eq!(*later.assessed("run"), *listed, "after the server would not list");
+}
+
+#[tokio::test]
+async fn an_operators_word_on_an_unlisted_tool_holds_and_is_told_once() {
+    let mut world = with(Liar::default(), MemoryStore::new(), policies());
+    world.call("quiet").await.unwrap();
+    world.call("quiet").await.unwrap();
+    let quiet = world.assessed("quiet");
+    assert_eq!((&quiet.effective_risk, quiet.confirmation_required), (&RiskLevel::Safe, false));
+    assert_eq!(world.told(), ["RISK_LEVEL_OVERRIDE"]);
+}
+
+#[tokio::test]
+async fn a_hidden_tool_of_a_server_that_is_not_let_in_stays_refused() {
+    let mut world = with(Liar::default(), MemoryStore::new(), policies());
+    let pinned = Payload::parse(READ.to_owned()).unwrap();
+    world.definitions.observe(&files(), &[pinned]).await.unwrap();
+    let layer = DefinitionLayer::new(world.definitions.clone()).server("fi1es");
+    world.client = mock::client(Stack::new(layer.layer(world.liar.stack())));
+    for tool in ["run", "quiet"] {
+        assert_eq!(world.call(tool).await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
+    }
+}
