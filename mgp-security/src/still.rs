@@ -17,8 +17,9 @@ use crate::access::Access;
 use crate::definition::Definitions;
 use crate::error::Refusal;
 use crate::permission::{PermissionRefused, Permissions};
+use crate::tool::ValidateLayer;
 
-/// The innermost gate: a call that waited must still have access, its permissions and its definition.
+/// The innermost gate: a call that waited must still have access, its permissions and its definition, and pass its checks.
 ///
 /// It reads snapshots and never waits, so nothing can change between its word and the start of the call.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct Still {
     pub(crate) access: Access,
     pub(crate) definitions: Definitions,
     pub(crate) permissions: Permissions,
+    /// The checks of arguments: the operator may have named another one meanwhile.
+    pub(crate) checks: ValidateLayer,
     pub(crate) server: ServerId,
     /// Whether the tools are somebody else's, so that their definitions are pinned.
     pub(crate) are_pinned: bool,
@@ -52,7 +55,7 @@ impl Still {
         let missing =
             permissions.missing(principal, Some(server), name, needed, tool.arguments, at);
         if missing.is_empty() {
-            return Ok(());
+            return self.checks.check(call).map_err(RpcError::from);
         }
         let refused = PermissionRefused::call(Some(server), name, &missing, &Object::new());
         Err(Refusal::from(Box::new(refused)).into())

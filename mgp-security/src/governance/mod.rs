@@ -448,6 +448,7 @@ impl GovernLayer {
             access: books.access.clone(),
             definitions: books.definitions.clone(),
             permissions: books.permissions.clone(),
+            checks: self.validating(),
             server: self.server.clone(),
             are_pinned: self.tools == Tools::Foreign,
         }

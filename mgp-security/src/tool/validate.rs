@@ -157,7 +157,7 @@ impl ValidateLayer {
         self
     }
 
-    fn check(&self, call: &Call) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, call: &Call) -> Result<(), Refusal> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let server = call.cx().server.as_ref().or(self.server.as_ref());
         let assessment = self.tools.assessment(server, tool.name);

@@ -193,7 +193,10 @@ impl Confirmations {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
         }
         // What was shown is what runs, also where the answer took its time.
-        if tools.definition(call.server.as_ref(), &call.tool) != call.definition {
+        let now = tools.assessment(call.server.as_ref(), &call.tool);
+        if tools.definition(call.server.as_ref(), &call.tool) != call.definition
+            || now.effective_risk != call.assessment.effective_risk
+        {
             return Err(plain(Unconfirmed::Changed));
         }
         if let Some(by) = &kept.by {

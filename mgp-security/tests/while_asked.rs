@@ -1,0 +1,320 @@
+//! What changes while somebody is asked counts: a yes to a call that may no longer run does not run it.
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use mgp_security::{
+    About, Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
+    PermissionChange, Policies, Question, ServerPolicy,
+};
+use mgp_types::mgp::{
+    AccessGrantParams, AccessPermission, AccessRevokeParams, DefaultPolicy, EntryType,
+    GrantDecision, Permission, RiskLevel, Validator,
+};
+use mgp_types::service::{
+    BoxFuture, Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock,
+};
+use mgp_types::{Hash, Payload, RpcError};
+use tokio::sync::Semaphore;
+use tower_layer::Layer;
+
+const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
+
+/// Says yes, once it is let.
+#[derive(Clone)]
+struct Person {
+    asked: Arc<AtomicUsize>,
+    says: Arc<Semaphore>,
+}
+
+impl Person {
+    fn new() -> Self {
+        Self { asked: Arc::default(), says: Arc::new(Semaphore::new(0)) }
+    }
+
+    async fn was_asked(&self, times: usize) {
+        while self.asked.load(Ordering::Relaxed) < times {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl Approver for Person {
+    fn decide(
+        &self,
+        _: &Context,
+        question: Question,
+    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let says = Arc::clone(&self.says);
+        Box::pin(async move {
+            assert!(matches!(question.about, About::Permissions { .. } | About::Call { .. }));
+            says.acquire().await.unwrap().forget();
+            Ok(Decision::new(GrantDecision::Approved, "ada"))
+        })
+    }
+}
+
+/// A governed server with one tool, which needs `shell.execute` and is dangerous.
+struct World {
+    governance: Governance,
+    person: Person,
+    audit: MemoryAudit,
+    client: mock::Client,
+    lists: Arc<Mutex<&'static str>>,
+    ran: Arc<AtomicUsize>,
+}
+
+const TOOL: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+const OTHER: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"description":"Another.","security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+
+fn policy() -> ServerPolicy {
+    let mut policy = ServerPolicy::default();
+    policy.validators.insert("wipe".to_owned(), Validator::None);
+    policy
+}
+
+fn disk() -> ServerId {
+    "disk".into()
+}
+
+fn operator() -> Principal {
+    Principal::local().operator()
+}
+
+impl World {
+    fn new() -> Self {
+        let (person, audit) = (Person::new(), MemoryAudit::new());
+        let policies = Policies::default();
+        policies.set("disk", policy());
+        let governance = Governance::builder()
+            .audit(Arc::new(audit.clone()))
+            .policies(policies)
+            .approver(person.clone())
+            .build();
+        let (ran, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(TOOL)));
+        let (count, listed) = (Arc::clone(&ran), Arc::clone(&lists));
+        let tools = Stack::from_fn(move |call| {
+            let answer = if call.tool().is_some() {
+                count.fetch_add(1, Ordering::Relaxed);
+                "{}"
+            } else {
+                *listed.lock().unwrap()
+            };
+            async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
+        });
+        let client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
+        Self { governance, person, audit, client, lists, ran }
+    }
+
+    async fn grant_access(&self, until: Option<SystemTime>) {
+        let mut grant = AccessGrantParams::new(
+            EntryType::ServerGrant,
+            "local",
+            "disk",
+            AccessPermission::Allow,
+        );
+        grant.expires_at = until.map(Into::into);
+        self.governance.access().grant(&operator(), grant).await.unwrap();
+    }
+
+    async fn revoke_access(&self) {
+        let revoke = AccessRevokeParams::new("local", "disk", EntryType::ServerGrant);
+        self.governance.access().revoke(&operator(), revoke).await.unwrap();
+    }
+
+    fn shell() -> PermissionChange {
+        PermissionChange::new(Some(disk()), [Permission::ShellExecute])
+    }
+
+    async fn change_definition(&mut self) {
+        *self.lists.lock().unwrap() = OTHER;
+        self.client.request("tools/list", "{}").await.unwrap();
+    }
+
+    /// Begins a call, and waits until the person has this question.
+    async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
+        let call = tokio::spawn(self.client.call("tools/call", CALL));
+        for before in 1..question {
+            self.person.was_asked(before).await;
+            self.person.says.add_permits(1);
+        }
+        self.person.was_asked(question).await;
+        call
+    }
+
+    /// Says yes, and expects a refusal that is told once.
+    #[track_caller]
+    fn refused(&self, outcome: Result<Reply, RpcError>, code: i64, what: &str) {
+        let error = outcome.expect_err(what);
+        assert_eq!(i64::from(error.code().0), code, "{what}: {error}");
+        assert_eq!(self.ran.load(Ordering::Relaxed), 0, "{what}: it ran");
+        let events = self.audit.events();
+        let blocked = events.iter().filter(|event| event.event_type.as_str() == "TOOL_BLOCKED");
+        assert_eq!(blocked.count(), 1, "{what}");
+        let executed = events.iter().any(|event| event.event_type.as_str() == "TOOL_EXECUTED");
+        assert!(!executed, "{what}");
+    }
+}
+
+/// The first question is about the permission, the second one about the call.
+const QUESTIONS: [usize; 2] = [1, 2];
+
+#[tokio::test]
+async fn a_yes_runs_what_may_still_run() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let call = world.ask(2).await;
+    world.person.says.add_permits(1);
+    call.await.unwrap().unwrap();
+    assert_eq!(world.ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn access_that_was_revoked_while_somebody_was_asked_does_not_count() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.revoke_access().await;
+        world.person.says.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "revoked access");
+    }
+}
+
+#[tokio::test]
+async fn access_that_ended_while_somebody_was_asked_does_not_count() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        let end = SystemTime::now() + Duration::from_millis(400);
+        world.grant_access(Some(end)).await;
+        let call = world.ask(question).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        world.person.says.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "ended access");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_changed_while_somebody_was_asked_is_not_called() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.change_definition().await;
+        world.person.says.add_permits(2);
+        // Whoever confirmed another tool has confirmed nothing.
+        let code = if question == 1 { 4002 } else { 1000 };
+        world.refused(call.await.unwrap(), code, "changed definition");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_went_stale_while_somebody_was_asked_is_not_trusted() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        world.grant_access(None).await;
+        let call = world.ask(question).await;
+        world.governance.definitions().stale(&disk());
+        world.person.says.add_permits(2);
+        world.refused(call.await.unwrap(), 4002, "stale list");
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_was_revoked_while_somebody_confirmed_does_not_count() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let call = world.ask(2).await;
+    world.governance.permissions().revoke(&operator(), World::shell()).await.unwrap();
+    world.person.says.add_permits(1);
+    world.refused(call.await.unwrap(), 1000, "revoked permission");
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 2, "nobody is asked again");
+}
+
+#[tokio::test]
+async fn a_permission_that_ended_while_somebody_confirmed_does_not_count() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    let end = SystemTime::now() + Duration::from_millis(400);
+    world.governance.permissions().approve(&operator(), World::shell().until(end)).await.unwrap();
+    let call = world.ask(1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.person.says.add_permits(1);
+    world.refused(call.await.unwrap(), 1000, "ended permission");
+}
+
+#[tokio::test]
+async fn a_policy_that_changed_while_somebody_was_asked_counts() {
+    for question in QUESTIONS {
+        let mut world = World::new();
+        let mut open = policy();
+        open.default_policy = DefaultPolicy::OptOut;
+        world.governance.policies().set("disk", open.clone());
+        let call = world.ask(question).await;
+        world.governance.policies().set("disk", policy());
+        world.person.says.add_permits(2);
+        world.refused(call.await.unwrap(), 1001, "another default policy");
+
+        let mut world = World::new();
+        world.governance.policies().set("disk", open.clone());
+        let call = world.ask(question).await;
+        let mut checked = open;
+        checked.validators.insert("wipe".to_owned(), Validator::from("sandbox"));
+        world.governance.policies().set("disk", checked);
+        world.person.says.add_permits(2);
+        world.refused(call.await.unwrap(), 1010, "a validator that is not there");
+    }
+}
+
+/// A tool that may become another.
+#[derive(Clone)]
+struct Changing(Arc<Mutex<(RiskLevel, &'static str)>>);
+
+impl Assess for Changing {
+    fn assessment(&self, _: Option<&ServerId>, _: &str) -> Arc<Assessment> {
+        let mut assessment = Assessment::unknown();
+        assessment.effective_risk = self.0.lock().unwrap().0.clone();
+        Arc::new(assessment)
+    }
+
+    fn definition(&self, _: Option<&ServerId>, _: &str) -> Option<Hash> {
+        Some(Hash::of(self.0.lock().unwrap().1.as_bytes()))
+    }
+}
+
+#[tokio::test]
+async fn alone_the_confirmation_is_for_the_tool_that_was_asked_about() {
+    for (after, runs) in [
+        ((RiskLevel::Dangerous, "first"), true),
+        ((RiskLevel::Dangerous, "second"), false),
+        ((RiskLevel::from("deadly"), "first"), false),
+    ] {
+        let (person, ran) = (Person::new(), Arc::new(AtomicUsize::new(0)));
+        let changing = Changing(Arc::new(Mutex::new((RiskLevel::Dangerous, "first"))));
+        let confirmations = Confirmations::new(Policies::default(), person.clone());
+        let count = Arc::clone(&ran);
+        let tools = Stack::from_fn(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Reply::empty()) }
+        });
+        let layer = ConfirmLayer::new(confirmations, changing.clone());
+        let mut client = mock::client(Stack::new(layer.layer(tools)));
+        let call = tokio::spawn(client.call("tools/call", CALL));
+        person.was_asked(1).await;
+        *changing.0.lock().unwrap() = after;
+        person.says.add_permits(1);
+        let outcome = call.await.unwrap();
+        assert_eq!(outcome.is_ok(), runs, "{outcome:?}");
+        assert_eq!(ran.load(Ordering::Relaxed), usize::from(runs));
+        if let Err(error) = outcome {
+            let details = error.as_recovery().unwrap().details.clone().unwrap();
+            assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "changed");
+        }
+    }
+}
