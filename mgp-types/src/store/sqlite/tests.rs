@@ -212,13 +212,24 @@ async fn too_many_are_refused_at_once() {
     let folder = Folder::new();
     let db = folder.open_impatient().await;
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let holding = db.write(move |_| Ok(held.recv().is_err()));
-    while db.queues().as_ref().unwrap().write.try_send(Box::new(Nothing)).is_ok() {}
+    let (begun, runs) = std::sync::mpsc::channel();
+    let holding = db.write(move |_| {
+        begun.send(()).unwrap();
+        Ok(held.recv().is_err())
+    });
+    runs.recv_timeout(SOON).unwrap();
+    let waiting = || db.queues().as_ref().unwrap().write.try_send(Box::new(Nothing)).is_ok();
+    assert!((0..100_000).any(|_| !waiting()), "the queue has no bound");
     let refused = db.commit(put("a")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Busy(_)), "{refused}");
     drop(release);
     assert!(holding.await.unwrap());
-    timeout(SOON, async { while db.commit(put("a")).await.is_err() {} }).await.unwrap();
+    let again = async {
+        while db.commit(put("a")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, again).await.unwrap();
 }
 
 struct Nothing;
