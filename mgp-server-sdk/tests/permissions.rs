@@ -72,8 +72,9 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
         raw.tell("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
-        // Told nothing yet: what it may do is the client's to enforce.
-        assert_eq!(text(&raw.answer("tools/call", call.clone()).await), "unknown");
+        // The client asked it to wait for the decision.
+        let answer = raw.answer("tools/call", call.clone()).await;
+        assert_eq!(answer["error"]["code"], 1000, "{answer}");
 
         for (grants, active, code) in [
             (json!({ "shell": "approved", "camera": "denied" }), json!(["shell.execute"]), None),
