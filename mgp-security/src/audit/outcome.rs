@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use memchr::memchr;
 use memchr::memmem::Finder;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{Body, Outcome, Reply, Rule, Start, Ticket};
@@ -83,12 +84,11 @@ fn is_error(body: &Body) -> bool {
         is_error: bool,
     }
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
-    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
     let raw = body.as_raw().as_str();
     let mut said = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
     let says =
         said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
-    (says || ESCAPE.find(raw.as_bytes()).is_some())
+    (says || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
         // The words may stand further in, in structured content, and in other letters.
         && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
 }

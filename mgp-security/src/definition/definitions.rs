@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::{Hash, mcp};
 
-use super::Standing;
 use super::pin::Book;
 use super::seen::Seen;
 use super::table::{Known, Table};
+use super::{Standing, memo};
 use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
 use crate::state::State;
@@ -52,6 +52,8 @@ pub(super) struct Inner {
     pub(super) policies: Policies,
     /// What lookups read.
     now: RwLock<Arc<Table>>,
+    /// The number of that table.
+    number: AtomicU64,
     /// What each server listed last; held while the table is made of it, so that the table never goes back.
     seen: Mutex<HashMap<Option<ServerId>, Seen>>,
     /// Held by the call that lists the tools of a server for all that wait.
@@ -82,6 +84,7 @@ impl Definitions {
             pins: State::new(store, audit),
             policies,
             now: RwLock::default(),
+            number: AtomicU64::new(memo::number()),
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
@@ -118,10 +121,17 @@ impl Definitions {
     /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        match self.0.latest().get(server, tool) {
-            Some(known) => Arc::clone(&known.assessment),
-            None => self.0.unlisted(server, tool),
+        let number = self.0.number.load(Ordering::Acquire);
+        if !self.0.behind.load(Ordering::Acquire)
+            && let Some(known) = memo::recall(number, server, tool)
+        {
+            return known;
         }
+        let Some(known) = self.0.latest().get(server, tool).cloned() else {
+            return self.0.unlisted(server, tool);
+        };
+        memo::keep(number, server, tool, &known.assessment);
+        Arc::clone(&known.assessment)
     }
 
     /// How the definition of a tool stands.
@@ -251,6 +261,7 @@ impl Inner {
         }
         let table = Table { own, servers: servers.into() };
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.number.store(memo::number(), Ordering::Release);
         drop(seen);
         self.hooks.tell();
     }

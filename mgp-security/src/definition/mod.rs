@@ -13,6 +13,7 @@ mod diff;
 mod inspection;
 mod layer;
 mod listing;
+mod memo;
 mod name;
 mod number;
 mod pin;

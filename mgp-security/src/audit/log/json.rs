@@ -276,15 +276,15 @@ fn word(out: &mut Vec<u8>, word: &str) {
 }
 
 pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
+    if value < 10 {
+        return out.push(digit(value));
+    }
     let mut digits = [0; 20];
     let mut from = digits.len();
-    loop {
+    while value > 0 {
         from -= 1;
         digits[from] = digit(value);
         value /= 10;
-        if value == 0 {
-            break;
-        }
     }
     out.extend_from_slice(&digits[from..]);
 }
