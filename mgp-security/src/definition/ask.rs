@@ -127,17 +127,13 @@ async fn listed<S: MgpService>(
         return Ok(before);
     }
     let most = patience(call);
-    let listed = match timeout(most, list(definitions, server, inner, call)).await {
-        Ok(listed) => listed,
-        Err(_) => {
-            let late = RpcError::internal("it did not list its tools in time");
-            // That a caller was in a hurry says nothing of the server.
-            if most < LIST_FOR {
-                return Err(unlisted(late).into());
-            }
-            Err(Failed::Server(late))
-        }
-    };
+    let listed = timeout(most, list(definitions, server, inner, call)).await;
+    let late = || RpcError::internal("it did not list its tools in time");
+    // That a caller was in a hurry says nothing of the server.
+    if listed.is_err() && most < LIST_FOR {
+        return Err(unlisted(late()).into());
+    }
+    let listed = listed.unwrap_or_else(|_| Err(Failed::Server(late())));
     match listed {
         Ok(()) => {}
         Err(Failed::Here(error)) => return Err(error),

@@ -198,7 +198,7 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     world.liar.lists(&[READ_MORE]);
     world.list().await;
     let copy = Payload::parse(READ.to_owned()).unwrap();
-    world.definitions.observe(&"fi1es".into(), &[copy.clone()]).await.unwrap();
+    world.definitions.observe(&"fi1es".into(), std::slice::from_ref(&copy)).await.unwrap();
     world.definitions.forget(&operator(), &files(), Some("set up anew")).await.unwrap();
     let event = world.audit.events().pop().unwrap();
     assert_eq!(event.event_type.as_str(), "dev.cloto.definitions_forgotten");
