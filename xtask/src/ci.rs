@@ -88,9 +88,9 @@ fn doctest() -> Outcome {
 
 /// Each crate must build with what it offers and nothing else: in the tests all features are on.
 const FEATURES: &[(&str, &[&str])] = &[
-    ("mgp-types", &["", "service", "service,seal", "service,schema"]),
+    ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
-    ("mgp-security", &["", "auth"]),
+    ("mgp-security", &["", "auth", "sqlite"]),
     ("mgp-server-sdk", &["", "macros", "http"]),
     ("mgp-client-sdk", &["", "http", "auth"]),
 ];
