@@ -15,6 +15,7 @@ static PAIRS: [[u8; 2]; 256] = {
 };
 
 /// The hexadecimal form of 16 bytes, as they are used for traces and digests.
+#[cfg(feature = "service")]
 #[must_use]
 pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     let mut out = [0; 32];

@@ -32,7 +32,7 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// `PERMISSION_REVOKED`: a permission was taken back, or has expired ([`Actor::kernel`], cause `expired`).
+    /// `PERMISSION_REVOKED`: a permission was taken back, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
     pub fn permission_revoked(
         by: impl Into<By>,
         server: Option<&ServerId>,
@@ -72,7 +72,7 @@ impl Event {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
 
-    /// `ACCESS_REVOKED`: an entry was taken back, or has expired ([`Actor::kernel`], cause `expired`).
+    /// `ACCESS_REVOKED`: an entry was taken back, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
     pub fn access_revoked(by: impl Into<By>, entry: &Entry) -> Self {
         Self::new(EventType::AccessRevoked, by, AuditResult::Success).entry(entry)
     }
