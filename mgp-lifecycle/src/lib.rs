@@ -4,14 +4,17 @@
 
 mod catch_panic;
 mod error;
+mod fleet;
 mod handshake;
 mod limit;
 mod rounds;
+mod state;
 mod tasks;
 mod timeout;
 
 pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
 pub use error::Refusal;
+pub use fleet::Fleet;
 pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
@@ -19,5 +22,6 @@ pub use handshake::{
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
+pub use state::{IllegalTransition, State, Transition};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer};
