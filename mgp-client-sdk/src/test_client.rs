@@ -170,11 +170,7 @@ impl TestClient {
         tool: &str,
         arguments: A,
     ) -> impl Future<Output = (String, Result<CallToolResult, Error>)> + use<A> {
-        let mut call = self.0.call(tool);
-        // `()` says that there are no arguments.
-        if serde_json::to_string(&arguments).is_ok_and(|text| text != "null") {
-            call = call.args(arguments);
-        }
+        let call = self.0.call(tool).args(arguments);
         let tool = tool.to_owned();
         async move {
             let outcome = call.await.and_then(ToolResult::into_result);

@@ -105,9 +105,23 @@ impl ToolCall {
         }
     }
 
-    /// Sets all arguments: anything that is an object in JSON.
+    /// Sets all arguments: anything that is an object in JSON; `()` and `None` are none.
+    ///
+    /// ```
+    /// use mgp_client_sdk::TestClient;
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let now = Tool::new("now", "The time", || async { "noon" });
+    /// let client = TestClient::new(Server::new("clock", "1").tool(now)).await;
+    /// assert_eq!(client.call("now").args(()).await.unwrap().content.len(), 1);
+    /// # });
+    /// ```
     pub fn args(mut self, arguments: impl Serialize) -> Self {
-        self.arguments = Payload::of(&arguments).map(Arguments::Whole);
+        self.arguments = Payload::of(&arguments).map(|arguments| {
+            // `null` is what they are in JSON, and no arguments that a server takes.
+            Arguments::Whole(if arguments.is_null() { Payload::empty_object() } else { arguments })
+        });
         self
     }
 

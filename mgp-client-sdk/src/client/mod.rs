@@ -305,6 +305,7 @@ impl Client {
     /// Calls a tool and waits for its result; questions of the server go to the handlers.
     ///
     /// A tool that ran and failed gives a result that says `isError`; see [`ToolResult`](crate::ToolResult).
+    /// Arguments are anything that is an object in JSON; `()` is none.
     ///
     /// # Errors
     /// As [`Client::request`].

@@ -5,7 +5,7 @@ use crate::{
     serving::{kill_group, own_group},
 };
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -33,6 +33,9 @@ pub(crate) fn run(
     errors: &Path,
     limit: Duration,
 ) -> Outcome<Ended> {
+    if let Some(folder) = errors.parent() {
+        fs::create_dir_all(folder).context(folder.display())?;
+    }
     own_group(&mut command);
     let mut child = command
         .stdin(Stdio::piped())
