@@ -138,6 +138,63 @@ fn the_hints_of_every_row_are_those_of_the_code() {
     }
 }
 
+/// The lines of code of all crates, without comments and tests, each with its file.
+fn code_lines() -> Vec<(String, String)> {
+    fn look(folder: &Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                look(&path, found);
+            } else if !path.ends_with("tests.rs") {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = code.lines().map(str::trim);
+                let lines = lines.filter(|line| line.contains("ErrorCode::"));
+                let lines = lines.filter(|line| !line.starts_with("//"));
+                found.extend(lines.map(|line| (path.display().to_string(), line.to_owned())));
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    for folder in fs::read_dir(root).unwrap() {
+        let folder = folder.unwrap();
+        let source = folder.path().join("src");
+        if folder.file_name().to_string_lossy().starts_with("mgp-") && source.is_dir() {
+            look(&source, &mut found);
+        }
+    }
+    found
+}
+
+/// The files in which a code is answered, as far as words can tell.
+fn raised_in<'a>(name: &str, lines: &'a [(String, String)]) -> BTreeSet<&'a str> {
+    let words = ["=> ", "= ", "(", "{ "].map(|before| format!("{before}ErrorCode::{name}"));
+    let first = format!("ErrorCode::{name},");
+    let raises = |line: &str| {
+        line.starts_with(&first) || words.iter().any(|words| line.contains(words.as_str()))
+    };
+    lines.iter().filter(|(_, line)| raises(line)).map(|(file, _)| file.as_str()).collect()
+}
+
+/// A row that stays open although somebody raises its code by now.
+#[test]
+fn nobody_raises_a_code_that_nobody_is_said_to_raise() {
+    let (page, lines) = (Page::read(), code_lines());
+    for code in ErrorCode::KNOWN {
+        if page.row(*code).section.contains("- **Raised by**: nobody yet") {
+            let found = raised_in(code.name().unwrap(), &lines);
+            assert!(
+                found.is_empty(),
+                "docs/errors.md says that nobody raises {code}; say who does, and name its wire test: {found:?}"
+            );
+        }
+    }
+    // The search itself finds what is there.
+    let found = raised_in("TOOL_DISABLED", &lines);
+    assert!(found.len() >= 2, "{found:?}");
+}
+
 #[test]
 fn no_row_tells_of_a_code_that_there_is_not() {
     let known: BTreeSet<_> = ErrorCode::KNOWN.iter().map(|code| code.0.to_string()).collect();

@@ -26,7 +26,7 @@ pub(crate) const PEERS: [(Era, Tongue); 4] = [
     (Era::Modern, Tongue::Plain),
 ];
 
-/// Where our answers are to be read in paused time as well, no time-out of ours may come first.
+/// How long it waits for a line; in paused time every time-out of a server must come first.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// The peer.
@@ -68,7 +68,7 @@ impl Peer {
     }
 
     fn capabilities(&self) -> Value {
-        let words = ["streaming", "tool_security", "access_control", "lifecycle"];
+        let words = ["streaming", "tool_security", "permissions", "access_control", "lifecycle"];
         let offer = json!({ "version": "0.3.0", "extensions": words });
         match (self.tongue, self.era) {
             (Tongue::Plain, _) => json!({}),
@@ -94,10 +94,8 @@ impl Peer {
         let id = self.next;
         self.next += 1;
         if self.era == Era::Modern {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": self.capabilities(),
-            });
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities();
         }
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.line(&request.to_string()).await;

@@ -8,6 +8,7 @@ use mgp_security::auth::{
 use mgp_security::{Governance, Policies, ServerPolicy};
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
+use mgp_types::mcp::Era;
 use mgp_types::mgp::{DefaultPolicy, Permission, RiskLevel, Validator};
 use mgp_types::service::{BoxFuture, Call, Pass, Stack, around};
 use serde_json::json;
@@ -49,6 +50,26 @@ async fn code_1000_permission_denied() {
         .details(["missing", "server_id", "tool", "remedy"])
         .from_all(&stack, "snap")
         .await;
+
+    // The same, as the server sees it whose client denied the permission.
+    let snap = tool("snap").permissions([Permission::Camera]);
+    let own = Server::new("disk", "1").tool(snap).into_stack().unwrap();
+    for kind in PEERS.into_iter().filter(|(_, tongue)| *tongue == Tongue::Mgp) {
+        let mut peer = Peer::join(&own, kind).await;
+        let denied = json!({ "camera": "denied" });
+        let mut call = json!({ "name": "snap", "arguments": {} });
+        if peer.era == Era::Modern {
+            call["_meta"]["dev.cloto/mgp"]["grants"] = denied;
+        } else {
+            let told = json!({ "request_id": "p", "grants": denied });
+            peer.ask("mgp/permission/response", told).await;
+        }
+        let answer = peer.ask("tools/call", call).await;
+        Heard::of(ErrorCode::PERMISSION_DENIED)
+            .says(["`snap` needs the permission `camera`, which is denied", "runs the client"])
+            .details(["permission", "status", "remedy"])
+            .check(&peer, &answer);
+    }
 
     // Administration by somebody who is no operator; plain peers do not know that there is any.
     for kind in PEERS {
@@ -149,6 +170,17 @@ async fn code_1003_auth_expired() {
         .says(["the credentials no longer hold; get new ones"])
         .from_all(&stack, "look")
         .await;
+    // What is no tool call has no result to put a refusal in.
+    for kind in PEERS {
+        let mut peer = Peer::join(&stack, kind).await;
+        let answer = peer.ask("prompts/get", json!({ "name": "p" })).await;
+        if peer.tongue == Tongue::Mgp {
+            Heard::of(ErrorCode::AUTH_EXPIRED).check_mgp(&answer);
+        } else {
+            assert_eq!(answer["error"]["code"], 1003, "{answer}");
+            assert!(answer["error"].get("data").is_none(), "{answer}");
+        }
+    }
 }
 
 #[tokio::test]

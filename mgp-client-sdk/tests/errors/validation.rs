@@ -42,9 +42,11 @@ async fn code_4001_tool_not_found() {
     let weather = Tool::new("weather", "The weather", || async { "rain" });
     let stack = Server::new("s", "1").tool(weather).into_stack().unwrap();
     let long = "x".repeat(300);
-    for (tool, words) in
-        [("wether", "unknown tool `wether`; did you mean `weather`?"), (&long, "unknown tool `xxx")]
-    {
+    for (tool, words) in [
+        ("wether", "unknown tool `wether`; did you mean `weather`?"),
+        ("bake", "unknown tool `bake`; use a name from `tools/list`"),
+        (&long, "unknown tool `xxx"),
+    ] {
         for kind in PEERS {
             let mut peer = Peer::join(&stack, kind).await;
             let answer = peer.call(tool).await;
@@ -76,7 +78,7 @@ async fn code_4002_tool_disabled() {
     assert!(tools.disable("now"));
     let stack = server.into_stack().unwrap();
     Heard::of(ErrorCode::TOOL_DISABLED)
-        .says(["the tool `now` is disabled"])
+        .says(["the tool `now` is disabled by its server", "use another one from `tools/list`"])
         .from_all(&stack, "now")
         .await;
     assert!(tools.enable("now"));
