@@ -22,20 +22,21 @@ async fn code_5000_upstream_error() {
     let stack = says(ErrorCode::UPSTREAM_ERROR, "the weather service answered 500");
     Heard::of(ErrorCode::UPSTREAM_ERROR)
         .says(["the weather service answered 500"])
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 
     // A server behind a gateway that fails, and one that hangs up: the call may have run.
-    let fails = || script::status(502);
-    let hangs_up = || script::Said::Nothing;
-    let cases: [(fn() -> script::Said, &str); 2] =
-        [(fails, "the server failed (HTTP 502"), (hangs_up, "broke before the answer")];
-    for (said, words) in cases {
-        let server =
-            script::Server::modern(move |seen| (seen.method() == "tools/call").then(said)).await;
+    for (hangs_up, words) in
+        [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
+    {
+        let server = script::Server::modern(move |seen| {
+            let said = || if hangs_up { script::Said::Nothing } else { script::status(502) };
+            (seen.method() == "tools/call").then(said)
+        })
+        .await;
         let client = script::client().connect_url(&server.url).await.unwrap();
         let stack = gateway::to(client).into_stack().unwrap();
-        Heard::of(ErrorCode::UPSTREAM_ERROR).says([words]).from_all(&stack, "t").await;
+        Heard::of(ErrorCode::UPSTREAM_ERROR).says([words]).heard_by_all(&stack, "t").await;
     }
 }
 
@@ -44,7 +45,7 @@ async fn code_5001_upstream_timeout() {
     let stack = says(ErrorCode::UPSTREAM_TIMEOUT, "the weather service took too long");
     Heard::of(ErrorCode::UPSTREAM_TIMEOUT)
         .says(["the weather service took too long"])
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 }
 
@@ -53,7 +54,7 @@ async fn code_5002_upstream_unavailable() {
     let stack = says(ErrorCode::UPSTREAM_UNAVAILABLE, "the weather service cannot be reached");
     Heard::of(ErrorCode::UPSTREAM_UNAVAILABLE)
         .says(["the weather service cannot be reached"])
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 
     // Who could tell whether credentials are good is out of reach.

@@ -45,7 +45,7 @@ impl Heard {
     }
 
     /// Lets all four peers call a tool of the same server.
-    pub(crate) async fn from_all(&self, stack: &Stack, tool: &str) {
+    pub(crate) async fn heard_by_all(&self, stack: &Stack, tool: &str) {
         for kind in PEERS {
             let mut peer = Peer::join(stack, kind).await;
             let answer = peer.call(tool).await;

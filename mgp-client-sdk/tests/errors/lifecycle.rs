@@ -32,7 +32,10 @@ async fn code_2000_server_not_ready() {
     let client = gateway::client(Server::new("below", "1")).await;
     client.close().await;
     let stack = gateway::to(client).into_stack().unwrap();
-    Heard::of(ErrorCode::SERVER_NOT_READY).says(["connection closed"]).from_all(&stack, "t").await;
+    Heard::of(ErrorCode::SERVER_NOT_READY)
+        .says(["connection closed"])
+        .heard_by_all(&stack, "t")
+        .await;
 
     // What cannot be recorded does not run.
     let tool = Tool::new("t", "Does something", || async { "done" });
@@ -40,7 +43,7 @@ async fn code_2000_server_not_ready() {
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
     Heard::of(ErrorCode::SERVER_NOT_READY)
         .says(["the call was not run", "the audit log is closed"])
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 }
 
@@ -55,6 +58,6 @@ async fn code_2002_server_restarting() {
     let stack = gateway::to(client).into_stack().unwrap();
     Heard::of(ErrorCode::SERVER_RESTARTING)
         .says(["the server no longer has the session"])
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 }

@@ -43,12 +43,11 @@ impl Page {
 
     /// The cells of all rows that begin with a code.
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        let cells = self.text.lines().filter_map(|line| {
+        self.text.lines().filter_map(|line| {
             let inner = line.strip_prefix('|')?.strip_suffix('|')?;
             let cells: Vec<_> = inner.split('|').map(|cell| cell.trim().to_owned()).collect();
             number(&cells[0]).parse::<i32>().is_ok().then_some(cells)
-        });
-        cells
+        })
     }
 }
 
@@ -105,9 +104,10 @@ fn every_code_has_its_row_and_its_test() {
         }
         let named = last.trim_matches('`');
         let lower = name.to_lowercase();
-        let expected = match is_ours {
-            true => format!("code_{code}_{lower}"),
-            false => format!("code_minus_{}_{lower}", -code.0),
+        let expected = if is_ours {
+            format!("code_{code}_{lower}")
+        } else {
+            format!("code_minus_{}_{lower}", -code.0)
         };
         assert_eq!(named, expected, "{code}");
         assert!(tests.contains(named), "docs/errors.md names `{named}`, and there is no such test");

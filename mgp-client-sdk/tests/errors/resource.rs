@@ -27,7 +27,7 @@ async fn code_3000_rate_limited() {
     Heard::of(ErrorCode::RATE_LIMITED)
         .says(["takes no more requests", "HTTP 429"])
         .hint("retry_after_ms", json!(7000))
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 }
 
@@ -51,7 +51,7 @@ async fn code_3001_resource_exhausted() {
     begun.notified().await;
     Heard::of(ErrorCode::RESOURCE_EXHAUSTED)
         .says(["too many tool calls are running and waiting"])
-        .from_all(&stack, "hold")
+        .heard_by_all(&stack, "hold")
         .await;
     // Whoever is refused takes nothing from those who run.
     release.notify_one();
@@ -67,7 +67,10 @@ async fn code_3003_timeout() {
     });
     let server = Server::new("s", "1").tool(hang).timeout(Duration::from_millis(1500));
     let stack = server.into_stack().unwrap();
-    Heard::of(ErrorCode::TIMEOUT).says(["no answer within 1.5s"]).from_all(&stack, "hang").await;
+    Heard::of(ErrorCode::TIMEOUT)
+        .says(["no answer within 1.5s"])
+        .heard_by_all(&stack, "hang")
+        .await;
     // A tool that says what it promises cannot have a refusal where its result would be.
     for kind in PEERS.into_iter().filter(|(_, tongue)| *tongue == Tongue::Plain) {
         let typed = Tool::new("typed", "Never ends", || async {

@@ -1,11 +1,9 @@
 //! 1000 to 1099: permission, access, credentials, validators.
 
-use std::sync::Arc;
-
 use mgp_security::auth::{
     ApiKeys, AuthLayer, AuthRefused, Authenticated, ResourceMetadata, TokenVerifier,
 };
-use mgp_security::{Governance, Policies, ServerPolicy};
+use mgp_security::{Assessment, Governance, Policies, ServerPolicy, Validate, Violation};
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
@@ -39,7 +37,7 @@ async fn code_1000_permission_denied() {
     Heard::of(ErrorCode::PERMISSION_DENIED)
         .says(["`wipe` was not run", "nobody can be asked", "tool_grant"])
         .details(["tool", "server_id", "effective_risk_level", "status", "remedy"])
-        .from_all(&stack, "wipe")
+        .heard_by_all(&stack, "wipe")
         .await;
 
     // A call without a permission it needs, as whoever governs the server sees it.
@@ -48,7 +46,7 @@ async fn code_1000_permission_denied() {
     Heard::of(ErrorCode::PERMISSION_DENIED)
         .says(["`snap` needs `camera`"])
         .details(["missing", "server_id", "tool", "remedy"])
-        .from_all(&stack, "snap")
+        .heard_by_all(&stack, "snap")
         .await;
 
     // The same, as the server sees it whose client denied the permission.
@@ -97,7 +95,7 @@ async fn code_1001_access_denied() {
     Heard::of(ErrorCode::ACCESS_DENIED)
         .says(["`mallory` has no access to `look` on `disk`"])
         .details(["agent", "server", "tool", "source", "remedy"])
-        .from_all(&stack, "look")
+        .heard_by_all(&stack, "look")
         .await;
 }
 
@@ -168,7 +166,7 @@ async fn code_1003_auth_expired() {
     let stack = server.governed(&governance, "disk").around(ended).into_stack().unwrap();
     Heard::of(ErrorCode::AUTH_EXPIRED)
         .says(["the credentials no longer hold; get new ones"])
-        .from_all(&stack, "look")
+        .heard_by_all(&stack, "look")
         .await;
     // What is no tool call has no result to put a refusal in.
     for kind in PEERS {
@@ -183,6 +181,15 @@ async fn code_1003_auth_expired() {
     }
 }
 
+/// A check that always finds something.
+struct Never;
+
+impl Validate for Never {
+    fn check(&self, _: &Call, _: &Assessment) -> Result<(), Violation> {
+        Err(Violation::new("`--force` is not allowed; leave it out"))
+    }
+}
+
 #[tokio::test]
 async fn code_1010_validation_blocked() {
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
@@ -190,30 +197,20 @@ async fn code_1010_validation_blocked() {
     Heard::of(ErrorCode::VALIDATION_BLOCKED)
         .says(["`run` was not run", "`sandbox` is not there", "`none`"])
         .details(["tool", "server_id", "validator", "status", "remedy"])
-        .from_all(&stack, "run")
+        .heard_by_all(&stack, "run")
         .await;
 
     // A check of one's own that finds something.
-    struct Never;
-    impl mgp_security::Validate for Never {
-        fn check(
-            &self,
-            _: &Call,
-            _: &mgp_security::Assessment,
-        ) -> Result<(), mgp_security::Violation> {
-            Err(mgp_security::Violation::new("`--force` is not allowed; leave it out"))
-        }
-    }
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     let governance = Governance::builder()
         .policies(Policies::all(policy))
-        .validator(Validator::Sandbox, Arc::new(Never) as Arc<dyn mgp_security::Validate>)
+        .validator(Validator::Sandbox, Never)
         .build();
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
     Heard::of(ErrorCode::VALIDATION_BLOCKED)
         .says(["`run` was not run", "leave it out"])
         .details(["tool", "server_id", "validator", "status", "violation"])
-        .from_all(&governed(&governance, run), "run")
+        .heard_by_all(&governed(&governance, run), "run")
         .await;
 }

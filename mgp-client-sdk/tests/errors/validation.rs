@@ -24,7 +24,7 @@ async fn code_4000_invalid_tool_args() {
     Heard::of(ErrorCode::INVALID_TOOL_ARGS)
         .says(["invalid arguments for `double`: `n`: it is missing"])
         .details(["field", "expected"])
-        .from_all(&stack, "double")
+        .heard_by_all(&stack, "double")
         .await;
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
@@ -79,7 +79,7 @@ async fn code_4002_tool_disabled() {
     let stack = server.into_stack().unwrap();
     Heard::of(ErrorCode::TOOL_DISABLED)
         .says(["the tool `now` is disabled by its server", "use another one from `tools/list`"])
-        .from_all(&stack, "now")
+        .heard_by_all(&stack, "now")
         .await;
     assert!(tools.enable("now"));
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
@@ -104,6 +104,6 @@ async fn code_4002_tool_disabled() {
     Heard::of(ErrorCode::TOOL_DISABLED)
         .says(["`t` of `below` is disabled", "its definition changed since it was approved"])
         .details(details)
-        .from_all(&stack, "t")
+        .heard_by_all(&stack, "t")
         .await;
 }
