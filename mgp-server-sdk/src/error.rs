@@ -127,7 +127,7 @@ impl From<Flaws> for RpcError {
 
 /// A tool was called without a permission it needs (MGP §3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{tool}` needs the permission `{permission}`, which is {}", .standing.as_str())]
+#[error("`{tool}` needs the permission `{permission}`, which is {}; {}", .standing.as_str(), remedy(*.standing))]
 pub(crate) struct PermissionMissing {
     tool: String,
     permission: Permission,
@@ -147,9 +147,18 @@ impl From<PermissionMissing> for RpcError {
         // Words can always be written.
         let _ = details.encode("permission", missing.permission.as_str());
         let _ = details.encode("status", missing.standing.as_str());
+        let _ = details.encode("remedy", remedy(missing.standing));
         let mut recovery = Recovery::default_for(code).unwrap_or_default();
         recovery.details = Some(details);
         Self::new(code, missing.to_string()).recovery(recovery).because(missing)
+    }
+}
+
+/// What helps a call that lacks a permission: the client decides about it, so the client can change that.
+fn remedy(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Deferred => "call again once the client has decided about it",
+        _ => "whoever runs the client can grant it to this server",
     }
 }
 
@@ -157,10 +166,14 @@ impl From<PermissionMissing> for RpcError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// A session or stream watches too many resources.
-    #[error("more than {0} resources cannot be watched at once")]
+    #[error(
+        "more than {0} resources cannot be watched at once; end the watch of another one first"
+    )]
     TooManyWatched(usize),
     /// Too many sessions and streams are told about changes.
-    #[error("too many sessions and streams are told about changes")]
+    #[error(
+        "too many sessions and streams are told about changes; try again once others have ended, or ask for lists without being told"
+    )]
     TooManyListeners,
 }
 

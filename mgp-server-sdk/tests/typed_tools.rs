@@ -275,11 +275,16 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         }
         let error = answer.unwrap_err();
         assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
-        let expected =
-            format!("`shell` needs the permission `shell.execute`, which is {}", standing.as_str());
-        assert_eq!(error.message(), expected);
+        let expected = format!(
+            "`shell` needs the permission `shell.execute`, which is {}; ",
+            standing.as_str()
+        );
+        assert!(error.message().starts_with(&expected), "{error}");
         let details = error.as_recovery().unwrap().details.clone().unwrap();
         assert_eq!(details.decode::<String>("permission").unwrap().unwrap(), "shell.execute");
+        let remedy = details.decode::<String>("remedy").unwrap().unwrap();
+        assert!(error.message().ends_with(&remedy), "{error}");
+        assert_eq!(remedy.starts_with("call again"), standing == Standing::Deferred, "{remedy}");
     }
     // What a call carries comes before what its connection knows.
     let own = Grants::default();

@@ -64,8 +64,10 @@ impl Service<Call> for Switchboard {
         if let Some(hop) = self.tools.get(tool.name) {
             hop.send(call)
         } else {
-            let error =
-                RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{}`", tool.name));
+            // What a caller sent is quoted, but not at any length.
+            let shown: String = tool.name.chars().take(80).collect();
+            let message = format!("unknown tool `{shown}`; use a name from `tools/list`");
+            let error = RpcError::new(ErrorCode::TOOL_NOT_FOUND, message);
             Box::pin(std::future::ready(Err(error)))
         }
     }

@@ -134,7 +134,10 @@ impl Asker for ParkAsker {
         }
         Box::pin(async move {
             receiver.await.unwrap_or_else(|_| {
-                Err(RpcError::new(ErrorCode::TIMEOUT, "nobody answered the question"))
+                Err(RpcError::new(
+                    ErrorCode::TIMEOUT,
+                    "nobody answered the question; make the call again to be asked again",
+                ))
             })
         })
     }
@@ -155,7 +158,7 @@ impl Park {
         if table.len() >= MAX {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
-                "too many calls wait for answers",
+                "too many calls wait for answers of their callers; try again once some have theirs",
             ));
         }
         table.insert(name.to_owned(), (now + TTL, parked));
@@ -180,7 +183,10 @@ impl Park {
         let taken = if owned { table.remove(name) } else { None };
         match taken {
             Some((until, parked)) if until > Instant::now() => Ok(parked),
-            _ => Err(RpcError::new(ErrorCode::TIMEOUT, "the call no longer waits for this answer")),
+            _ => Err(RpcError::new(
+                ErrorCode::TIMEOUT,
+                "the call no longer waits for this answer; make it again from the start",
+            )),
         }
     }
 

@@ -501,10 +501,12 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
 
 /// 4002.
 fn disabled(name: &str) -> RpcError {
-    RpcError::new(ErrorCode::TOOL_DISABLED, format!("the tool `{name}` is disabled"))
+    let message =
+        format!("the tool `{name}` is disabled by its server; use another one from `tools/list`");
+    RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// 4001, with the nearest name there is.
+/// 4001, with the nearest name there is, or where to find one.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     let shown: String = name.chars().take(80).collect();
     let near = snapshot
@@ -513,8 +515,11 @@ fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
         .map(|entry| (distance(&shown, &entry.definition.name), &entry.definition.name))
         .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
         .min();
-    let hint = near.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
-    RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`{hint}"))
+    let hint = near.map_or_else(
+        || "use a name from `tools/list`".to_owned(),
+        |(_, known)| format!("did you mean `{known}`?"),
+    );
+    RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
 }
 
 /// The edit distance of two names.

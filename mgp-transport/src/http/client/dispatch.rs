@@ -118,7 +118,7 @@ impl Core {
             self.counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
-                "too many requests in flight on this connection",
+                "too many requests in flight on this connection; wait for some answers before you ask more",
             );
             let told = self.scope.state::<WireRules>().tells_recovery();
             let error = if told { error } else { error.without_recovery() };

@@ -175,19 +175,19 @@ fn refusal(
         ),
         StatusCode::REQUEST_TIMEOUT => (
             ErrorCode::SERVER_NOT_READY,
-            "the server did not wait for the request (HTTP 408)".to_owned(),
+            "the server did not wait for the request (HTTP 408): send it again, and look at the network if that lasts".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             (ErrorCode::INVALID_REQUEST, "the request is too long for the server (HTTP 413): send less, or raise its bound".to_owned())
         }
         StatusCode::TOO_MANY_REQUESTS => {
-            (ErrorCode::RATE_LIMITED, "the server takes no more requests for now (HTTP 429)".to_owned())
+            (ErrorCode::RATE_LIMITED, "the server takes no more requests for now (HTTP 429): send fewer, and try again later".to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => {
-            (ErrorCode::SERVER_NOT_READY, "the server is not ready (HTTP 503)".to_owned())
+            (ErrorCode::SERVER_NOT_READY, "the server is not ready (HTTP 503): try again later, and see what its log says if that lasts".to_owned())
         }
         status if status.is_server_error() => {
-            (ErrorCode::UPSTREAM_ERROR, format!("the server failed (HTTP {status})"))
+            (ErrorCode::UPSTREAM_ERROR, format!("the server failed (HTTP {status}): the call may have run; its log says more"))
         }
         status => (
             ErrorCode::INVALID_REQUEST,
