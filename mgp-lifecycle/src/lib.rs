@@ -1,4 +1,4 @@
-//! Handshake, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
+//! Handshake, supervision, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
 //!
 //! Applies to: both.
 
@@ -9,6 +9,7 @@ mod handshake;
 mod limit;
 mod rounds;
 mod state;
+mod supervise;
 mod tasks;
 mod timeout;
 
@@ -23,5 +24,9 @@ pub use handshake::{
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
+pub use supervise::{
+    Action, ClientOf, Event, LimitExceeded, Live, Report, Rest, SuperviseConfig, Supervised,
+    Supervisor, supervise,
+};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer};
