@@ -51,15 +51,18 @@ pub fn to_hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(bytes: &[u8]) {
+        let expected: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(to_hex(bytes), expected.concat());
+    }
+
     #[test]
     fn every_byte_at_every_place_has_its_digits() {
         for length in 0..=40_usize {
             let bytes: Vec<u8> = (0..=255_u8).cycle().skip(length * 7).take(length).collect();
-            let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(to_hex(&bytes), expected);
+            check(&bytes);
         }
-        let all: Vec<u8> = (0..=255).collect();
-        let expected: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(to_hex(&all), expected);
+        check(&(0..=255).collect::<Vec<u8>>());
     }
 }

@@ -33,7 +33,7 @@ impl<S: Clone, L: Layer<S>> Layer<S> for BypassLayer<L> {
         let Self { gates, definitions, server, tools } = self;
         let gates = gates.layer(inner.clone());
         let (definitions, server, tools) = (definitions.clone(), server.clone(), *tools);
-        Bypass { inner, gated: Arc::new(Gates { gates, definitions, server, tools }) }
+        Bypass { inner, gated: Arc::new(Guarded { gates, definitions, server, tools }) }
     }
 }
 
@@ -41,17 +41,18 @@ impl<S: Clone, L: Layer<S>> Layer<S> for BypassLayer<L> {
 #[derive(Clone)]
 pub struct Bypass<S, G> {
     inner: S,
-    gated: Arc<Gates<G>>,
+    gated: Arc<Guarded<G>>,
 }
 
-struct Gates<G> {
+/// The gates, and what is looked at before they are asked.
+struct Guarded<G> {
     gates: G,
     definitions: Definitions,
     server: ServerId,
     tools: Whose,
 }
 
-impl<G> Gates<G> {
+impl<G> Guarded<G> {
     /// Whether no gate would hold up a call; `false` where that is not plain to see.
     fn let_pass(&self, call: &Call) -> bool {
         let Some(tool) = call.tool() else { return false };
