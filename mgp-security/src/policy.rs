@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::hooks::{Hooks, Listening};
 
@@ -24,18 +24,34 @@ use crate::hooks::{Hooks, Listening};
 ///     .risk("search", RiskLevel::Safe);
 /// assert_eq!(policy.risk["search"], RiskLevel::Safe);
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Read from a configuration, what is absent is as the default has it, and a member or word that is not known is an error:
+///
+/// ```
+/// use mgp_security::ServerPolicy;
+/// use mgp_types::mgp::TrustLevel;
+///
+/// let policy: ServerPolicy = serde_json::from_str(r#"{"trust":"sandboxed","permissions":["filesystem.read"]}"#).unwrap();
+/// assert_eq!(policy.trust, TrustLevel::Sandboxed);
+/// let error = serde_json::from_str::<ServerPolicy>(r#"{"trust":"trustworthy"}"#).unwrap_err();
+/// assert!(error.to_string().starts_with("unknown word `trustworthy`; known: trusted, standard, "), "{error}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerPolicy {
     /// How far it is trusted; what the server says of itself never counts. `standard`.
+    #[serde(deserialize_with = "trust_level")]
     pub trust: TrustLevel,
     /// What holds for callers without an entry. `opt-in`: no.
     pub default_policy: DefaultPolicy,
     /// How permissions are decided. `interactive`.
+    #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
     /// The permissions the configuration grants.
     pub permissions: Vec<Permission>,
     /// The risk of single tools, in place of what is worked out.
+    #[serde(deserialize_with = "risk_levels")]
     pub risk: BTreeMap<String, RiskLevel>,
     /// The validator of single tools, in place of those that would apply.
     pub validators: BTreeMap<String, Validator>,
@@ -106,6 +122,32 @@ impl ServerPolicy {
         self.confirm = from;
         self
     }
+}
+
+fn trust_level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TrustLevel, D::Error> {
+    let trust = TrustLevel::deserialize(deserializer)?;
+    if trust.is_known() { Ok(trust) } else { Err(unknown(&trust, TrustLevel::KNOWN)) }
+}
+
+fn approval_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ApprovalPolicy, D::Error> {
+    let policy = ApprovalPolicy::deserialize(deserializer)?;
+    if policy.is_known() { Ok(policy) } else { Err(unknown(&policy, ApprovalPolicy::KNOWN)) }
+}
+
+fn risk_levels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, RiskLevel>, D::Error> {
+    let risks = BTreeMap::<String, RiskLevel>::deserialize(deserializer)?;
+    match risks.values().find(|risk| !risk.is_known()) {
+        Some(risk) => Err(unknown(risk, RiskLevel::KNOWN)),
+        None => Ok(risks),
+    }
+}
+
+/// Everywhere else an unknown word counts as the strictest, but whoever writes a configuration means what it says.
+fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
+    let known: Vec<_> = known.iter().map(ToString::to_string).collect();
+    E::custom(format_args!("unknown word `{word}`; known: {}", known.join(", ")))
 }
 
 /// From which effective risk on a call is confirmed (§4.4).
@@ -206,5 +248,39 @@ impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
         f.debug_set().entries(table.servers.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_was_written_is_read_again() {
+        let policy = ServerPolicy::default()
+            .trust(TrustLevel::Experimental)
+            .default_policy(DefaultPolicy::OptOut)
+            .permission_policy(ApprovalPolicy::AutoApprove)
+            .permissions([Permission::FilesystemRead])
+            .risk("search", RiskLevel::Safe)
+            .validator("run", Validator::Sandbox)
+            .confirm(ConfirmFrom::Moderate);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<ServerPolicy>(&text).unwrap(), policy);
+        assert_eq!(serde_json::from_str::<ServerPolicy>("{}").unwrap(), ServerPolicy::default());
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error() {
+        for text in [
+            r#"{"trusted":"core"}"#,
+            r#"{"trust":"kore"}"#,
+            r#"{"default_policy":"opt_in"}"#,
+            r#"{"permission_policy":"ask"}"#,
+            r#"{"risk":{"search":"low"}}"#,
+            r#"{"confirm":"safe"}"#,
+        ] {
+            assert!(serde_json::from_str::<ServerPolicy>(text).is_err(), "{text}");
+        }
     }
 }

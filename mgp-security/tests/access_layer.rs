@@ -54,7 +54,7 @@ async fn a_refusal_says_who_what_why_and_what_helps() {
     let details = Payload::of(error.as_recovery().unwrap().details.as_ref().unwrap()).unwrap();
     assert_eq!(
         details.as_str(),
-        r#"{"agent":"local","server":"files","tool":"read","source":"default_policy","remedy":"an operator can allow it with `mgp/access/grant`"}"#
+        r#"{"agent":"local","server_id":"files","tool":"read","source":"default_policy","remedy":"an operator can allow it with `mgp/access/grant`"}"#
     );
     let events = log.events();
     assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));

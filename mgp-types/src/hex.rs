@@ -2,25 +2,15 @@
 //!
 //! Applies to: both.
 
-/// Both digits of every byte: one look instead of two.
-static PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
-
-/// The hexadecimal form of 16 bytes, as they are used for traces and digests.
-#[cfg(feature = "service")]
+/// The hexadecimal form of 16 bytes, as they are used for traces and digests; without a branch, all are made at once.
 #[must_use]
 pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
+    const fn digit(value: u8) -> u8 {
+        value + b'0' + if value > 9 { b'a' - b'9' - 1 } else { 0 }
+    }
     let mut out = [0; 32];
     for (pair, byte) in out.as_chunks_mut().0.iter_mut().zip(bytes) {
-        *pair = PAIRS[usize::from(byte)];
+        *pair = [digit(byte >> 4), digit(byte & 15)];
     }
     out
 }
@@ -33,11 +23,14 @@ pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
 /// assert_eq!(text, b"0x00ff");
 /// ```
 pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    let from = out.len();
-    out.resize(from + 2 * bytes.len(), 0);
-    let (pairs, _) = out[from..].as_chunks_mut();
-    for (pair, byte) in pairs.iter_mut().zip(bytes) {
-        *pair = PAIRS[usize::from(*byte)];
+    let (wholes, rest) = bytes.as_chunks::<16>();
+    for whole in wholes {
+        out.extend_from_slice(&hex_of_16(*whole));
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        out.extend_from_slice(&hex_of_16(last)[..2 * rest.len()]);
     }
 }
 
@@ -52,4 +45,24 @@ pub fn to_hex(bytes: &[u8]) -> String {
     push_hex(bytes, &mut out);
     // Digits are ASCII.
     String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(bytes: &[u8]) {
+        let expected: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(to_hex(bytes), expected.concat());
+    }
+
+    #[test]
+    fn every_byte_at_every_place_has_its_digits() {
+        for length in 0..=40_usize {
+            let bytes: Vec<u8> = (0..=255_u8).cycle().skip(length * 7).take(length).collect();
+            check(&bytes);
+        }
+        check(&(0..=255).collect::<Vec<u8>>());
+    }
 }

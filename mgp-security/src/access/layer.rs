@@ -5,6 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
@@ -88,7 +89,7 @@ impl<S> Layer<S> for AccessLayer {
     type Service = Gated<S>;
 
     fn layer(&self, inner: S) -> Gated<S> {
-        Gated { inner, layer: self.clone() }
+        Gated { inner, layer: Arc::new(self.clone()) }
     }
 }
 
@@ -96,7 +97,7 @@ impl<S> Layer<S> for AccessLayer {
 #[derive(Clone)]
 pub struct Gated<S> {
     inner: S,
-    layer: AccessLayer,
+    layer: Arc<AccessLayer>,
 }
 
 impl<S> fmt::Debug for Gated<S> {
@@ -134,7 +135,7 @@ impl<S: MgpService> Service<Call> for Gated<S> {
                 if let Err(ended) = Credentials::of(cx).hold() {
                     return ResponseFuture::answer(Err(Refusal::from(ended).into()));
                 }
-                let look = Look { layer: self.layer.clone(), cx: cx.clone() };
+                let look = Look { layer: Arc::clone(&self.layer), cx: cx.clone() };
                 return ResponseFuture::list(self.inner.call(call), look);
             }
             Aim::Elsewhere => Ok(()),
@@ -216,14 +217,14 @@ pin_project! {
 /// Who looks at a list, kept until it is there: it is decided then.
 #[derive(Debug)]
 struct Look {
-    layer: AccessLayer,
+    layer: Arc<AccessLayer>,
     cx: Context,
 }
 
 impl Look {
     fn at(&self, reply: Reply) -> Result<Reply, RpcError> {
-        let Self { layer: AccessLayer { access, .. }, cx } = self;
-        let server = self.layer.server_of(cx);
+        let Self { layer, cx } = self;
+        let (access, server) = (&layer.access, layer.server_of(cx));
         let reply = list::for_one(reply, cx);
         if access.lists_all(cx, server) {
             return Ok(reply);

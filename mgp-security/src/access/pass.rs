@@ -65,6 +65,11 @@ impl<'a> Credentials<'a> {
         Self(cx.extensions.get::<Pass>())
     }
 
+    /// Whether there are any.
+    pub(super) fn are_there(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Refuses credentials that ended.
     pub(super) fn hold(self) -> Result<(), PassEnded> {
         match self.0 {

@@ -54,7 +54,7 @@ impl AccessDenied {
         let mut details = Object::new();
         let facts = [
             ("agent", Some(self.agent.as_str())),
-            ("server", self.server.as_ref().map(ServerId::as_str)),
+            ("server_id", self.server.as_ref().map(ServerId::as_str)),
             ("tool", self.tool.as_deref()),
             ("source", Some(self.by.as_str())),
             ("remedy", Some(self.remedy.as_str())),

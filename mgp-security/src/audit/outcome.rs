@@ -85,6 +85,10 @@ fn is_error(body: &Body) -> bool {
     }
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
+    // How our own tools end: in valid JSON it is the last member, and a name that stands twice says nothing.
+    if raw.ends_with(r#","isError":false}"#) {
+        return false;
+    }
     let mut said = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
     let says =
         said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
@@ -115,6 +119,9 @@ mod tests {
         check(r#"{"structuredContent":{"isError":true},"isError":false}"#, false);
         check(r#"{"content":[{"type":"text","text":"\"isError\":true"}]}"#, false);
         check("7", false);
+        check(r#"{"isError":true,"isError":false}"#, false);
+        check(r#"{"isError":true,"a\",\"isError":false}"#, true);
+        check(r#"{"isError":true,"structuredContent":{"a":1,"isError":false}}"#, true);
     }
 
     #[test]

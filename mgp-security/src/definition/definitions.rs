@@ -63,6 +63,14 @@ pub(super) struct Inner {
     behind: AtomicBool,
 }
 
+/// Whose tools are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Our own: they are what they are, and only the operator's word on their risk is told.
+    Own,
+    Foreign,
+}
+
 /// What is to be done with a call of a tool.
 #[derive(Debug)]
 pub(super) enum Look {
@@ -121,17 +129,46 @@ impl Definitions {
     /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let number = self.0.number.load(Ordering::Acquire);
-        if !self.0.behind.load(Ordering::Acquire)
-            && let Some(known) = memo::recall(number, server, tool)
-        {
+        let shared = |known: &Known, _| Arc::clone(&known.assessment);
+        if let Some(known) = self.recall(server, tool, shared) {
             return known;
         }
-        let Some(known) = self.0.latest().get(server, tool).cloned() else {
-            return self.0.unlisted(server, tool);
-        };
-        memo::keep(number, server, tool, &known.assessment);
+        let number = self.0.number.load(Ordering::Acquire);
+        let table = self.0.latest();
+        let found = table.of(server).and_then(|tools| Some((tools, tools.named.get(tool)?)));
+        let Some((tools, known)) = found else { return self.0.unlisted(server, tool) };
+        memo::keep(number, server, tool, known, tools.stale);
         Arc::clone(&known.assessment)
+    }
+
+    /// Whether a call of a tool that was looked up right before needs nothing: no gate below would ask, check or tell.
+    ///
+    /// `false` says nothing: then the gates decide.
+    pub(crate) fn is_plain(&self, server: &ServerId, tool: &str, whose: Whose) -> bool {
+        // What cannot be read is not decided.
+        if whose == Whose::Foreign && self.0.pins.readable().is_err() {
+            return false;
+        }
+        let look = |known: &Known, is_stale: bool| {
+            let stands = match whose {
+                Whose::Own => true,
+                Whose::Foreign => !is_stale && matches!(known.standing, Standing::Pinned),
+            };
+            stands && !known.untold.load(Ordering::Acquire) && known.assessment.needs_nothing()
+        };
+        self.recall(Some(server), tool, look).unwrap_or(false)
+    }
+
+    fn recall<T>(
+        &self,
+        server: Option<&ServerId>,
+        tool: &str,
+        look: impl FnOnce(&Known, bool) -> T,
+    ) -> Option<T> {
+        if self.0.behind.load(Ordering::Acquire) {
+            return None;
+        }
+        memo::recall(self.0.number.load(Ordering::Acquire), server, tool, look)
     }
 
     /// How the definition of a tool stands.

@@ -12,7 +12,7 @@ use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, ServerId};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::definitions::{Definitions, Look};
+use super::definitions::{Definitions, Look, Whose};
 use super::{ask, reply};
 use crate::error::Refusal;
 
@@ -55,26 +55,18 @@ use crate::error::Refusal;
 pub struct DefinitionLayer {
     definitions: Definitions,
     server: Option<ServerId>,
-    tools: Tools,
-}
-
-/// Whose tools are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tools {
-    /// Our own: they are what they are, and only the operator's word on their risk is told.
-    Own,
-    Foreign,
+    tools: Whose,
 }
 
 impl DefinitionLayer {
     /// A layer over what is known of tools.
     pub fn new(definitions: Definitions) -> Self {
-        Self { definitions, server: None, tools: Tools::Foreign }
+        Self { definitions, server: None, tools: Whose::Foreign }
     }
 
     /// A layer before tools of one's own: nothing is listed or pinned, and nothing refused.
     pub(crate) fn own(definitions: Definitions) -> Self {
-        Self { tools: Tools::Own, ..Self::new(definitions) }
+        Self { tools: Whose::Own, ..Self::new(definitions) }
     }
 
     /// Names the server whose tools are called, where the context does not.
@@ -132,7 +124,7 @@ impl<S: MgpService> Service<Call> for Definition<S> {
                 future: Either::Left { future: ready(Err(error)) },
             };
             let look = self.layer.definitions.look(server, tool.name);
-            if self.layer.tools == Tools::Own && !matches!(look, Ok(Look::Tell(_))) {
+            if self.layer.tools == Whose::Own && !matches!(look, Ok(Look::Tell(_))) {
                 return Either::Right { future: self.inner.call(call) };
             }
             return match look {
@@ -151,7 +143,7 @@ impl<S: MgpService> Service<Call> for Definition<S> {
                 Err(error) => refused(Refusal::Unchanged(error.into()).into()),
             };
         }
-        if call.is::<ToolsList>() && self.layer.tools == Tools::Foreign {
+        if call.is::<ToolsList>() && self.layer.tools == Whose::Foreign {
             let (definitions, server) = (self.layer.definitions.clone(), server.clone());
             let (cx, page) = (call.cx().clone(), reply::page(&call));
             let listed = self.inner.call(call);

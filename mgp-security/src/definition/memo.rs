@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgp_types::service::ServerId;
 
-use crate::tool::Assessment;
+use super::table::Known;
 
-/// An assessment, and the table it is from.
+/// What is known of a tool, and the table it is from.
 struct Last {
     table: u64,
     server: Option<ServerId>,
     tool: Box<str>,
-    assessment: Arc<Assessment>,
+    known: Arc<Known>,
+    is_stale: bool,
 }
 
 thread_local! {
@@ -28,13 +29,28 @@ pub(super) fn number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What was found last, if it was the same in the same table.
-pub(super) fn recall(table: u64, server: Option<&ServerId>, tool: &str) -> Option<Arc<Assessment>> {
+/// Looks at what was found last, and at whether its list is stale, if it was the same in the same table.
+pub(super) fn recall<T>(
+    table: u64,
+    server: Option<&ServerId>,
+    tool: &str,
+    look: impl FnOnce(&Known, bool) -> T,
+) -> Option<T> {
     LAST.with_borrow(|last| {
         let last = last.as_ref()?;
-        let is_same = last.table == table && *last.tool == *tool && last.server.as_ref() == server;
-        is_same.then(|| Arc::clone(&last.assessment))
+        let is_it =
+            last.table == table && *last.tool == *tool && same(last.server.as_ref(), server);
+        is_it.then(|| look(&last.known, last.is_stale))
     })
+}
+
+/// Whether two ids are equal; mostly they are the same text, at the same place.
+fn same(one: Option<&ServerId>, other: Option<&ServerId>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => std::ptr::eq(one.as_str(), other.as_str()) || one == other,
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 /// Keeps what was found, for the next gate.
@@ -42,8 +58,9 @@ pub(super) fn keep(
     table: u64,
     server: Option<&ServerId>,
     tool: &str,
-    assessment: &Arc<Assessment>,
+    known: &Arc<Known>,
+    is_stale: bool,
 ) {
-    let (server, tool, assessment) = (server.cloned(), tool.into(), Arc::clone(assessment));
-    LAST.set(Some(Last { table, server, tool, assessment }));
+    let (server, tool, known) = (server.cloned(), tool.into(), Arc::clone(known));
+    LAST.set(Some(Last { table, server, tool, known, is_stale }));
 }

@@ -29,6 +29,7 @@ mod tests;
 
 pub use decide::Waiting;
 pub use definitions::Definitions;
+pub(crate) use definitions::Whose;
 pub use diff::Difference;
 pub use inspection::Inspection;
 pub use layer::{Definition, DefinitionLayer};

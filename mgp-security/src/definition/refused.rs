@@ -48,7 +48,7 @@ impl DefinitionRefused {
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Texts and lists of them can always be written.
-        let _ = details.encode("server", self.server.as_str());
+        let _ = details.encode("server_id", self.server.as_str());
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
         let mut findings: &[Finding] = &[];

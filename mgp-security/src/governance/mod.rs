@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
 
@@ -21,14 +22,16 @@ use crate::access::{
 };
 use crate::approval::{Approver, Elicit};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
-use crate::definition::{Definition, DefinitionLayer, Definitions};
+use crate::definition::{Definition, DefinitionLayer, Definitions, Whose};
 use crate::error::Refusal;
 use crate::hooks::Listening;
 use crate::permission::{PermissionGate, PermissionLayer, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::still::{Still, StillGate};
 use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
+use bypass::BypassLayer;
 
+pub use bypass::Bypass;
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
 
@@ -343,14 +346,14 @@ impl Governance {
 
     /// All layers, before a server whose tools are somebody else's.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Tools::Foreign }
+        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Foreign }
     }
 
     /// All layers, before tools of one's own, which are what they are: nothing is pinned.
     ///
     /// What the tools need is known once they were [learned](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Tools::Own }
+        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Own }
     }
 
     /// Moves after each change that may change what somebody sees or may call.
@@ -388,19 +391,14 @@ impl fmt::Debug for GovernanceBuilder {
 pub struct GovernLayer {
     governance: Governance,
     server: ServerId,
-    tools: Tools,
-}
-
-/// Whose tools are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tools {
-    Own,
-    Foreign,
+    tools: Whose,
 }
 
 /// A service behind all layers.
-pub type Governed<S> =
-    Audit<KernelTools<Gated<Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>>>>;
+pub type Governed<S> = Audit<KernelTools<Gated<Bypass<S, AllGates<S>>>>>;
+
+/// A service behind the gates that look at what a tool is.
+type AllGates<S> = Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
@@ -409,13 +407,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
         let books = &*self.governance.0;
         let server = || self.server.clone();
         let tools = || books.definitions.clone();
-        ServiceBuilder::new()
-            // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
-            .layer(self.recording())
-            // The methods of operators under the names of tools are answered here: nobody grants access to them.
-            .layer(KernelToolsLayer::new(self.kernel()))
-            // Who may not use a tool learns nothing of it.
-            .layer(AccessLayer::new(books.access.clone()).server(server()))
+        let gates = ServiceBuilder::new()
             // The gates below need to know the tool, and it must see lists as the server wrote them.
             .layer(self.pinning())
             // The server is not contacted without the permissions the tool needs.
@@ -425,7 +417,16 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             // A person is asked last.
             .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
             // A gate above may have waited long; what it passed on before may have been taken back since.
-            .layer(self.still())
+            .layer(self.still());
+        ServiceBuilder::new()
+            // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
+            .layer(self.recording())
+            // The methods of operators under the names of tools are answered here: nobody grants access to them.
+            .layer(KernelToolsLayer::new(self.kernel()))
+            // Who may not use a tool learns nothing of it.
+            .layer(AccessLayer::new(books.access.clone()).server(server()))
+            // Most tools need nothing: their calls need not go through each of the other gates.
+            .layer(BypassLayer { gates, definitions: tools(), server: server(), tools: self.tools })
             .service(inner)
     }
 }
@@ -450,7 +451,7 @@ impl GovernLayer {
             permissions: books.permissions.clone(),
             checks: self.validating(),
             server: self.server.clone(),
-            are_pinned: self.tools == Tools::Foreign,
+            are_pinned: self.tools == Whose::Foreign,
         }
     }
 
@@ -469,16 +470,16 @@ impl GovernLayer {
     /// The names of kernel tools belong to whoever serves the tools; another server has its own.
     fn kernel(&self) -> Router {
         match self.tools {
-            Tools::Own => self.governance.router(),
-            Tools::Foreign => Router::new(),
+            Whose::Own => self.governance.router(),
+            Whose::Foreign => Router::new(),
         }
     }
 
     fn pinning(&self) -> DefinitionLayer {
         let definitions = self.governance.0.definitions.clone();
         let layer = match self.tools {
-            Tools::Own => DefinitionLayer::own(definitions),
-            Tools::Foreign => DefinitionLayer::new(definitions),
+            Whose::Own => DefinitionLayer::own(definitions),
+            Whose::Foreign => DefinitionLayer::new(definitions),
         };
         layer.server(self.server.clone())
     }

@@ -2,7 +2,6 @@
 //!
 //! Applies to: inbound.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::{ErrorCode, Payload, RpcError};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::extract::{Grants, ToolRequest, admit};
@@ -71,10 +71,15 @@ impl fmt::Debug for Judge {
 #[derive(Debug, Default)]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    by_name: HashMap<String, Arc<Entry>>,
+    /// The names are the author's, so they are hashed without a seed.
+    by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
     /// Whether any tool supports tasks: most servers have none, and need not look.
     any_task: bool,
+    /// Whether any tool has an output schema.
+    any_typed: bool,
+    /// Whether any tool has a bound of its own.
+    any_timeout: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
@@ -228,12 +233,17 @@ impl Tools {
     /// Whether a tool has an output schema.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
-        snapshot.by_name.get(name).is_some_and(|entry| entry.definition.output_schema.is_some())
+        snapshot.any_typed
+            && snapshot.by_name.get(name).is_some_and(|entry| is_typed(&entry.definition))
     }
 
     /// The bound of its own that the tool of a call has.
     pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
-        self.snapshot().by_name.get(call.tool()?.name)?.tool.timeout
+        let snapshot = self.snapshot();
+        if !snapshot.any_timeout {
+            return None;
+        }
+        snapshot.by_name.get(call.tool()?.name)?.tool.timeout
     }
 
     /// Removes a tool; `true` when there was one.
@@ -422,8 +432,18 @@ impl Tools {
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
         let any_task =
             order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
-        *current =
-            Arc::new(Snapshot { order, by_name, settings, any_task, lists: Default::default() });
+        let any_typed = order.iter().any(|entry| is_typed(&entry.definition));
+        let any_timeout = order.iter().any(|entry| entry.tool.timeout.is_some());
+        let lists = Default::default();
+        *current = Arc::new(Snapshot {
+            order,
+            by_name,
+            settings,
+            any_task,
+            any_typed,
+            any_timeout,
+            lists,
+        });
         result
     }
 
@@ -440,6 +460,10 @@ impl Tools {
 fn support_of(definition: &mcp::Tool) -> TaskSupport {
     let execution = definition.execution.as_ref();
     execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
+}
+
+fn is_typed(definition: &mcp::Tool) -> bool {
+    definition.output_schema.is_some()
 }
 
 /// In which words a list is written.

@@ -70,14 +70,20 @@ impl<E: std::error::Error> From<E> for ToolError {
 
 /// One text block, written without building the result first: the most common answer of all.
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
-    let mut out = Vec::with_capacity(text.len() + text.len() / 16 + 64);
-    out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
-    serde_json::to_writer(&mut out, text)
-        .map_err(|error| RpcError::internal("a text could not be written").because(error))?;
-    out.extend_from_slice(br#"}],"isError":false}"#);
-    let text = String::from_utf8(out)
-        .map_err(|error| RpcError::internal("a text is no UTF-8").because(error))?;
-    Ok(Reply::raw(Payload::from_trusted(text)))
+    let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
+    out.push_str(r#"{"content":[{"type":"text","text":"#);
+    // Looking at every byte is several times quicker than stopping at the first odd one.
+    if text.bytes().fold(true, |plain, byte| plain & !matches!(byte, 0..=0x1f | b'"' | b'\\')) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        let text = serde_json::to_string(text)
+            .map_err(|error| RpcError::internal("a text could not be written").because(error))?;
+        out.push_str(&text);
+    }
+    out.push_str(r#"}],"isError":false}"#);
+    Ok(Reply::raw(Payload::from_trusted(out)))
 }
 
 impl IntoToolResult for String {

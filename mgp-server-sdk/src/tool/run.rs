@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Reply};
+use mgp_types::service::{Asking, BoxFuture, Reply};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -20,7 +20,11 @@ impl Tool {
         match self.place {
             Place::Inline => {
                 let function = (self.run)(request);
-                Running::Inline(Box::pin(async move { asking.drive(function).await }))
+                Running::Inline(match asking {
+                    // Only questions of a round have to be driven; a box of its own costs as much as a lookup.
+                    Asking::Via(_) => Box::pin(async move { asking.drive(function).await }),
+                    _ => function,
+                })
             }
             Place::Task => {
                 let function = (self.run)(request);

@@ -130,7 +130,7 @@ impl LineBuffer {
 
     fn take(&mut self, from: usize, to: usize) -> Line {
         let bytes = if to - from <= COPY_MAX || (to - from) * 2 < self.buffer.len() {
-            Bytes::copy_from_slice(&self.buffer[from..to])
+            copy(&self.buffer[from..to])
         } else {
             // The line keeps the buffer; what follows it moves to a new one of the size seen.
             self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
@@ -143,6 +143,34 @@ impl LineBuffer {
             Bytes::from(whole).slice(from..to)
         };
         ByteString::try_from(bytes).map_or(Line::NotText, Line::Text)
+    }
+}
+
+/// A short line with its text in place: it is shared from the beginning, so that ranges of it cost no allocation.
+struct Short<const ROOM: usize> {
+    room: [u8; ROOM],
+    length: usize,
+}
+
+impl<const ROOM: usize> Short<ROOM> {
+    fn of(line: &[u8]) -> Self {
+        let mut room = [0; ROOM];
+        room[..line.len()].copy_from_slice(line);
+        Self { room, length: line.len() }
+    }
+}
+
+impl<const ROOM: usize> AsRef<[u8]> for Short<ROOM> {
+    fn as_ref(&self) -> &[u8] {
+        &self.room[..self.length]
+    }
+}
+
+fn copy(line: &[u8]) -> Bytes {
+    match line.len() {
+        0..=256 => Bytes::from_owner(Short::<256>::of(line)),
+        257..=1024 => Bytes::from_owner(Short::<1024>::of(line)),
+        _ => Bytes::copy_from_slice(line),
     }
 }
 

@@ -211,6 +211,18 @@ impl schemars::JsonSchema for Extras {
     }
 }
 
+/// The text of a JSON string that was read before as a raw value; none for a value of another kind.
+///
+/// Without escapes it is what stands between the quotes, and needs no second parse.
+#[cfg(feature = "service")]
+pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        // Most are short, where a plain loop is quicker than a search.
+        Some(text) if text.bytes().all(|byte| byte != b'\\') => Some(Cow::Borrowed(text)),
+        _ => serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text),
+    }
+}
+
 /// The name of a member while it is read: borrowed from the text unless it holds escapes.
 #[derive(Debug)]
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);

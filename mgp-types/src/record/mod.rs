@@ -26,6 +26,8 @@ pub(crate) use choice::tagged;
 pub(crate) use choice::{Tag, decode, peek};
 pub(crate) use define::record;
 pub(crate) use extras::Key;
+#[cfg(feature = "service")]
+pub(crate) use extras::text_of;
 pub use extras::{Extras, Object};
 pub use lenient::Lenient;
 pub use number::Number;

@@ -5,17 +5,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ask::{Ask, Asking, nobody_to_ask, not_offered};
 use super::outlet::Outlet;
+use super::trace;
 use super::{
     Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId,
 };
-use crate::hex::hex_of_16;
 use crate::wire::{Id, Payload, RpcError};
 
 /// The surroundings of a call, cheap to clone.
@@ -76,12 +75,7 @@ impl Context {
 
     /// The trace of the call; one is made where there is none yet.
     pub fn trace_or_new(&mut self) -> &ByteString {
-        self.trace.get_or_insert_with(|| {
-            // Unique, not secret: it only says what belongs together.
-            let digits = hex_of_16(fastrand::u128(..).to_be_bytes());
-            // An owner that is shared from the beginning costs its clones nothing.
-            ByteString::try_from(Bytes::from_owner(digits)).unwrap_or_default()
-        })
+        self.trace.get_or_insert_with(trace::next)
     }
 
     /// Asks the caller and waits for the answer.

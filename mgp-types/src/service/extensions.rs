@@ -8,7 +8,13 @@ use std::sync::Arc;
 
 /// A small map from type to value; empty costs nothing.
 #[derive(Clone, Default)]
-pub struct Extensions(Vec<(TypeId, Arc<dyn Any + Send + Sync>)>);
+pub struct Extensions {
+    /// In place: most calls have one value or none, and a list would be an allocation.
+    first: Option<Value>,
+    rest: Vec<Value>,
+}
+
+type Value = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
     /// Puts a value, replacing one of the same type.
@@ -19,28 +25,63 @@ impl Extensions {
     /// Puts a shared value.
     pub fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         let id = TypeId::of::<T>();
-        self.0.retain(|(known, _)| *known != id);
-        self.0.push((id, value));
+        if let Some((known, _)) = &self.first
+            && *known != id
+        {
+            self.rest.retain(|(known, _)| *known != id);
+            self.rest.push((id, value));
+        } else {
+            self.first = Some((id, value));
+        }
     }
 
     /// Takes a look at a value.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let id = TypeId::of::<T>();
-        self.0.iter().find(|(known, _)| *known == id).and_then(|(_, value)| value.downcast_ref())
+        self.find::<T>()?.downcast_ref()
     }
 
     /// Shares a value.
     #[must_use]
     pub fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.find::<T>()?).downcast().ok()
+    }
+
+    fn find<T: 'static>(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         let id = TypeId::of::<T>();
-        let (_, value) = self.0.iter().find(|(known, _)| *known == id)?;
-        Arc::clone(value).downcast().ok()
+        match &self.first {
+            Some((known, value)) if *known == id => Some(value),
+            _ => self.rest.iter().find(|(known, _)| *known == id).map(|(_, value)| value),
+        }
     }
 }
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} values", self.0.len())
+        write!(f, "{} values", usize::from(self.first.is_some()) + self.rest.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_has_one_value() {
+        let mut values = Extensions::default();
+        assert_eq!(values.get::<u8>(), None);
+        values.insert(1_u8);
+        values.insert(2_u16);
+        values.insert(3_u32);
+        // One that stands in place, and one of the list.
+        values.insert(4_u8);
+        values.insert(5_u32);
+        assert_eq!(
+            (values.get(), values.get(), values.get()),
+            (Some(&4_u8), Some(&2_u16), Some(&5_u32))
+        );
+        assert_eq!(values.get_shared::<u16>().as_deref(), Some(&2));
+        assert_eq!(values.get_shared::<u64>(), None);
+        assert_eq!(format!("{values:?}"), "3 values");
     }
 }

@@ -14,7 +14,7 @@ use super::hop::OutMeta;
 use super::method::Method;
 use super::params::{Params, Parts, PartsSeed, TargetKind};
 use super::reply::Reply;
-use crate::record::Key;
+use crate::record::{Key, text_of};
 use crate::wire::{Id, Payload, RpcError};
 
 /// A message as it came.
@@ -128,7 +128,7 @@ enum ParamsSlot<'a> {
 impl Envelope<'_> {
     fn judge(self, line: &ByteString) -> Result<Judged, Verdict> {
         let raw_id = self.id.map(RawValue::get);
-        let id = raw_id.and_then(|raw| serde_json::from_str::<Id>(raw).ok());
+        let id = raw_id.and_then(read_id);
         let refuse = |why: &str| {
             Err(Verdict::Bad(BadMessage {
                 id: id.clone(),
@@ -231,6 +231,17 @@ impl BadMessage {
     }
 }
 
+/// Reads an id; most are short numbers, and those need no parser.
+fn read_id(raw: &str) -> Option<Id> {
+    let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
+        if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
+    if is_short {
+        let value = raw.bytes().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        return Some(Id::Number(value));
+    }
+    serde_json::from_str(raw).ok()
+}
+
 /// Takes an array apart, and stops where it is too long to hold.
 struct Items<'a>(&'a ByteString);
 
@@ -291,8 +302,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     let raw: &RawValue = map.next_value()?;
                     // A method of another type is no reason to lose the id.
                     out.method_is_text = true;
-                    out.method =
-                        serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|Key(text)| text);
+                    out.method = text_of(raw.get());
                 }
                 "params" => {
                     out.twice |= out.params.is_some();

@@ -42,6 +42,7 @@ mod scope;
 mod shown_url;
 mod spawn;
 mod stack;
+mod trace;
 mod visibility;
 mod waited;
 

@@ -35,7 +35,7 @@ pub struct LogConfig {
 pub enum Fsync {
     /// Before anything is acknowledged: it survives a power cut.
     Always,
-    /// With each checkpoint and each new file.
+    /// With each checkpoint and each new file; after opening, once those were answered who waited first.
     OnCheckpoint,
     /// Whenever the system likes.
     Never,

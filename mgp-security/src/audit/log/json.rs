@@ -281,10 +281,17 @@ pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
     }
     let mut digits = [0; 20];
     let mut from = digits.len();
-    while value > 0 {
+    // Two digits a step: to divide is what costs.
+    while value > 9 {
+        let pair = value % 100;
+        value /= 100;
+        from -= 2;
+        digits[from] = digit(pair / 10);
+        digits[from + 1] = digit(pair);
+    }
+    if value > 0 {
         from -= 1;
         digits[from] = digit(value);
-        value /= 10;
     }
     out.extend_from_slice(&digits[from..]);
 }

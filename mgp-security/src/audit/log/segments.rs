@@ -19,7 +19,7 @@ pub(super) trait Disk: Send {
     /// Cuts the newest file back to a length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Brings the newest file to the disk.
+    /// Brings the newest file to the disk, and its name.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Begins a file with a record.
@@ -124,6 +124,8 @@ impl Place {
 pub(super) struct Segments {
     place: Place,
     file: File,
+    /// Whether its name may not have reached the disk yet.
+    is_new: bool,
 }
 
 impl Segments {
@@ -131,8 +133,7 @@ impl Segments {
     pub(super) fn open(place: &Place, first: u64) -> io::Result<Self> {
         let path = place.segment(first).path;
         let file = private().write(true).create(true).truncate(false).open(path)?;
-        place.sync_names();
-        let mut this = Self { place: place.clone(), file };
+        let mut this = Self { place: place.clone(), file, is_new: true };
         this.file.seek(SeekFrom::End(0))?;
         Ok(this)
     }
@@ -149,6 +150,10 @@ impl Disk for Segments {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if self.is_new {
+            self.place.sync_names();
+            self.is_new = false;
+        }
         self.file.sync_data()
     }
 

@@ -35,6 +35,9 @@ const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 /// How long the head may lag behind records that nobody waited for.
 const LAG: Duration = Duration::from_secs(1);
 
+/// How long the disk may be owed what opening wrote, where nobody hands over anything.
+const OWING: Duration = Duration::from_millis(100);
+
 /// How long is waited until what failed is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -67,6 +70,8 @@ pub(super) struct Writer {
     /// Since the last checkpoint.
     records: u64,
     bytes: u64,
+    /// Set while the disk is owed what opening wrote: those who wait come first, since a killed process loses nothing.
+    owes: bool,
     is_failing: bool,
     batch: VecDeque<Item>,
     group: Group,
@@ -129,6 +134,7 @@ impl Writer {
             from: found.from,
             records: found.since,
             bytes: 0,
+            owes: false,
             is_failing: false,
             batch: VecDeque::new(),
             group: Group::new(found.chain),
@@ -167,6 +173,9 @@ impl Writer {
 
     /// How long nothing may happen.
     fn idle(&self) -> Option<Duration> {
+        if self.owes {
+            return Some(OWING);
+        }
         let waits = self.shared.has_suspended();
         // A suspended call may wait a little longer than it has to.
         let sweep = waits.then_some(Duration::from_mins(1));
@@ -185,8 +194,10 @@ impl Writer {
                 self.write(Keeping::Head)?;
             }
         }
+        // The first to be acknowledged need not wait for the disk: a file that was cut may be slow to reach it.
+        self.owes = true;
         if cut > 0 {
-            self.checkpoint(cut)?;
+            self.write_checkpoint(cut)?;
         } else if self.head < self.chain.seq {
             self.keep_head(Head::of(&self.chain, self.taken))?;
         }
@@ -201,8 +212,16 @@ impl Writer {
             // Something is written first: that it works is known before anybody is told so.
             self.checkpoint(0)?;
         }
-        while !self.batch.is_empty() {
-            self.write_batch()?;
+        loop {
+            if !self.batch.is_empty() {
+                self.write_batch()?;
+            }
+            if self.owes {
+                self.settle()?;
+            }
+            if self.batch.is_empty() {
+                break;
+            }
         }
         if self.outbox.as_mut().is_some_and(Outbox::has_news) {
             self.take_outbox()?;
@@ -311,6 +330,12 @@ impl Writer {
     }
 
     fn checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
+        self.write_checkpoint(cut)?;
+        self.settle()
+    }
+
+    /// Writes a checkpoint; what it says of older files holds once it is [settled](Self::settle).
+    fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
         // The head is at least where the checkpoint begins: opening checks it without reading further back.
         self.keep_lagging_head()?;
         let from = match self.config.keep {
@@ -328,11 +353,18 @@ impl Writer {
         }
         self.write(Keeping::Head)?;
         (self.records, self.bytes, self.from) = (0, 0, from);
+        Ok(())
+    }
+
+    /// Brings what was written to the disk, and removes the files that the last checkpoint needs no more.
+    fn settle(&mut self) -> Result<(), Reason> {
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;
             // After the records, so that the head on the disk names one that is there.
             self.keeper.sync().map_err(reason)?;
         }
+        self.owes = false;
+        let from = self.from;
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {
                 Ok(()) => self.firsts.retain(|first| *first >= from),

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -53,9 +54,19 @@ pub struct Start {
 /// No tool has such a name, and whoever calls it chooses it: a record of it must not fill the log.
 const TOOL_MAX: usize = 256;
 
+thread_local! {
+    /// The name of the last call's tool: the next one is likely of the same, and shares the copy.
+    static LAST: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
+}
+
 fn shortened(tool: &ByteString) -> ByteString {
     if tool.len() <= TOOL_MAX {
-        return copy(tool);
+        return LAST.with_borrow_mut(|last| {
+            if *last != *tool {
+                *last = copy(tool);
+            }
+            last.clone()
+        });
     }
     let beginning = &tool[..tool.floor_char_boundary(TOOL_MAX / 2)];
     format!("{beginning}… ({} bytes)", tool.len()).into()

@@ -374,8 +374,16 @@ impl Params {
     /// Whether the body may have a member of this name, given in quotes: a look at the text, cheaper than a parse.
     #[must_use]
     pub fn mentions(&self, quoted: &str) -> bool {
-        !self.parts.body.escaped().is_empty()
-            || self.parts.body.runs().any(|run| self.text[run.range()].contains(quoted))
+        const ARGUMENTS: &str = "\"arguments\"";
+        let body = &self.parts.body;
+        // Most bodies are the arguments alone, and what stands within those is no member of the body.
+        if let (Some(run), None, Some(arguments)) = (body.first, &body.rest, self.parts.arguments)
+            && run.end == arguments.end
+            && self.text[run.range()].starts_with(ARGUMENTS)
+        {
+            return quoted == ARGUMENTS;
+        }
+        !body.escaped().is_empty() || body.runs().any(|run| self.text[run.range()].contains(quoted))
     }
 
     /// The hash of what the call means: target and body in canonical form, without the hop's own members.

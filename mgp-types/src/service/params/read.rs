@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::hop_meta::HopMeta;
 use super::{Parts, Shape, Span, TargetKind};
-use crate::record::Key;
+use crate::record::{Key, text_of};
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
 pub(super) fn span_of(text: &str, base: usize) -> Span {
@@ -138,5 +138,5 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
 }
 
 fn read_string(json: &str) -> Option<ByteString> {
-    serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| ByteString::from(text.into_owned()))
+    text_of(json).map(|text| ByteString::from(text.into_owned()))
 }

@@ -3,7 +3,8 @@
 //! Applies to: both.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use mgp_types::service::{Audited, BoxFuture, Unaudited};
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 
 use super::super::segments::{Disk, Segments};
 use super::*;
+use crate::Fsync;
 use crate::audit::EventSource as _;
 
 /// A disk that is full while it is told to be: half of what it is given is there all the same.
@@ -66,6 +68,108 @@ impl Disk for Flaky {
         self.works()?;
         self.inner.remove_before(from)
     }
+}
+
+/// A disk that counts how often it was synced, and waits each time until it is let go.
+struct Slow {
+    inner: Segments,
+    syncs: Arc<AtomicUsize>,
+    hold: mpsc::Receiver<()>,
+}
+
+impl Slow {
+    async fn open(folder: &Folder, fsync: Fsync) -> (AuditLog, Arc<AtomicUsize>, mpsc::Sender<()>) {
+        let (let_go, hold) = mpsc::channel();
+        let syncs = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&syncs);
+        let log = AuditLog::open_on(folder.config().fsync(fsync), None, move |inner| {
+            Box::new(Self { inner, syncs: counted, hold })
+        });
+        if fsync == Fsync::Always {
+            // What opening writes is synced before it is open.
+            let_go.send(()).unwrap();
+        }
+        (log.await.unwrap(), syncs, let_go)
+    }
+}
+
+impl Disk for Slow {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.append(bytes)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.inner.cut(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // Once nobody holds it any more, it waits no longer.
+        let _ = self.hold.recv();
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.inner.sync()
+    }
+
+    fn next(&mut self, first: u64) -> io::Result<()> {
+        self.inner.next(first)
+    }
+
+    fn remove_before(&mut self, from: u64) -> io::Result<()> {
+        self.inner.remove_before(from)
+    }
+}
+
+/// A log whose process was killed while it wrote a line.
+async fn torn() -> Folder {
+    let folder = Folder::new();
+    folder.open().await.record(event("one")).await.unwrap();
+    let path = folder.segments().remove(0);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole, &b"{\"seq\":"[..]].concat()).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn who_waits_first_does_not_wait_for_the_disk_of_a_log_that_was_cut() {
+    let folder = torn().await;
+    let (log, syncs, let_go) = Slow::open(&folder, Fsync::OnCheckpoint).await;
+    let acknowledged =
+        tokio::time::timeout(Duration::from_secs(10), log.record(event("two")).into_future());
+    acknowledged.await.unwrap().unwrap();
+    assert_eq!(syncs.load(Ordering::Relaxed), 0);
+    assert!(folder.verify().is_ok(), "it is there, whoever is killed now");
+    drop(let_go);
+    log.flush().await.unwrap();
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "it is owed no longer");
+    drop(log);
+    assert_eq!(folder.verify(), Ok(3));
+}
+
+#[tokio::test]
+async fn what_opening_wrote_reaches_the_disk_though_nothing_else_is_written() {
+    let folder = torn().await;
+    let (log, syncs, let_go) = Slow::open(&folder, Fsync::OnCheckpoint).await;
+    drop(let_go);
+    let synced = async {
+        while syncs.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), synced).await.unwrap();
+    drop(log);
+}
+
+#[tokio::test]
+async fn what_must_survive_a_power_cut_waits_for_the_disk_after_a_cut_too() {
+    let folder = torn().await;
+    let (log, syncs, let_go) = Slow::open(&folder, Fsync::Always).await;
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the checkpoint that says what was cut off");
+    let mut waiting = log.record(event("two")).into_future();
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
+    assert!(early.is_err(), "it was acknowledged before it was on the disk");
+    let_go.send(()).unwrap();
+    waiting.await.unwrap();
+    assert_eq!(syncs.load(Ordering::Relaxed), 2);
+    drop((let_go, log));
 }
 
 async fn until_written(log: &AuditLog) {
