@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use mgp_lifecycle::KnownTool;
 use mgp_security::Governance;
 use mgp_types::service::ServerId;
 
@@ -37,6 +38,12 @@ impl ClientBuilder {
     pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
         let id = id.into();
         self.config.hooks.moves = Some(governance.changes());
+        let known = governance.definitions().clone();
+        self.config.hooks.known = Some(Arc::new(move |server, tool| {
+            let definition = known.definition(server, tool)?;
+            let risk = known.assessment(server, tool).effective_risk.clone();
+            Some(KnownTool::of(&definition, risk))
+        }));
         let (definitions, server) = (governance.definitions().clone(), id.clone());
         self.on_change(move |what| {
             if matches!(what, Changed::Tools) {
