@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mgp_client_sdk::EraChoice;
+use mgp_security::ServerPolicy;
 use mgp_server_sdk::Server;
-use mgp_types::mgp::RiskLevel;
+use mgp_types::mgp::{RiskLevel, TrustLevel};
 use tokio::time::Instant;
 
 use crate::world::{Governed, Shop, detail, said};
@@ -110,6 +111,22 @@ async fn what_may_have_run_is_repeated_where_its_definition_allows_it() {
     assert_eq!(world.client.text("look", ()).await, "done");
     assert_eq!(world.client.refusal("sell", ()).await.code().0, 5000);
     assert_eq!((shop.ran("look"), shop.ran("sell")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sandboxed_server_says_of_its_tools_repeats_nothing() {
+    for (trust, ran) in [(TrustLevel::Standard, 4), (TrustLevel::Sandboxed, 1)] {
+        let shop = Shop::default();
+        let look = shop.tool("look", RiskLevel::Safe, |_| {
+            Err(said(5000, r#"{"retryable":true,"retry_after_ms":10}"#))
+        });
+        // Else nobody would confirm the call.
+        let policy = ServerPolicy::default().trust(trust.clone()).risk("look", RiskLevel::Safe);
+        let server = Server::new("s", "1").tool(look);
+        let world = Governed::under(policy, server, &["look"], |builder| builder).await;
+        assert_eq!(world.client.refusal("look", ()).await.code().0, 5000);
+        assert_eq!(shop.ran("look"), ran, "{trust:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

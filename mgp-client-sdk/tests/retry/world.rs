@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::{Client, ClientBuilder, RetryConfig, TestClient};
-use mgp_security::Governance;
+use mgp_security::{Governance, Policies, ServerPolicy};
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::mgp::{AccessGrantParams, AuditEvent, RiskLevel};
 use mgp_types::service::{MemoryAudit, Principal};
@@ -57,8 +57,21 @@ impl Governed {
         granted: &[&str],
         change: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Self {
+        Self::under(ServerPolicy::default(), server, granted, change).await
+    }
+
+    /// The same, with the operator's word on the server.
+    pub(crate) async fn under(
+        policy: ServerPolicy,
+        server: Server,
+        granted: &[&str],
+        change: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
         let log = MemoryAudit::bounded(100_000);
-        let governance = Governance::builder().audit(Arc::new(log.clone())).build();
+        let governance = Governance::builder()
+            .audit(Arc::new(log.clone()))
+            .policies(Policies::all(policy))
+            .build();
         let ann = Principal::new("local", "ann").operator();
         for tool in granted {
             let grant = AccessGrantParams::allow("local", "shop").tool(*tool);

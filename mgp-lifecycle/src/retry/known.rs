@@ -42,8 +42,10 @@ impl KnownTool {
         let hints = tool.annotations.as_ref();
         let hint = |said: Option<bool>| said == Some(true);
         let destroys = hints.is_some_and(|hints| hint(hints.destructive_hint));
-        let reads = hints.is_some_and(|hints| hint(hints.read_only_hint))
+        let says_so = hints.is_some_and(|hints| hint(hints.read_only_hint))
             || security.is_some_and(|security| security.risk_level == RiskLevel::Safe);
+        // What is found dangerous does not read only, whatever it says.
+        let reads = says_so && risk < RiskLevel::Dangerous;
         let idempotent = hints.is_some_and(|hints| hint(hints.idempotent_hint));
         let irreversible = security.is_some_and(is_irreversible);
         let repeat = if irreversible && risk >= RiskLevel::Dangerous {
@@ -56,14 +58,19 @@ impl KnownTool {
         Self { repeat, risk }
     }
 
-    /// What a definition says of its own risk; without a word it is dangerous.
+    /// What a definition says of its own risk; without a word, or with two that do not agree, it is dangerous.
     pub(super) fn declared_risk(tool: &Tool) -> RiskLevel {
         let security = tool.find_security();
         let declared = security.as_ref().and_then(Lenient::valid);
-        match declared {
-            Some(security) if is_irreversible(security) => RiskLevel::Dangerous,
-            Some(security) => security.risk_level.clone().min(RiskLevel::Dangerous),
-            None => RiskLevel::Dangerous,
+        let hints = tool.annotations.as_ref();
+        let hinted = hints.map(|hints| (hints.read_only_hint, hints.destructive_hint));
+        match (declared, hinted) {
+            (Some(security), _) if is_irreversible(security) => RiskLevel::Dangerous,
+            (_, Some((_, Some(true)))) => RiskLevel::Dangerous,
+            (Some(security), _) => security.risk_level.clone().min(RiskLevel::Dangerous),
+            (None, Some((Some(true), _))) => RiskLevel::Safe,
+            (None, Some((_, Some(false)))) => RiskLevel::Moderate,
+            (None, _) => RiskLevel::Dangerous,
         }
     }
 }
@@ -153,6 +160,7 @@ mod tests {
 
         check("", Dangerous, Unstarted);
         check(r#","annotations":{"readOnlyHint":true}"#, Safe, Freely);
+        check(r#","annotations":{"readOnlyHint":true}"#, Dangerous, Unstarted);
         check(
             r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#,
             Dangerous,
@@ -174,6 +182,28 @@ mod tests {
         check(r#","security":{"risk_level":"safe","reversible":false}"#, Dangerous, Asked);
         // What is malformed says nothing.
         check(r#","security":{"risk_level":7}"#, Dangerous, Unstarted);
+    }
+
+    #[track_caller]
+    fn declares(rest: &str, expected: &RiskLevel) {
+        let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        assert_eq!(&KnownTool::declared_risk(&tool), expected, "{text}");
+    }
+
+    #[test]
+    fn a_definition_without_a_word_on_it_is_dangerous() {
+        use RiskLevel::{Dangerous, Moderate, Safe};
+
+        declares("", &Dangerous);
+        declares(r#","annotations":{"readOnlyHint":true}"#, &Safe);
+        declares(r#","annotations":{"destructiveHint":false}"#, &Moderate);
+        declares(r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#, &Dangerous);
+        declares(r#","security":{"risk_level":"moderate"}"#, &Moderate);
+        declares(r#","security":{"risk_level":"safe","reversible":false}"#, &Dangerous);
+        declares(r#","security":{"risk_level":"unheard_of"}"#, &Dangerous);
+        let both = r#","security":{"risk_level":"safe"},"annotations":{"destructiveHint":true}"#;
+        declares(both, &Dangerous);
     }
 
     fn list(names: &[&str]) -> Reply {
