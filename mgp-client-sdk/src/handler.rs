@@ -6,12 +6,13 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
+use mgp_lifecycle::KnownTool;
 use mgp_types::RpcError;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
-use mgp_types::service::{Asks, AuditSink, Progress};
+use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
 
@@ -131,6 +132,9 @@ pub enum Changed {
 /// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
+/// What is known of a tool of a server.
+pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+
 /// Who is told of what.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
@@ -138,6 +142,8 @@ pub(crate) struct Hooks {
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
+    /// What is known of tools, for calls that are made again.
+    pub(crate) known: Option<Arc<Known>>,
     /// Moves when gates on the way show other things than before.
     pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
 }

@@ -75,7 +75,10 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
-pub use mgp_lifecycle::{EraChoice, Ungranted};
+pub use mgp_lifecycle::{
+    Attempted, CircuitConfig, EraChoice, FollowFallback, KnownTool, Repeat, RetryBudget,
+    RetryConfig, RetryLayer, Ungranted,
+};
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;
 #[cfg(feature = "http")]

@@ -7,6 +7,7 @@ mod error;
 mod fleet;
 mod handshake;
 mod limit;
+mod retry;
 mod rounds;
 mod state;
 mod supervise;
@@ -22,6 +23,10 @@ pub use handshake::{
     Ungranted, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use retry::{
+    Attempted, CircuitConfig, FollowFallback, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
+    RetryLayer,
+};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use supervise::{

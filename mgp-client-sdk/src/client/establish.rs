@@ -62,9 +62,9 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let config = answered(config);
+    let config = placed(answered(config));
     let child = child.map(|child| Kin(Arc::new(child)));
-    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
+    let lists = Arc::new(Lists::of(&config));
     let (reader, eof) = Watched::new(reader);
     let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
@@ -86,11 +86,11 @@ pub(crate) async fn reach(
     config: ClientConfig,
     gates: impl FnOnce(Stack) -> Stack,
 ) -> Result<Client, Error> {
-    let config = answered(config);
+    let config = placed(answered(config));
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
     let past =
         Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
-    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
+    let lists = Arc::new(Lists::of(&config));
     let connection = mgp_transport::http::HttpConnection::new(
         endpoint,
         heard(&config, &lists),
@@ -175,7 +175,7 @@ async fn shake_hands(
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let lively = Lively::new(peer.clone(), life.clone());
-    let stack = outbound(lively, stamp, mirror, patience, gates);
+    let stack = outbound(lively, config.retry.take(), stamp, mirror, patience, gates);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
@@ -315,6 +315,24 @@ fn told(error: ConnectError, era: EraChoice) -> Error {
         }
         other => other.into(),
     }
+}
+
+/// Tells the layer that makes calls again where it stands.
+fn placed(mut config: ClientConfig) -> ClientConfig {
+    config.retry = config.retry.map(|retry| {
+        let retry = match &config.hooks.known {
+            Some(known) => {
+                let known = Arc::clone(known);
+                retry.tools(move |server, tool| known(server, tool))
+            }
+            None => retry,
+        };
+        match &config.server_id {
+            Some(id) => retry.server(id.clone()),
+            None => retry,
+        }
+    });
+    config
 }
 
 /// What is noted of each change, in wire order, before anybody else hears of it.

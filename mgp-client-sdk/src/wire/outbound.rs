@@ -2,7 +2,7 @@
 //!
 //! Applies to: outbound.
 
-use mgp_lifecycle::StampLayer;
+use mgp_lifecycle::{RetryLayer, StampLayer};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
 use mgp_types::service::Stack;
@@ -11,8 +11,11 @@ use tower::ServiceBuilder;
 use super::{Lively, MirrorLayer, PatienceLayer};
 
 /// Puts the layers over a peer; `gates` is what a user adds: audit, access, permission, confirmation, validation.
+///
+/// Without `retry` no call is made again.
 pub(crate) fn outbound(
     peer: Lively,
+    retry: Option<RetryLayer>,
     stamp: StampLayer,
     mirror: MirrorLayer,
     patience: PatienceLayer,
@@ -28,11 +31,15 @@ pub(crate) fn outbound(
         // The other end.
         .service(peer);
     let service = ServiceBuilder::new()
-        // The span and its trace id come before anyone logs.
-        .layer(TraceLayer::new())
         // Gates need to know whom a call goes to; the callee needs to know what we speak.
         .layer(stamp)
         // Every attempt passes all of them.
         .service(gates(Stack::new(inner)));
-    Stack::new(service)
+    // The span and its trace id come before anyone logs, and all attempts are in it.
+    let span = ServiceBuilder::new().layer(TraceLayer::new());
+    match retry {
+        // Each attempt is stamped anew, for what it says of permissions and of its span may have changed.
+        Some(retry) => Stack::new(span.layer(retry).service(service)),
+        None => Stack::new(span.service(service)),
+    }
 }
