@@ -20,7 +20,10 @@ pub use handshake::{
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
     Ungranted, Verdict, connect,
 };
-pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use limit::{
+    InTurn, Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed,
+    Rate, RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
+};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
