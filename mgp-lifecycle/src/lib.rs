@@ -27,4 +27,4 @@ pub use limit::{
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
-pub use timeout::{Timeout, TimeoutLayer};
+pub use timeout::{Timeout, TimeoutLayer, Timeouts};

@@ -60,6 +60,12 @@ impl QuotaLayer {
     }
 }
 
+impl From<Quota> for QuotaLayer {
+    fn from(quota: Quota) -> Self {
+        Self::new(quota)
+    }
+}
+
 impl<S> Layer<S> for QuotaLayer {
     type Service = Quotaed<S>;
 
