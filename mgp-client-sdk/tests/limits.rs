@@ -48,9 +48,8 @@ fn clock() -> Server {
 #[tokio::test]
 async fn a_server_refuses_too_many_calls_and_says_when_to_come_again() {
     for era in ERAS {
-        let server = clock()
-            .rate(RateLimit::per_hour(2).by(RateKey::Tool))
-            .rate(RateLimit::per_hour(1_000));
+        let server =
+            clock().rate(RateLimit::per_hour(2).by(RateKey::Tool)).rate(RateLimit::per_hour(1_000));
         let client = TestClient::through(server, through(era)).await;
         for _ in 0..2 {
             assert_eq!(client.text("now", ()).await, "noon");
@@ -91,7 +90,8 @@ async fn a_call_that_asks_is_charged_once_on_either_side() {
             Quota::charge(&cx, 5)?;
             Ok::<_, RpcError>("done")
         });
-        let (here, there) = (QuotaLayer::new(Quota::per_day(9)), QuotaLayer::new(Quota::per_day(9)));
+        let (here, there) =
+            (QuotaLayer::new(Quota::per_day(9)), QuotaLayer::new(Quota::per_day(9)));
         let server = Server::new("s", "1").tool(ask).quota(there.clone());
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -245,7 +245,8 @@ mod tests {
         let params = r#"{"name":"t"}"#;
         let longest = Duration::from_hours(1);
         let call = tokio::time::timeout(longest, client.request(method, params)).await;
-        let said = call.map_or_else(|_| "for ever".to_owned(), |answer| answer.unwrap_err().to_string());
+        let said =
+            call.map_or_else(|_| "for ever".to_owned(), |answer| answer.unwrap_err().to_string());
         assert_eq!(said, expected, "{method}");
     }
 

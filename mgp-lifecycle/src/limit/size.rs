@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
-use mgp_types::service::{
-    BoxFuture, Call, Either, Gone, Item, ItemKind, MgpService, Reply, Sink,
-};
+use mgp_types::service::{BoxFuture, Call, Either, Gone, Item, ItemKind, MgpService, Reply, Sink};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;

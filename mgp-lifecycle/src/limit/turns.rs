@@ -166,7 +166,12 @@ impl Turns {
     }
 
     /// Makes a turn of one that was counted.
-    fn start(self: &Arc<Self>, shares: &mut Shares, caller: Caller, tool: Option<Box<str>>) -> Turn {
+    fn start(
+        self: &Arc<Self>,
+        shares: &mut Shares,
+        caller: Caller,
+        tool: Option<Box<str>>,
+    ) -> Turn {
         if self.is_plain {
             return Turn { turns: Arc::clone(self), who: None };
         }
@@ -225,7 +230,8 @@ impl Shares {
         let of_caller = || self.callers.get(caller).copied().unwrap_or(0);
         let of_tool = |tool| self.tools.get(tool).copied().unwrap_or(0);
         config.running_each.is_none_or(|most| of_caller() < most)
-            && tool.is_none_or(|tool| config.tools.get(tool).is_none_or(|most| of_tool(tool) < *most))
+            && tool
+                .is_none_or(|tool| config.tools.get(tool).is_none_or(|most| of_tool(tool) < *most))
     }
 }
 

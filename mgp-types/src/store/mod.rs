@@ -23,12 +23,12 @@ use crate::service::BoxFuture;
 use crate::{ErrorCode, Payload, RpcError};
 
 pub use memory::MemoryStore;
-pub use within::within;
 /// The SQLite that a [`Db`] is made of, for closures given to [`Db::read`] and [`Db::write`].
 #[cfg(feature = "sqlite")]
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Db, DbConfig, DbFault, Durability};
+pub use within::within;
 
 /// How many removed records a store remembers; whoever looks less often than that loads everything again.
 const GONE_MAX: usize = 4096;

@@ -1,7 +1,7 @@
 //! Turns as calls see them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::service::{Deadline, Principal, Stack, mock};
 use tokio::time::{Duration, sleep};

@@ -110,7 +110,9 @@ impl<S: MgpService> Service<Call> for Quotaed<S> {
         if let Some(charge) = &charge {
             call.cx_mut().extensions.insert_shared(Arc::clone(charge));
         }
-        Either::Left { future: ResponseFuture { future: self.inner.call(call), charge, key, logical } }
+        Either::Left {
+            future: ResponseFuture { future: self.inner.call(call), charge, key, logical },
+        }
     }
 }
 

@@ -131,7 +131,11 @@ mod tests {
         table.take(&paces, key(1), 7 + SECOND).unwrap();
         let reached = table.take(&paces, key(1), 7 + SECOND).unwrap_err();
         let left = 600 * SECOND - SECOND;
-        assert_eq!((reached.limit, reached.soon.wait), (1, Some(left)), "both are, the hour longer");
+        assert_eq!(
+            (reached.limit, reached.soon.wait),
+            (1, Some(left)),
+            "both are, the hour longer"
+        );
         // The minute has room again and the hour has not: the minute is not charged for it.
         for _ in 0..5 {
             let reached = table.take(&paces, key(1), 7 + 9 * SECOND).unwrap_err();

@@ -103,8 +103,7 @@ async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
         answers_within: MemoryStore::new().answers_within(),
     };
     let policies = Policies::all(governed(ApprovalPolicy::AutoApprove));
-    let permissions =
-        Permissions::new(Arc::new(slow), Arc::new(audit.clone()), policies, None);
+    let permissions = Permissions::new(Arc::new(slow), Arc::new(audit.clone()), policies, None);
     permissions.open().await.unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     let mut client = mock::client(stack(&permissions, &ran));

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mgp_types::service::{Ask, InputRequired, Stack, mock};
 use mgp_types::Payload;
+use mgp_types::service::{Ask, InputRequired, Stack, mock};
 use tokio::time::sleep;
 
 use super::*;
@@ -76,7 +76,8 @@ async fn what_was_refused_is_given_back_and_what_failed_is_not() {
         (-32603, false),
     ] {
         let layer = QuotaLayer::new(Quota::per_day(9));
-        let mut client = client(&layer, answers(move |_| Err(RpcError::new(ErrorCode(code), "no"))));
+        let mut client =
+            client(&layer, answers(move |_| Err(RpcError::new(ErrorCode(code), "no"))));
         client.request("tools/call", CALL).await.unwrap_err();
         assert_eq!(used(&layer).0, u64::from(!given_back), "{code}");
     }
@@ -109,7 +110,8 @@ fn asking() -> Stack {
     Stack::from_fn(|call: Call| async move {
         Quota::charge(call.cx(), 5)?;
         if call.tool().is_some_and(|tool| tool.name == "ask") {
-            let asks = vec![("q".to_owned(), Ask::new("elicitation/create", Payload::empty_object()))];
+            let asks =
+                vec![("q".to_owned(), Ask::new("elicitation/create", Payload::empty_object()))];
             return Ok(Reply::InputRequired(InputRequired { asks, state: None }));
         }
         Quota::charge(call.cx(), 7)?;
