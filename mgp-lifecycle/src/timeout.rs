@@ -240,7 +240,6 @@ mod tests {
         mock::client(Stack::new(layer.layer(Stack::from_fn(|_| std::future::pending()))))
     }
 
-    #[track_caller]
     async fn check(client: &mut mock::Client, method: &str, expected: &str) {
         let params = r#"{"name":"t"}"#;
         let longest = Duration::from_hours(1);

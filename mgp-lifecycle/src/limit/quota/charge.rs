@@ -98,10 +98,10 @@ impl Unstarted {
 
 impl Drop for Unstarted {
     fn drop(&mut self) {
-        let mut next = self.0.take();
+        let mut next = self.0.as_ref();
         while let Some(charge) = next {
             charge.give_back();
-            next = charge.outer.clone();
+            next = charge.outer.as_ref();
         }
     }
 }

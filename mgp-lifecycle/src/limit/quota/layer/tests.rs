@@ -89,8 +89,7 @@ async fn a_call_that_leaves_before_its_turn_is_given_back() {
         sleep(Duration::from_secs(9)).await;
         Ok(Reply::empty())
     });
-    let mut config = LimitConfig::default();
-    config.running = 1;
+    let config = LimitConfig { running: 1, ..LimitConfig::default() };
     let (outer, layer) = (QuotaLayer::new(Quota::per_day(8)), QuotaLayer::new(Quota::per_day(9)));
     let mut client = client(&outer, layer.layer(LimitLayer::new(config).layer(slow)));
     let running = tokio::spawn(client.call("tools/call", CALL));
