@@ -334,8 +334,8 @@ impl<S: Snapshot> State<S> {
         let Ok(runtime) = Handle::try_current() else { return work.await };
         // In a task of its own: whoever stops waiting must not stop it between the change and its record.
         let work = runtime.spawn(work);
-        // It ends without a word where it failed; what of it is known then, it says itself.
-        let kept = async { Ok(kept.await.unwrap_or(())) };
+        // Where that fails it ends without a word here; the work itself says why.
+        let kept = async { kept.await.or(Ok(())) };
         within(self.0.store.answers_within(), kept).await.map_err(unmade)?;
         match work.await {
             Ok(done) => done,
