@@ -2,8 +2,6 @@
 //!
 //! Applies to: both.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
