@@ -205,6 +205,23 @@ impl ClientBuilder {
     /// Puts a layer around all calls: audit, access, limits; the last one put is the outermost.
     ///
     /// Layers see the callee's facts and the trace of each call; time they take does not count as the server's.
+    ///
+    /// ```
+    /// use mgp_client_sdk::{Client, TestClient};
+    /// use mgp_lifecycle::{Quota, QuotaLayer, RateKey, RateLayer, RateLimit};
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let builder = Client::builder("me", "1.0")
+    ///     .server_id("clock")
+    ///     .layer(QuotaLayer::new(Quota::per_day(500)))
+    ///     .layer(RateLayer::new(RateLimit::per_minute(60).burst(1).by(RateKey::Server)));
+    /// let clock = Server::new("c", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    /// let client = TestClient::through(clock, builder).await;
+    /// assert_eq!(client.text("now", ()).await, "noon");
+    /// assert_eq!(client.refusal("now", ()).await.code().0, 3000);
+    /// # });
+    /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
 use mgp_types::service::ServerId;
-use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
+
+use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 
 /// A refusal of a lifecycle layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +20,18 @@ pub enum Refusal {
     /// A call took longer than it may.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
+    /// Whoever called stopped waiting before the call had its turn; it did not run.
+    #[error("no turn came within {0:?}; the call did not run")]
+    NoTurn(Duration),
+    /// Calls come faster than they may.
+    #[error(transparent)]
+    RateLimited(#[from] RateLimited),
+    /// What a caller may use in a period is used up.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
+    /// Arguments or a result are too large.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// A request came before `initialize`.
     #[error(
         "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
@@ -79,11 +93,14 @@ impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal {
             Refusal::Saturated
+            | Refusal::TooLarge(_)
             | Refusal::TooManyPermissionRequests(_)
             | Refusal::TooManyTasks
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::TimedOut(_) => ErrorCode::TIMEOUT,
+            Refusal::TimedOut(_) | Refusal::NoTurn(_) => ErrorCode::TIMEOUT,
+            Refusal::RateLimited(_) => ErrorCode::RATE_LIMITED,
+            Refusal::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
             Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
                 ErrorCode::INVALID_REQUEST
             }
@@ -95,39 +112,57 @@ impl From<Refusal> for RpcError {
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
-            Refusal::LeftAlone { ref server, wait } => match error.as_recovery() {
-                Some(hints) => {
-                    let mut hints = hints.clone();
-                    // A wait that is rounded down ends too early.
-                    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                    hints.retry_after_ms = Some(ms.saturating_add(1));
-                    let mut details = Object::new();
-                    details.insert("circuit", Payload::from_trusted(r#""open""#));
-                    details.insert("started", Payload::from_trusted("false"));
-                    if let Some(Ok(server)) = server.as_ref().map(|id| Payload::of(id.as_str())) {
-                        details.insert("server_id", server);
-                    }
-                    error.recovery(hints.details(details))
-                }
-                None => error,
-            },
-            // It ran, and would come as far again.
-            Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => match error.as_recovery() {
-                Some(hints) => {
-                    let hints = hints.clone().no_retry();
-                    error.recovery(hints)
-                }
-                None => error,
-            },
             Refusal::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
             ))),
-            _ => error,
+            _ => match hints(code, &refusal) {
+                Some(hints) => error.recovery(hints),
+                None => error,
+            },
         }
     }
 }
 
 fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
+}
+
+/// What a caller may do about it, where that depends on more than the code (MGP §14.5).
+fn hints(code: ErrorCode, refusal: &Refusal) -> Option<Recovery> {
+    let usual = Recovery::default_for(code)?;
+    Some(match refusal {
+        Refusal::RateLimited(limited) => match limited.wait_ms() {
+            Some(ms) => usual.retry(RetryStrategy::ExponentialBackoff, ms, 3),
+            None => usual.no_retry(),
+        }
+        .details(limited.details()),
+        Refusal::QuotaExceeded(exceeded) => usual.details(exceeded.details()),
+        Refusal::LeftAlone { server, wait } => left_alone(usual, server.as_ref(), *wait),
+        // It ran, and would come as far again.
+        Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => usual.no_retry(),
+        // The same again is as large.
+        Refusal::TooLarge(large) => usual.no_retry().details(large.details()),
+        Refusal::NoTurn(_) => {
+            let mut details = Object::new();
+            // A word can always be written.
+            drop(details.encode("started", &false));
+            usual.details(details)
+        }
+        _ => return None,
+    })
+}
+
+/// When a server that is left alone is tried again.
+fn left_alone(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) -> Recovery {
+    // A wait that is rounded down ends too early.
+    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    hints.retry_after_ms = Some(ms.saturating_add(1));
+    let mut details = Object::new();
+    details.insert("circuit", Payload::from_trusted(r#""open""#));
+    details.insert("started", Payload::from_trusted("false"));
+    if let Some(Ok(server)) = server.map(|id| Payload::of(id.as_str())) {
+        details.insert("server_id", server);
+    }
+    hints.details(details)
 }

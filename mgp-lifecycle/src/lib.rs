@@ -22,7 +22,10 @@ pub use handshake::{
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
     Ungranted, Verdict, connect,
 };
-pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use limit::{
+    InTurn, Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed,
+    Rate, RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
+};
 pub use retry::{
     Attempted, CircuitConfig, FollowFallback, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
     RetryLayer,
@@ -34,4 +37,4 @@ pub use supervise::{
     Supervisor, supervise,
 };
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
-pub use timeout::{Timeout, TimeoutLayer};
+pub use timeout::{Timeout, TimeoutLayer, Timeouts};

@@ -1,4 +1,4 @@
-//! A bound on how long a tool call runs (MGP §14.3: 3003).
+//! A bound on how long a tool call runs, and how long looking for tools and servers takes (MGP §14.3: 3003).
 //!
 //! Applies to: both.
 
@@ -9,6 +9,10 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::RpcError;
+use mgp_types::method::{
+    DiscoveryDeregister, DiscoveryList, DiscoveryRegister, ToolsDiscover, ToolsRequest,
+    ToolsSession, ToolsSessionEvict,
+};
 use mgp_types::service::{Call, Deadline, MgpService, Reply};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -18,7 +22,34 @@ use tower_service::Service;
 use crate::error::Refusal;
 use crate::tasks::TaskTicket;
 
-/// Ends tool calls that take too long with 3003; other methods pass.
+/// How long what may take, each with what most can live with.
+///
+/// ```
+/// use mgp_lifecycle::Timeouts;
+/// use std::time::Duration;
+///
+/// let mut timeouts = Timeouts::default();
+/// timeouts.tool = Duration::from_secs(120);
+/// assert_eq!(timeouts.discovery, Duration::from_secs(2));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// A tool call, from its turn on. 30 s.
+    pub tool: Duration,
+    /// Looking for tools and servers: `mgp/tools/*` and `mgp/discovery/*`. 2 s.
+    pub discovery: Duration,
+}
+
+const DISCOVERY: Duration = Duration::from_secs(2);
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { tool: Duration::from_secs(30), discovery: DISCOVERY }
+    }
+}
+
+/// Ends tool calls that take too long with 3003, and requests that look for tools and servers; other methods pass.
 ///
 /// Calls that may become tasks pass as well: they are bounded by the task's time to live.
 /// The earlier of its own bound and the caller's deadline holds, and calls further in see that deadline.
@@ -39,7 +70,7 @@ use crate::tasks::TaskTicket;
 #[derive(Clone)]
 #[must_use]
 pub struct TimeoutLayer {
-    after: Duration,
+    timeouts: Timeouts,
     own: Option<Own>,
 }
 
@@ -47,9 +78,14 @@ pub struct TimeoutLayer {
 type Own = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 
 impl TimeoutLayer {
-    /// A layer with one bound for all tools.
+    /// A layer with one bound for all tools, and the usual one for looking for them.
     pub const fn new(after: Duration) -> Self {
-        Self { after, own: None }
+        Self::of(Timeouts { tool: after, discovery: DISCOVERY })
+    }
+
+    /// A layer with these bounds.
+    pub const fn of(timeouts: Timeouts) -> Self {
+        Self { timeouts, own: None }
     }
 
     /// Asks for a call's own bound first; where it has none, the one bound for all holds.
@@ -79,13 +115,13 @@ impl TimeoutLayer {
 
 impl fmt::Debug for TimeoutLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimeoutLayer").field("after", &self.after).finish_non_exhaustive()
+        f.debug_struct("TimeoutLayer").field("timeouts", &self.timeouts).finish_non_exhaustive()
     }
 }
 
 impl Default for TimeoutLayer {
     fn default() -> Self {
-        Self::new(Duration::from_secs(30))
+        Self::of(Timeouts::default())
     }
 }
 
@@ -93,7 +129,7 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, after: self.after, own: self.own.clone() }
+        Timeout { inner, timeouts: self.timeouts, own: self.own.clone() }
     }
 }
 
@@ -101,13 +137,39 @@ impl<S> Layer<S> for TimeoutLayer {
 #[derive(Clone)]
 pub struct Timeout<S> {
     inner: S,
-    after: Duration,
+    timeouts: Timeouts,
     own: Option<Own>,
+}
+
+impl<S> Timeout<S> {
+    /// How long a call may take; none where that is bounded elsewhere, or not at all.
+    fn bound(&self, call: &Call) -> Option<Duration> {
+        if call.tool().is_none() {
+            return looks_for_something(call).then_some(self.timeouts.discovery);
+        }
+        // A call that may become a task is bounded by the task's time to live instead.
+        if TaskTicket::of(call.cx()).is_some() {
+            return None;
+        }
+        let own = self.own.as_ref().and_then(|own| own(call));
+        Some(own.unwrap_or(self.timeouts.tool))
+    }
+}
+
+/// Whether a request looks for tools or servers.
+fn looks_for_something(call: &Call) -> bool {
+    call.is::<ToolsDiscover>()
+        || call.is::<ToolsRequest>()
+        || call.is::<ToolsSession>()
+        || call.is::<ToolsSessionEvict>()
+        || call.is::<DiscoveryList>()
+        || call.is::<DiscoveryRegister>()
+        || call.is::<DiscoveryDeregister>()
 }
 
 impl<S> fmt::Debug for Timeout<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timeout({:?})", self.after)
+        write!(f, "Timeout({:?})", self.timeouts.tool)
     }
 }
 
@@ -121,16 +183,14 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // A call that may become a task is bounded by the task's time to live instead.
-        if call.tool().is_none() || TaskTicket::of(call.cx()).is_some() {
+        let Some(after) = self.bound(&call) else {
             return ResponseFuture {
                 future: self.inner.call(call),
                 deadline: None,
-                after: self.after,
+                after: self.timeouts.tool,
                 sleep: None,
             };
-        }
-        let after = self.own.as_ref().and_then(|own| own(&call)).unwrap_or(self.after);
+        };
         let deadline = Deadline::after(after).earlier(call.cx().deadline);
         call.cx_mut().deadline = deadline;
         ResponseFuture {
@@ -166,5 +226,57 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(deadline) = *this.deadline else { return Poll::Pending };
         let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         sleep.as_mut().poll(task).map(|()| Err(Refusal::TimedOut(*this.after).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{Request, ToolsCall, ToolsList};
+    use mgp_types::service::{Stack, mock};
+
+    use super::*;
+
+    fn client(layer: &TimeoutLayer) -> mock::Client {
+        mock::client(Stack::new(layer.layer(Stack::from_fn(|_| std::future::pending()))))
+    }
+
+    async fn check(client: &mut mock::Client, method: &str, expected: &str) {
+        let params = r#"{"name":"t"}"#;
+        let longest = Duration::from_hours(1);
+        let call = tokio::time::timeout(longest, client.request(method, params)).await;
+        let said =
+            call.map_or_else(|_| "for ever".to_owned(), |answer| answer.unwrap_err().to_string());
+        assert_eq!(said, expected, "{method}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_call_has_its_bound() {
+        let mut client = client(&TimeoutLayer::default());
+        check(&mut client, ToolsCall::METHOD, "no answer within 30s (3003)").await;
+        for method in [
+            ToolsDiscover::METHOD,
+            ToolsRequest::METHOD,
+            ToolsSession::METHOD,
+            ToolsSessionEvict::METHOD,
+            DiscoveryList::METHOD,
+            DiscoveryRegister::METHOD,
+            DiscoveryDeregister::METHOD,
+        ] {
+            check(&mut client, method, "no answer within 2s (3003)").await;
+        }
+        check(&mut client, ToolsList::METHOD, "for ever").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_caller_s_deadline_comes_first_where_it_is_earlier() {
+        let timeouts = Timeouts { discovery: Duration::from_secs(9), ..Timeouts::default() };
+        let mut client = client(&TimeoutLayer::of(timeouts));
+        client.cx.deadline = Deadline::after(Duration::from_secs(5));
+        let start = Instant::now();
+        client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), 5);
+        client.cx.deadline = Deadline::none();
+        client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), 14);
     }
 }

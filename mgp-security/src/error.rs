@@ -173,7 +173,7 @@ impl From<Refusal> for RpcError {
 
 fn code_of_change(error: &ChangeError) -> ErrorCode {
     match error {
-        ChangeError::Store(error) | ChangeError::Unread(error) => {
+        ChangeError::Store(error) | ChangeError::Unread(error) | ChangeError::Late(error) => {
             RpcError::from(error.clone()).code()
         }
         ChangeError::Unaudited(unaudited) | ChangeError::Untold(unaudited) => code_of(unaudited),

@@ -19,12 +19,12 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditSink, Unaudited};
-use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::store::{Change, Store, StoreError, within};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::hooks::{Hooks, Listening};
 
@@ -96,6 +96,9 @@ pub enum ChangeError {
     /// The store did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store did not answer in time: the change was made, is made yet, or never is.
+    #[error("whether the change was made is not known: {0}")]
+    Late(#[source] StoreError),
     /// What cannot be recorded does not happen.
     #[error("the change was not made: {0}")]
     Unaudited(#[from] Unaudited),
@@ -120,6 +123,14 @@ impl ChangeError {
             }
             other => other.to_string(),
         }
+    }
+}
+
+/// Why a change was not made, or is not known to be.
+fn unmade(error: StoreError) -> ChangeError {
+    match error {
+        StoreError::Late(_) => ChangeError::Late(error),
+        error => ChangeError::Store(error),
     }
 }
 
@@ -214,7 +225,7 @@ impl<S: Snapshot> State<S> {
         &self,
         is_wanted: impl Fn(&S::Entry) -> bool,
     ) -> Result<Vec<Found<S::Entry>>, StoreError> {
-        self.catch_up().await?;
+        within(self.0.store.answers_within(), self.catch_up()).await?;
         let kept = self.0.kept.lock().await;
         let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
         Ok(wanted
@@ -253,25 +264,38 @@ impl<S: Snapshot> State<S> {
     /// Any other sink is told once the change is made, which is undone if the sink does not take it.
     ///
     /// # Errors
-    /// [`ChangeError`]; only [`ChangeError::Unread`] and [`ChangeError::Untold`] say that the change was made.
+    /// [`ChangeError`]; only [`ChangeError::Unread`] and [`ChangeError::Untold`] say that the change was made,
+    /// and [`ChangeError::Late`] that it may have been. The snapshot shows it once it is.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let inner = &*self.0;
+        let patience = inner.store.answers_within();
+        let kept = |change| async move {
+            within(patience, inner.store.commit(change)).await.map_err(|error| {
+                // What comes of it is seen by whoever follows.
+                self.follow();
+                unmade(error)
+            })
+        };
         let revision = match inner.audit.outbox(&*inner.store) {
             Some(log) => {
                 for event in events {
                     change = change.event(log, event);
                 }
-                inner.store.commit(change).await?
+                kept(change).await?
             }
-            None if events.is_empty() => inner.store.commit(change).await?,
+            None if events.is_empty() => kept(change).await?,
             None => self.commit_and_tell(change, events).await?,
         };
-        self.catch_up().await.map_err(ChangeError::Unread)?;
+        let seen = within(patience, self.catch_up()).await;
         self.follow();
+        if matches!(seen, Err(StoreError::Late(_))) {
+            inner.again.notify_one();
+        }
+        seen.map_err(ChangeError::Unread)?;
         Ok(revision)
     }
 
@@ -302,10 +326,13 @@ impl<S: Snapshot> State<S> {
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let state = self.clone();
+        let (keep, kept) = oneshot::channel();
         let work = async move {
             let inner = &*state.0;
             let undo = Undo::of(&state, &change).await?;
             let revision = inner.store.commit(change).await?;
+            // Whoever asked may have left.
+            let _ = keep.send(());
             for event in events {
                 if let Err(unaudited) = inner.audit.record(event).await {
                     return Err(undo.undo(&*inner.store, revision, unaudited).await);
@@ -315,7 +342,11 @@ impl<S: Snapshot> State<S> {
         };
         let Ok(runtime) = Handle::try_current() else { return work.await };
         // In a task of its own: whoever stops waiting must not stop it between the change and its record.
-        match runtime.spawn(work).await {
+        let work = runtime.spawn(work);
+        // Where that fails it ends without a word here; the work itself says why.
+        let kept = async { kept.await.or(Ok(())) };
+        within(self.0.store.answers_within(), kept).await.map_err(unmade)?;
+        match work.await {
             Ok(done) => done,
             Err(end) => match end.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),

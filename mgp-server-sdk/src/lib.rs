@@ -112,6 +112,7 @@ mod guides;
 #[cfg(feature = "http")]
 mod http;
 mod into_stack;
+mod limit;
 mod listen;
 mod log;
 mod permission;
@@ -130,6 +131,9 @@ pub use error::ServeError;
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;
+pub use mgp_lifecycle::{
+    LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
+};
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
 /// Governance and its layers; most programs need its `prelude` and no more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_lifecycle::{
     LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
-    TimeoutLayer,
+    TimeoutLayer, Timeouts,
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
@@ -21,6 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::limit::Bounds;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
@@ -45,7 +46,8 @@ pub struct Server {
     pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
-    timeout: Duration,
+    pub(crate) bounds: Bounds,
+    pub(crate) timeouts: Timeouts,
     wire: Limits,
     gates: Vec<Gate>,
     around: Vec<Gate>,
@@ -94,7 +96,8 @@ impl Server {
             features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
-            timeout: Duration::from_secs(30),
+            bounds: Bounds::default(),
+            timeouts: Timeouts::default(),
             wire: Limits::default(),
             gates: Vec::new(),
             around: Vec::new(),
@@ -220,7 +223,7 @@ impl Server {
         self
     }
 
-    /// Bounds how many tool calls run and wait.
+    /// Bounds how many tool calls run and wait; callers that wait take turns.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
@@ -228,7 +231,7 @@ impl Server {
 
     /// Bounds how long a tool call may take. 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeouts.tool = timeout;
         self
     }
 
@@ -277,7 +280,7 @@ impl Server {
         let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
         let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
         let decisions = if hears_decisions { Grants::router() } else { Router::new() };
-        let serving = Serving { timeout: self.timeout, state };
+        let serving = Serving { timeout: self.timeouts.tool, state };
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
@@ -287,9 +290,10 @@ impl Server {
             offer: self.offer,
             tools: self.tools,
             tasks,
-            gates: self.gates,
+            // Of the bounds each stands inside all gates: who is refused is charged for nothing.
+            gates: self.bounds.gates().chain(self.gates).collect(),
             limit: LimitLayer::new(self.limit),
-            timeout: TimeoutLayer::new(self.timeout).per_call(move |call| timed.timeout_of(call)),
+            timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             logging,

@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: Logging,
     pub(crate) endpoints: Router,
-    /// What the user put between the way back and the limit: audit, access, own gates.
+    /// What the user put between the way back and the limit: bounds, audit, access, own gates.
     pub(crate) gates: Vec<Gate>,
 }
 

@@ -17,6 +17,7 @@ mod noise;
 mod other_audience;
 mod other_tenant;
 mod sealed_state;
+mod shares;
 mod slow_clients;
 mod stream_cancel;
 mod two_chats;

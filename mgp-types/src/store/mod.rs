@@ -10,9 +10,11 @@ mod memory;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod within;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -26,6 +28,7 @@ pub use memory::MemoryStore;
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Db, DbConfig, DbFault, Durability};
+pub use within::within;
 
 /// How many removed records a store remembers; whoever looks less often than that loads everything again.
 const GONE_MAX: usize = 4096;
@@ -97,6 +100,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when the store cannot be written.
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// How long whoever serves a caller waits for an answer; then that caller is told [`StoreError::Late`]. 500 ms.
+    fn answers_within(&self) -> Duration {
+        Duration::from_millis(500)
+    }
 }
 
 /// A record.
@@ -250,6 +258,11 @@ pub enum StoreError {
     /// The store is full, or too many wait for it.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
+    /// It did not answer in time; what it was given may still be kept, now or later.
+    #[error(
+        "the store did not answer within {0:?}; what it was given may still be kept: look before you try again"
+    )]
+    Late(Duration),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -279,6 +292,7 @@ impl From<StoreError> for RpcError {
             StoreError::Conflict { .. } | StoreError::Forgotten | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
+            StoreError::Late(_) => (ErrorCode::TIMEOUT, error.to_string()),
             // Whoever runs this must look; what they find there is no caller's business.
             _ => (ErrorCode::SERVER_NOT_READY, "the store cannot be used".to_owned()),
         };

@@ -8,12 +8,16 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// A store that needs a while for a change, as a file does.
-struct Slow(MemoryStore, Duration);
+/// A store that needs a while for a change, as a file does, and says so.
+struct Slow {
+    store: MemoryStore,
+    takes: Duration,
+    answers_within: Duration,
+}
 
 impl Store for Slow {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-        self.0.load(space)
+        self.store.load(space)
     }
 
     fn changes(
@@ -21,19 +25,21 @@ impl Store for Slow {
         space: &'static str,
         since: u64,
     ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-        self.0.changes(space, since)
+        self.store.changes(space, since)
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        let (store, takes) = (self.0.clone(), self.1);
-        Box::pin(async move {
+        let (store, takes) = (self.store.clone(), self.takes);
+        // It is handed over: nobody has to wait for it.
+        let kept = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.commit(change).await
-        })
+        });
+        Box::pin(async move { kept.await.unwrap() })
     }
 
     fn revision(&self) -> watch::Receiver<u64> {
-        self.0.revision()
+        self.store.revision()
     }
 
     fn pending(
@@ -41,18 +47,26 @@ impl Store for Slow {
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.0.pending(log, most)
+        self.store.pending(log, most)
     }
 
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.0.settle(log, through)
+        self.store.settle(log, through)
+    }
+
+    fn answers_within(&self) -> Duration {
+        self.answers_within
     }
 }
 
 async fn runs_once(policy: ApprovalPolicy, approver: Option<Arc<dyn Approver>>, takes: u64) {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
     let permissions = Permissions::new(
-        Arc::new(Slow(store.clone(), Duration::from_secs(takes))),
+        Arc::new(Slow {
+            store: store.clone(),
+            takes: Duration::from_secs(takes),
+            answers_within: Duration::from_mins(5),
+        }),
         Arc::new(audit.clone()),
         Policies::all(governed(policy)),
         approver,
@@ -77,6 +91,32 @@ async fn auto_approve_writes_its_approval_although_nobody_can_be_asked() {
 async fn an_answer_in_time_is_kept_however_long_that_takes() {
     let clerk = Clerk::new(GrantDecision::Approved);
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
+}
+
+/// Nobody waits longer for the store than it is to be waited for, and what it was given is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
+    let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
+    let slow = Slow {
+        store: store.clone(),
+        takes: Duration::from_secs(3),
+        answers_within: MemoryStore::new().answers_within(),
+    };
+    let policies = Policies::all(governed(ApprovalPolicy::AutoApprove));
+    let permissions = Permissions::new(Arc::new(slow), Arc::new(audit.clone()), policies, None);
+    permissions.open().await.unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut client = mock::client(stack(&permissions, &ran));
+    let start = tokio::time::Instant::now();
+    let late = client.request("tools/call", r#"{"name":"camera"}"#).await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(late.message().contains("is not known"), "{late}");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    client.request("tools/call", r#"{"name":"camera"}"#).await.unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    let told: Vec<_> = audit.events().iter().map(|event| event.event_type.to_string()).collect();
+    assert_eq!(told, ["PERMISSION_GRANTED"], "told once, and not forgotten");
 }
 
 #[tokio::test(start_paused = true)]

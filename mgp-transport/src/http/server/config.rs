@@ -26,8 +26,13 @@ pub struct HttpConfig {
     /// How long a body may take; a longer one has a second more for each 8 KiB that came, later it is 408. 10 s.
     pub body_time: Duration,
     /// Bytes of bodies that are held at once, of all callers; more are 503. 256 MiB.
+    ///
+    /// A caller may hold eight times what is still free, so that somebody else always finds room; more are 429.
     pub held_bytes: usize,
     /// Requests that run at once, of all callers; more are 503. 8,192.
+    ///
+    /// A caller (tenant and subject) may have eight times as many as are still free; more are 429.
+    /// So one alone gets to eight ninths of them, two to eight seventeenths each, and a new one always finds room.
     pub in_flight: usize,
     /// How a call is answered.
     pub answers: Answers,

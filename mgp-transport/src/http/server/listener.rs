@@ -16,12 +16,15 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
+use super::addresses::Addresses;
+use super::refusal::Refusal;
 use super::socket::{Activity, Impatient, Served};
 
 /// The bounds of the connections of a listener.
@@ -30,6 +33,12 @@ use super::socket::{Activity, Impatient, Served};
 pub struct ConnectionLimits {
     /// Connections at once; further ones wait to be accepted. 32,768.
     pub connections: usize,
+    /// Connections from one address, or one network of 64 bits; further ones are answered 429 and closed. 256.
+    ///
+    /// Where a proxy stands in front, all connections are the proxy's.
+    pub per_address: usize,
+    /// The same for each loopback address, where proxies and tests are. 16,384.
+    pub per_loopback: usize,
     /// How long a client may take to send the head of a request, from the connection or the last answer on; it is looked
     /// at in steps of this length, so that a slow one has up to twice as long. 30 s.
     pub head_time: Duration,
@@ -45,6 +54,8 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 32_768,
+            per_address: 256,
+            per_loopback: 16_384,
             head_time: Duration::from_secs(30),
             head_bytes: 64 * 1024,
             stall: Duration::from_secs(30),
@@ -55,6 +66,12 @@ impl Default for ConnectionLimits {
 
 /// How long accepting pauses when the system has no descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(50);
+
+/// How many that are turned away are told why at once; others are cut off.
+const FAREWELLS: usize = 64;
+
+/// How long that may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves connections until `stop` completes, then lets the running answers finish.
 ///
@@ -73,6 +90,8 @@ pub async fn listen<S, R>(
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let room = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let addresses = Arc::new(Addresses::new(&limits));
+    let farewells = Arc::new(Semaphore::new(FAREWELLS));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -89,11 +108,21 @@ pub async fn listen<S, R>(
             Either::Right(_) => break,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok((socket, from)) => {
+                let Some(counted) = addresses.enter(from.ip()) else {
+                    tracing::debug!(%from, "a connection too many from there");
+                    if let Ok(farewell) = Arc::clone(&farewells).try_acquire_owned() {
+                        connections.spawn(async move {
+                            turn_away(socket).await;
+                            drop((farewell, permit));
+                        });
+                    }
+                    continue;
+                };
                 let serving = serve(socket, service.clone(), limits.clone(), stopped.clone());
                 connections.spawn(async move {
                     serving.await;
-                    drop(permit);
+                    drop((counted, permit));
                 });
             }
             Err(error) => {
@@ -108,6 +137,27 @@ pub async fn listen<S, R>(
     if timeout(limits.grace, all).await.is_err() {
         tracing::debug!("connections were cut: they did not end in time");
     }
+}
+
+/// Tells whoever connected why nothing comes of it; who does not listen is cut off.
+async fn turn_away(mut socket: TcpStream) {
+    let body = Refusal::Connections.written(None);
+    let mut answer = format!(
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    let told = async {
+        socket.write_all(&answer).await?;
+        socket.shutdown().await?;
+        // What is closed with something unread is reset, and the answer with it.
+        let mut rest = [0; 1024];
+        while socket.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(FAREWELL, told).await;
 }
 
 async fn serve<S, R>(

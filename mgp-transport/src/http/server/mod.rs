@@ -2,6 +2,7 @@
 //!
 //! Applies to: inbound.
 
+mod addresses;
 mod body;
 mod config;
 mod cors;

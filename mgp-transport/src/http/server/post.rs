@@ -27,7 +27,7 @@ where
         return Err(Refusal::Accept);
     }
     let principal = came.principal()?;
-    let mut busy = came.shared.load.enter(config.in_flight)?;
+    let mut busy = came.shared.load.enter(&principal, config.in_flight)?;
     let text = read::text(&came.heads, body, config, &mut busy).await?;
     let message = Message::parse(text).map_err(|bad| {
         let error = bad.error.unwrap_or_else(|| RpcError::invalid_request("an unreadable answer"));

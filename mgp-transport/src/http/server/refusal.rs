@@ -43,6 +43,10 @@ pub(super) enum Refusal {
     Broken,
     #[error("too many requests run; try again in a moment")]
     Busy,
+    #[error("too many of the requests that run are yours; wait for some of their answers")]
+    Share,
+    #[error("too many connections come from this address; use those that are open")]
+    Connections,
     #[error("too many sessions are open; try again in a moment")]
     TooManySessions,
     #[error("the header `{0}` stands twice")]
@@ -89,6 +93,7 @@ impl Refusal {
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy | Self::TooManySessions => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Share | Self::Connections => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -100,7 +105,9 @@ impl Refusal {
             Self::Ended => ErrorCode::SERVER_NOT_READY,
             Self::Nobody => ErrorCode::AUTH_REQUIRED,
             Self::NoMeta => ErrorCode::INVALID_PARAMS,
-            Self::Busy | Self::TooManySessions => ErrorCode::RESOURCE_EXHAUSTED,
+            Self::Busy | Self::Share | Self::Connections | Self::TooManySessions => {
+                ErrorCode::RESOURCE_EXHAUSTED
+            }
             _ => ErrorCode::INVALID_REQUEST,
         };
         match self {
@@ -151,7 +158,7 @@ impl Refusal {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             // What is left of the body is not read.
@@ -235,6 +242,8 @@ mod tests {
         check(|| Refusal::Encoding, 415, -32600, None);
         let soon = Some(("retry-after", "1"));
         check(|| Refusal::Busy, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
+        check(|| Refusal::Share, 429, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
+        check(|| Refusal::Connections, 429, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
         check(|| Refusal::TooManySessions, 503, ErrorCode::RESOURCE_EXHAUSTED.0, soon);
         check(|| Refusal::Twice("Host"), 400, -32600, None);
         check(|| Refusal::Broken, 400, -32600, None);

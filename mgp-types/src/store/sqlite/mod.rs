@@ -71,6 +71,8 @@ pub struct DbConfig {
     pub waiting: usize,
     /// How long another process' lock is waited for; then it is [`StoreError::Busy`]. Five seconds.
     pub patience: Duration,
+    /// How long whoever serves a caller waits for an answer ([`Store::answers_within`]). 500 ms.
+    pub answer: Duration,
 }
 
 /// What a commit survives.
@@ -87,12 +89,16 @@ pub enum Durability {
     Full,
 }
 
+/// How long an answer is waited for where nobody said otherwise.
+const ANSWER: Duration = Duration::from_millis(500);
+
 struct Inner {
     /// None once the store was closed.
     queues: Mutex<Option<Queues>>,
     /// It ends when all connections are closed.
     news: watch::Receiver<u64>,
     path: Option<PathBuf>,
+    answer: Duration,
 }
 
 /// Where the threads get their jobs; they end when this is dropped.
@@ -114,6 +120,7 @@ impl DbConfig {
             durability: Durability::default(),
             waiting: 1024,
             patience: Duration::from_secs(5),
+            answer: ANSWER,
         }
     }
 
@@ -233,8 +240,13 @@ impl Db {
         while news.changed().await.is_ok() {}
     }
 
-    fn new(queues: Queues, news: watch::Receiver<u64>, path: Option<PathBuf>) -> Self {
-        Self(Arc::new(Inner { queues: Mutex::new(Some(queues)), news, path }))
+    fn new(
+        queues: Queues,
+        news: watch::Receiver<u64>,
+        path: Option<PathBuf>,
+        answer: Duration,
+    ) -> Self {
+        Self(Arc::new(Inner { queues: Mutex::new(Some(queues)), news, path, answer }))
     }
 
     /// Reads for the store itself, which must not wait for others' queries.
@@ -298,5 +310,9 @@ impl Store for Db {
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
         let log = log.to_owned();
         self.write(move |tx| records::settle(tx, &log, through))
+    }
+
+    fn answers_within(&self) -> Duration {
+        self.0.answer
     }
 }

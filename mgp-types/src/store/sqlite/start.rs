@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::job::{Jobs, Queue};
-use super::{Db, DbConfig, Queues, file, records, threads};
+use super::{ANSWER, Db, DbConfig, Queues, file, records, threads};
 use crate::store::StoreError;
 
 /// How many jobs wait for a database in memory.
@@ -57,7 +57,8 @@ fn in_memory() -> Result<(Db, Kept), StoreError> {
     let (news, known) = watch::channel(0);
     // What only one connection sees is read by the thread that writes.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
-    Ok((Db::new(queues, known, None), Kept { conn, jobs, readers: Vec::new(), news }))
+    let db = Db::new(queues, known, None, ANSWER);
+    Ok((db, Kept { conn, jobs, readers: Vec::new(), news }))
 }
 
 fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
@@ -71,7 +72,7 @@ fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };
     let kept = Kept { conn, jobs, readers: vec![reads, queries], news };
-    Ok((Db::new(queues, known, Some(config.path)), kept))
+    Ok((Db::new(queues, known, Some(config.path), config.answer), kept))
 }
 
 /// Starts a thread that reads.

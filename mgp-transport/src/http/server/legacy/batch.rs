@@ -40,9 +40,12 @@ impl Post<'_> {
             match Message::parse(item) {
                 Ok(Message::Request { id, method, params }) => {
                     // Each counts as if it had come alone.
-                    let Ok(running) = came.shared.load.enter(bound) else {
-                        answers.push(Refusal::Busy.written(Some(id)));
-                        continue;
+                    let running = match came.shared.load.enter(&self.principal, bound) {
+                        Ok(running) => running,
+                        Err(refusal) => {
+                            answers.push(refusal.written(Some(id)));
+                            continue;
+                        }
                     };
                     let mut cx =
                         context(session.peer(), session.scope(), session.principal(), &came);

@@ -1,0 +1,36 @@
+//! Who a bound is counted for: tenant, subject and agent (MGP §5).
+//!
+//! Applies to: both.
+
+use std::hash::{Hash, Hasher};
+
+use mgp_types::service::Principal;
+
+/// A principal without its authority: who is an operator has one share, not two.
+#[derive(Clone, Debug)]
+pub(super) struct Caller(Principal);
+
+impl Caller {
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self(principal.clone())
+    }
+}
+
+impl PartialEq for Caller {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, other) = (&self.0, &other.0);
+        one.subject() == other.subject()
+            && one.as_agent() == other.as_agent()
+            && one.tenant() == other.tenant()
+    }
+}
+
+impl Eq for Caller {}
+
+impl Hash for Caller {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.tenant().hash(state);
+        self.0.subject().hash(state);
+        self.0.as_agent().hash(state);
+    }
+}

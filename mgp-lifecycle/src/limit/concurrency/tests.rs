@@ -1,0 +1,248 @@
+//! Turns as calls see them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::service::{Deadline, Principal, Stack, mock};
+use tokio::time::{Duration, sleep};
+
+use super::*;
+
+const CALL: &str = r#"{"name":"a"}"#;
+
+fn config(running: usize, waiting: usize) -> LimitConfig {
+    LimitConfig { running, waiting, ..LimitConfig::default() }
+}
+
+/// Counts what runs, and notes who ran in which order.
+#[derive(Clone, Default)]
+struct Seen {
+    running: Arc<AtomicUsize>,
+    peak: Arc<AtomicUsize>,
+    order: Arc<Mutex<Vec<String>>>,
+}
+
+struct Runs(Arc<AtomicUsize>);
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Seen {
+    /// Tools that take ten milliseconds.
+    fn tools(&self) -> Stack {
+        let seen = self.clone();
+        Stack::from_fn(move |call: Call| {
+            let seen = seen.clone();
+            async move {
+                seen.order.lock().unwrap().push(call.cx().principal.subject().to_string());
+                let now = seen.running.fetch_add(1, Ordering::SeqCst) + 1;
+                let _runs = Runs(Arc::clone(&seen.running));
+                seen.peak.fetch_max(now, Ordering::SeqCst);
+                sleep(Duration::from_millis(10)).await;
+                Ok(Reply::empty())
+            }
+        })
+    }
+
+    fn order(&self) -> String {
+        self.order.lock().unwrap().join(" ")
+    }
+}
+
+fn client(layer: &LimitLayer, seen: &Seen, subject: &str) -> mock::Client {
+    let mut client = mock::client(Stack::new(layer.layer(seen.tools())));
+    client.cx.principal = Principal::new("t", subject);
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_their_turn_and_leave_when_dropped() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(2, 8)));
+    let mut client = client(&layer, &seen, "ann");
+    let calls: Vec<_> = (0..6).map(|_| tokio::spawn(client.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (2, 4));
+    calls[5].abort();
+    let mut answered = 0;
+    for call in calls {
+        answered += usize::from(call.await.is_ok_and(|outcome| outcome.is_ok()));
+    }
+    assert_eq!((answered, seen.peak.load(Ordering::SeqCst)), (5, 2));
+    assert_eq!((layer.running(), layer.waiting()), (0, 0));
+}
+
+#[tokio::test]
+async fn other_methods_pass_a_full_limit() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(0, 0)));
+    let mut client = client(&layer, &seen, "ann");
+    let refused = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(refused.code().0, 3001);
+    tokio::time::pause();
+    assert!(client.request("tools/list", "{}").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_calls_of_one_delay_another_by_a_turn() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 1024)));
+    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+    let flood: Vec<_> = (0..1_000).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(layer.waiting(), 999);
+    bob.request("tools/call", CALL).await.unwrap();
+    assert_eq!(seen.order(), "ann ann bob");
+    for call in &flood {
+        call.abort();
+    }
+    for call in flood {
+        let _ = call.await;
+    }
+    assert_eq!((layer.running(), layer.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_with_most_gives_way_to_others() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 4)));
+    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+    let flood: Vec<_> = (0..5).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    let refused = ann.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(refused.code().0, 3001, "its own do not give way to its own");
+    let others: Vec<_> = (0..2).map(|_| tokio::spawn(bob.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(layer.waiting(), 4);
+    let third = bob.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(third.code().0, 3001, "both have as many");
+    let mut codes = Vec::new();
+    for call in flood.into_iter().chain(others) {
+        codes.push(call.await.unwrap().map_or_else(|error| error.code().0, |_| 0));
+    }
+    assert_eq!(codes, [0, 0, 0, 3001, 3001, 0, 0], "its newest gave way");
+    assert_eq!(seen.order(), "ann ann bob ann bob");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_caller_may_have_its_share_and_no_more() {
+    let mut bounds = config(8, 8);
+    (bounds.running_each, bounds.waiting_each) = (Some(2), Some(1));
+    let (seen, layer) = (Seen::default(), LimitLayer::new(bounds));
+    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+    let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (2, 1));
+    // It passes those who wait for their own.
+    bob.request("tools/call", CALL).await.unwrap();
+    let mut codes = Vec::new();
+    for call in anns {
+        codes.push(call.await.unwrap().map_or_else(|error| error.code().0, |_| 0));
+    }
+    assert_eq!(codes, [0, 0, 0, 3001]);
+    assert_eq!((layer.running(), layer.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_with_a_bound_of_its_own_holds_up_nobody_else() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(8, 8).tool("slow", 1)));
+    let mut client = client(&layer, &seen, "ann");
+    let slow = r#"{"name":"slow"}"#;
+    let slow: Vec<_> = (0..3).map(|_| tokio::spawn(client.call("tools/call", slow))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (1, 2));
+    let others: Vec<_> = (0..3).map(|_| tokio::spawn(client.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (4, 2));
+    for call in slow.into_iter().chain(others) {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!((layer.running(), layer.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_before_its_turn_never_ran() {
+    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 8)));
+    let mut client = client(&layer, &seen, "ann");
+    let first = tokio::spawn(client.call("tools/call", CALL));
+    tokio::task::yield_now().await;
+    client.cx.deadline = Deadline::after(Duration::from_millis(4));
+    let error = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(
+        serde_json::to_string(&error).unwrap(),
+        r#"{"code":3003,"message":"no turn came within 4ms; the call did not run","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
+    );
+    first.await.unwrap().unwrap();
+    assert_eq!((seen.order().as_str(), layer.waiting()), ("ann", 0));
+}
+
+/// Callers come and go as they like: what runs stays within all bounds, whoever stays is served, and nothing is left.
+#[tokio::test(start_paused = true)]
+async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut bounds = config(random.usize(1..4), random.usize(0..12));
+        if random.bool() {
+            bounds.running_each = Some(random.usize(1..3));
+        }
+        if random.bool() {
+            bounds = bounds.tool("a", random.usize(1..3));
+        }
+        let (seen, layer) = (Seen::default(), LimitLayer::new(bounds.clone()));
+        let mut clients: Vec<_> =
+            ["ann", "bob", "cyd"].iter().map(|name| client(&layer, &seen, name)).collect();
+        let mut calls = Vec::new();
+        for _ in 0..80 {
+            let client = &mut clients[random.usize(0..3)];
+            let name = if random.bool() { CALL } else { r#"{"name":"b"}"# };
+            calls.push(tokio::spawn(client.call("tools/call", name)));
+            if random.u8(0..3) == 0 {
+                sleep(Duration::from_millis(random.u64(0..12))).await;
+            }
+            if random.u8(0..4) == 0 {
+                calls.swap_remove(random.usize(0..calls.len())).abort();
+            }
+            assert!(layer.running() <= bounds.running && layer.waiting() <= bounds.waiting);
+        }
+        let mut ran = 0;
+        for call in calls {
+            let outcome = call.await.unwrap();
+            ran += usize::from(outcome.is_ok());
+            if let Err(refused) = outcome {
+                assert_eq!(refused.code().0, 3001);
+            }
+        }
+        assert!(ran > 0 && seen.peak.load(Ordering::SeqCst) <= bounds.running, "{seed}");
+        assert_eq!((layer.running(), layer.waiting()), (0, 0), "{seed}");
+        assert_eq!(seen.running.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// A turn that is given back is never lost between a caller that looks for one and another that waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_turn_is_lost_between_threads() {
+    for each in [None, Some(2)] {
+        let mut bounds = config(3, 4096);
+        bounds.running_each = each;
+        let layer = LimitLayer::new(bounds);
+        let tools = Stack::from_fn(|_| async {
+            tokio::task::yield_now().await;
+            Ok(Reply::empty())
+        });
+        let mut calls = Vec::new();
+        for caller in 0..8 {
+            let mut client = mock::client(Stack::new(layer.layer(tools.clone())));
+            client.cx.principal = Principal::new("t", format!("caller-{caller}"));
+            calls.extend((0..400).map(|_| tokio::spawn(client.call("tools/call", CALL))));
+        }
+        for (index, call) in calls.iter().enumerate() {
+            if index % 7 == 0 {
+                call.abort();
+            }
+        }
+        for (index, call) in calls.into_iter().enumerate() {
+            let ended = tokio::time::timeout(Duration::from_secs(20), call).await.unwrap();
+            assert!(index % 7 == 0 || ended.unwrap().is_ok());
+        }
+        assert_eq!((layer.running(), layer.waiting()), (0, 0));
+    }
+}

@@ -1,0 +1,168 @@
+//! Refuses tool calls of those who have used up what they may.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready as ready_or_return};
+
+use bytestring::ByteString;
+use mgp_types::service::{Call, CallKey, Either, MgpService, Principal, Reply};
+use mgp_types::{Category, ErrorCode, RpcError};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::super::caller::Caller;
+use super::books::{Books, Shared};
+use super::charge::Charge;
+use super::{Quota, QuotaUse};
+use crate::error::Refusal;
+
+/// Refuses tool calls of principals whose quota is used up (3002); other methods pass.
+///
+/// A call is charged when it comes, once for all rounds in which its caller is asked.
+/// One that was refused further in, or left before its turn came, is given back; one that failed is not.
+/// What was used is kept in memory: a process that starts anew starts from zero.
+///
+/// ```
+/// use mgp_lifecycle::{Quota, QuotaLayer};
+/// use mgp_types::service::{Principal, Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let quota = QuotaLayer::new(Quota::per_day(1));
+/// let mut client = mock::client(Stack::new(quota.layer(Stack::from_fn(|_| async { Ok(Reply::empty()) }))));
+/// assert!(client.request("tools/call", r#"{"name":"a"}"#).await.is_ok());
+/// assert_eq!(quota.used(&Principal::local()).calls, 1);
+///
+/// let refused = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+/// assert_eq!(refused.code().0, 3002);
+/// assert!(!refused.as_recovery().unwrap().is_retryable());
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct QuotaLayer(Shared);
+
+impl QuotaLayer {
+    /// A layer with one quota for each principal; all stacks it is put on share the counts.
+    pub fn new(quota: Quota) -> Self {
+        Self(Arc::new(Books::new(quota)))
+    }
+
+    /// What a principal has used in this period.
+    #[must_use]
+    pub fn used(&self, principal: &Principal) -> QuotaUse {
+        self.0.used(&Caller::of(principal))
+    }
+}
+
+impl From<Quota> for QuotaLayer {
+    fn from(quota: Quota) -> Self {
+        Self::new(quota)
+    }
+}
+
+impl<S> Layer<S> for QuotaLayer {
+    type Service = Quotaed<S>;
+
+    fn layer(&self, inner: S) -> Quotaed<S> {
+        Quotaed { inner, books: Arc::clone(&self.0) }
+    }
+}
+
+/// Service of [`QuotaLayer`].
+#[derive(Clone)]
+pub struct Quotaed<S> {
+    inner: S,
+    books: Shared,
+}
+
+impl<S> fmt::Debug for Quotaed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.books.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Quotaed<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let charge = match call.tool() {
+            None => None,
+            Some(_) => match Charge::begin(&self.books, call.cx()) {
+                Ok(charge) => Some(Arc::new(charge)),
+                Err(exceeded) => {
+                    return Either::Right { future: ready(Err(Refusal::from(exceeded).into())) };
+                }
+            },
+        };
+        let (key, logical) = (call.cx().key, call.cx().logical.clone());
+        if let Some(charge) = &charge {
+            call.cx_mut().extensions.insert_shared(Arc::clone(charge));
+        }
+        Either::Left {
+            future: ResponseFuture { future: self.inner.call(call), charge, key, logical },
+        }
+    }
+}
+
+pin_project! {
+    /// Response future of [`Quotaed`].
+    pub struct ResponseFuture<F> {
+        #[pin]
+        future: F,
+        charge: Option<Arc<Charge>>,
+        key: CallKey,
+        logical: Option<ByteString>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let outcome = ready_or_return!(this.future.poll(task));
+        let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
+        match &outcome {
+            Ok(Reply::InputRequired(_)) => {
+                // The next round of a call that had no name yet is called after its key.
+                let logical = this.logical.take();
+                charge.goes_on(logical.unwrap_or_else(|| this.key.to_string().into()));
+            }
+            Err(error) if never_ran(error) => charge.give_back(),
+            _ => {}
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+/// Whether an error says that nothing was done for the caller.
+fn never_ran(error: &RpcError) -> bool {
+    match error.code() {
+        ErrorCode::INVALID_PARAMS
+        | ErrorCode::INVALID_REQUEST
+        | ErrorCode::METHOD_NOT_FOUND
+        | ErrorCode::HEADER_MISMATCH
+        | ErrorCode::MISSING_CLIENT_CAPABILITY
+        | ErrorCode::SERVER_DRAINING
+        | ErrorCode::SERVER_RESTARTING
+        | ErrorCode::RATE_LIMITED
+        | ErrorCode::RESOURCE_EXHAUSTED
+        | ErrorCode::QUOTA_EXCEEDED => true,
+        code => matches!(code.category(), Some(Category::Security | Category::Validation)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

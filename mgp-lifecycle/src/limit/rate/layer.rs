@@ -1,0 +1,275 @@
+//! Refuses tool calls that come too fast.
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::service::{Call, Either, MgpService, Reply};
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::bucket::{Pace, nanos};
+use super::table::{Reached, Table};
+use super::{RateKey, RateLimit, RateLimited};
+use crate::error::Refusal;
+
+/// How many keys are counted apart.
+const KEYS: usize = 65_536;
+
+/// Refuses tool calls that come faster than they may (3000), and says when the next one may; other methods pass.
+///
+/// With several limits a call needs a turn of each, and a refused one takes none.
+/// Each request counts, so a call whose caller is asked in between counts more than once.
+///
+/// It counts 65,536 keys apart, and forgets those that may call at full burst again.
+/// While there is no room, keys that are new share the turns of one.
+///
+/// ```
+/// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
+/// use mgp_types::service::{Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+/// let rate = RateLayer::new(RateLimit::per_minute(60).burst(1).by(RateKey::Tool))
+///     .and(RateLimit::per_hour(1_000).by(RateKey::Agent));
+/// let mut client = mock::client(Stack::new(rate.layer(Stack::from_fn(|_| async { Ok(Reply::empty()) }))));
+/// assert!(client.request("tools/call", r#"{"name":"a"}"#).await.is_ok());
+/// assert!(client.request("tools/call", r#"{"name":"b"}"#).await.is_ok());
+///
+/// let refused = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+/// assert_eq!(refused.code().0, 3000);
+/// assert_eq!(refused.as_recovery().unwrap().retry_after_ms, Some(1_000));
+/// # });
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct RateLayer(Arc<Shared>);
+
+struct Shared {
+    limits: Vec<RateLimit>,
+    paces: Vec<Pace>,
+    start: Instant,
+    hash: ahash::RandomState,
+    table: Mutex<Table>,
+}
+
+impl RateLayer {
+    /// A layer with one limit; all stacks it is put on share its counts.
+    pub fn new(limit: RateLimit) -> Self {
+        Self::of([limit])
+    }
+
+    /// A layer with several limits.
+    pub fn of(limits: impl IntoIterator<Item = RateLimit>) -> Self {
+        Self::sized(limits.into_iter().collect(), KEYS)
+    }
+
+    /// Adds a limit; what was counted before is forgotten.
+    pub fn and(self, limit: RateLimit) -> Self {
+        Self::of(self.0.limits.iter().copied().chain([limit]))
+    }
+
+    fn sized(limits: Vec<RateLimit>, keys: usize) -> Self {
+        Self(Arc::new(Shared {
+            paces: limits.iter().map(Pace::of).collect(),
+            start: Instant::now(),
+            hash: ahash::RandomState::new(),
+            table: Mutex::new(Table::new(keys, limits.len())),
+            limits,
+        }))
+    }
+}
+
+impl Shared {
+    /// Takes a turn of each limit for a call, or none.
+    fn take(&self, call: &Call) -> Result<(), Refusal> {
+        let Some(tool) = call.tool() else { return Ok(()) };
+        let now = nanos(self.start.elapsed());
+        let key = |limit| self.key(limit, call, tool.name);
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = table.take(&self.paces, key, now);
+        drop(table);
+        taken.map_err(|Reached { limit, soon }| {
+            let wait = soon.wait.map(Duration::from_nanos);
+            RateLimited { limit: self.limits[limit], current: soon.current, wait }.into()
+        })
+    }
+
+    /// What a call is counted by under a limit.
+    fn key(&self, limit: usize, call: &Call, tool: &str) -> u64 {
+        let (cx, by) = (call.cx(), self.limits[limit].by);
+        let mut hasher = self.hash.build_hasher();
+        limit.hash(&mut hasher);
+        cx.principal.tenant().hash(&mut hasher);
+        if by.has(RateKey::Agent) || by.has(RateKey::Subject) {
+            cx.principal.subject().hash(&mut hasher);
+        }
+        if by.has(RateKey::Agent) {
+            cx.principal.as_agent().hash(&mut hasher);
+        }
+        if by.has(RateKey::Tool) {
+            tool.hash(&mut hasher);
+        }
+        if by.has(RateKey::Server) {
+            cx.server.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for RateLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.0.table.lock().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("RateLayer").field("limits", &self.0.limits).field("keys", &keys).finish()
+    }
+}
+
+impl<S> Layer<S> for RateLayer {
+    type Service = Rate<S>;
+
+    fn layer(&self, inner: S) -> Rate<S> {
+        Rate { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`RateLayer`].
+#[derive(Clone)]
+pub struct Rate<S> {
+    inner: S,
+    layer: RateLayer,
+}
+
+impl<S> fmt::Debug for Rate<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layer.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Rate<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match self.layer.0.take(&call) {
+            Ok(()) => Either::Left { future: self.inner.call(call) },
+            Err(refused) => Either::Right { future: ready(Err(refused.into())) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Principal, Stack, mock};
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn client(layer: &RateLayer) -> mock::Client {
+        mock::client(Stack::new(layer.layer(Stack::from_fn(|_| async { Ok(Reply::empty()) }))))
+    }
+
+    async fn code(client: &mut mock::Client, tool: &str) -> i32 {
+        let call = client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await;
+        call.map_or_else(|error| error.code().0, |_| 0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_refusal_says_when_and_why() {
+        let layer = RateLayer::new(RateLimit::per_minute(10).by(RateKey::Agent));
+        let mut client = client(&layer);
+        for _ in 0..10 {
+            assert_eq!(code(&mut client, "a").await, 0);
+        }
+        advance(Duration::from_micros(999_500)).await;
+        let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+        assert_eq!(
+            serde_json::to_string(&error).unwrap(),
+            r#"{"code":3000,"message":"rate limited: more than 10 calls a minute by agent; try again in 5.001s","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":5001,"retry_strategy":"exponential_backoff","max_retries":3,"details":{"limit":10,"window_secs":60,"burst":10,"current":10,"by":"agent"}}}}"#
+        );
+        assert!(client.request("tools/list", "{}").await.is_ok(), "lists are not bounded");
+        advance(Duration::from_millis(5001)).await;
+        assert_eq!((code(&mut client, "a").await, code(&mut client, "a").await), (0, 3000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_key_counts_apart_and_the_tenant_always() {
+        let ann = |tenant: &str| Principal::new(tenant, "ann");
+        let others = [
+            ("other tenant", ann("u"), None, "a"),
+            ("other subject", Principal::new("t", "bob").agent("x"), None, "a"),
+            ("other agent", ann("t").agent("y"), None, "a"),
+            ("other tool", ann("t").agent("x"), None, "b"),
+            ("other server", ann("t").agent("x"), Some("s".into()), "a"),
+        ];
+        let apart = |by: Option<RateKey>, name: &str| match by {
+            _ if name == "other tenant" => true,
+            Some(RateKey::Agent) => name == "other subject" || name == "other agent",
+            Some(RateKey::Subject) => name == "other subject",
+            Some(RateKey::Tool) => name == "other tool",
+            Some(RateKey::Server) => name == "other server",
+            None => false,
+        };
+        for by in RateKey::ALL.map(Some).into_iter().chain([None]) {
+            for (name, principal, server, tool) in others.clone() {
+                let limit = RateLimit::per_minute(1);
+                let layer = RateLayer::new(by.map_or(limit, |by| limit.by(by)));
+                let mut client = client(&layer);
+                client.cx.principal = ann("t").agent("x");
+                assert_eq!(code(&mut client, "a").await, 0);
+                assert_eq!(code(&mut client, "a").await, 3000);
+                (client.cx.principal, client.cx.server) = (principal, server);
+                let expected = if apart(by, name) { 0 } else { 3000 };
+                assert_eq!(code(&mut client, tool).await, expected, "{by:?}, {name}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_has_no_second_share() {
+        let layer = RateLayer::new(RateLimit::per_minute(1).by(RateKey::Agent));
+        let mut client = client(&layer);
+        assert_eq!(code(&mut client, "a").await, 0);
+        client.cx.principal = Principal::local().operator();
+        assert_eq!(code(&mut client, "a").await, 3000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn zero_is_never_and_says_so() {
+        let mut client = client(&RateLayer::new(RateLimit::per_hour(0)));
+        let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+        assert!(!error.as_recovery().unwrap().is_retryable());
+        assert_eq!(
+            error.message(),
+            "rate limited: more than 0 calls an hour by tenant; no call may come"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minute_and_an_hour_hold_together() {
+        let layer = RateLayer::of([RateLimit::per_minute(2), RateLimit::per_hour(5)]);
+        let mut client = client(&layer);
+        let mut came = 0;
+        for _ in 0..10 {
+            for _ in 0..3 {
+                came += usize::from(code(&mut client, "a").await == 0);
+            }
+            advance(Duration::from_secs(30)).await;
+        }
+        // Five at once, and none of the hour's further ones: one comes each twelve minutes.
+        assert_eq!(came, 5);
+        let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+        assert!(error.message().contains("5 calls an hour"), "{error}");
+    }
+}

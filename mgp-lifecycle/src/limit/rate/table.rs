@@ -1,0 +1,180 @@
+//! The buckets of a layer: bounded in number, and all or none of those a call needs.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+
+use super::bucket::{Pace, TooSoon};
+
+/// How long is waited until buckets that are full again are looked for once more, in nanoseconds.
+const SWEEP_EVERY: u64 = 100_000_000;
+
+/// Buckets by the hash of what they are counted by; a bucket that is full is as good as none.
+///
+/// The hash is keyed with secrets of this process and 64 bits wide: two keys that share one would share a bucket.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// When each is full again.
+    buckets: HashMap<u64, u64, ahash::RandomState>,
+    bound: usize,
+    /// For each limit the bucket of all keys that have none, while there is no room.
+    shared: Vec<u64>,
+    swept: u64,
+}
+
+/// A limit that was reached, by its place among the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reached {
+    pub(super) limit: usize,
+    pub(super) soon: TooSoon,
+}
+
+impl Table {
+    pub(super) fn new(bound: usize, limits: usize) -> Self {
+        Self { buckets: HashMap::default(), bound, shared: vec![0; limits], swept: 0 }
+    }
+
+    /// How many buckets there are.
+    pub(super) fn len(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Takes a call from the bucket of each limit, or from none of them.
+    ///
+    /// # Errors
+    /// The limit that makes the call wait longest.
+    pub(super) fn take(
+        &mut self,
+        paces: &[Pace],
+        key: impl Fn(usize) -> u64,
+        now: u64,
+    ) -> Result<(), Reached> {
+        for (limit, pace) in paces.iter().enumerate() {
+            let bucket = self.bucket(limit, key(limit), now);
+            match pace.take(*bucket, now) {
+                Ok(full) => *bucket = full,
+                Err(soon) => {
+                    for (limit, pace) in paces[..limit].iter().enumerate() {
+                        let bucket = self.bucket(limit, key(limit), now);
+                        *bucket = pace.give_back(*bucket);
+                    }
+                    return Err(self.longest(paces, &key, now, Reached { limit, soon }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The limit that is reached for longest, from the first that is.
+    fn longest(
+        &mut self,
+        paces: &[Pace],
+        key: &impl Fn(usize) -> u64,
+        now: u64,
+        first: Reached,
+    ) -> Reached {
+        // Where none may come at all, there is nothing to wait for.
+        let wait = |reached: &Reached| reached.soon.wait.unwrap_or(u64::MAX);
+        let mut longest = first;
+        for (limit, pace) in paces.iter().enumerate().skip(first.limit + 1) {
+            if let Err(soon) = pace.take(*self.bucket(limit, key(limit), now), now) {
+                let reached = Reached { limit, soon };
+                if wait(&reached) > wait(&longest) {
+                    longest = reached;
+                }
+            }
+        }
+        longest
+    }
+
+    /// The bucket of a key; where there is no room for one, the one that such keys share.
+    fn bucket(&mut self, limit: usize, key: u64, now: u64) -> &mut u64 {
+        if self.buckets.len() >= self.bound && !self.buckets.contains_key(&key) {
+            if now >= self.swept.saturating_add(SWEEP_EVERY) {
+                self.swept = now;
+                self.buckets.retain(|_, full| *full > now);
+            }
+            if self.buckets.len() >= self.bound {
+                return &mut self.shared[limit];
+            }
+        }
+        self.buckets.entry(key).or_insert(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::RateLimit;
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn paces() -> [Pace; 2] {
+        [Pace::of(&RateLimit::per_minute(60).burst(2)), Pace::of(&RateLimit::per_hour(6).burst(3))]
+    }
+
+    fn key(of: u64) -> impl Fn(usize) -> u64 {
+        move |limit| of * 10 + limit as u64
+    }
+
+    #[test]
+    fn a_refused_call_takes_nothing_and_hears_of_the_longest_wait() {
+        let (mut table, paces) = (Table::new(100, 2), paces());
+        for _ in 0..2 {
+            table.take(&paces, key(1), 7).unwrap();
+        }
+        let reached = table.take(&paces, key(1), 7).unwrap_err();
+        assert_eq!((reached.limit, reached.soon.wait), (0, Some(SECOND)));
+        // The hour has one left: the refused call did not take it.
+        table.take(&paces, key(1), 7 + SECOND).unwrap();
+        let reached = table.take(&paces, key(1), 7 + SECOND).unwrap_err();
+        let left = 600 * SECOND - SECOND;
+        assert_eq!(
+            (reached.limit, reached.soon.wait),
+            (1, Some(left)),
+            "both are, the hour longer"
+        );
+        // The minute has room again and the hour has not: the minute is not charged for it.
+        for _ in 0..5 {
+            let reached = table.take(&paces, key(1), 7 + 9 * SECOND).unwrap_err();
+            assert_eq!(reached.limit, 1);
+        }
+        assert!(table.take(&paces[..1], key(1), 7 + 9 * SECOND).is_ok());
+        assert!(table.take(&paces[..1], key(1), 7 + 9 * SECOND).is_ok());
+        table.take(&paces, key(2), 7 + SECOND).unwrap();
+    }
+
+    #[test]
+    fn keys_without_a_bucket_share_one_until_others_are_full_again() {
+        let pace = [Pace::of(&RateLimit::per_minute(60).burst(2))];
+        let mut table = Table::new(4, 1);
+        for of in 0..4 {
+            table.take(&pace, key(of), 7).unwrap();
+        }
+        table.take(&pace, key(8), 7).unwrap();
+        table.take(&pace, key(9), 7).unwrap();
+        assert!(table.take(&pace, key(10), 7).is_err(), "they share what one may have");
+        assert!(table.take(&pace, key(3), 7).is_ok(), "who has a bucket keeps it");
+        assert_eq!(table.len(), 4);
+        table.take(&pace, key(11), 7 + 2 * SECOND).unwrap();
+        table.take(&pace, key(12), 7 + 2 * SECOND).unwrap();
+        assert_eq!(table.len(), 2, "buckets that are full again made room");
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_never_outgrows_its_bound(
+            steps in proptest::collection::vec((0_u64..40, 0_u64..SECOND), 0..400),
+        ) {
+            let (mut table, paces) = (Table::new(16, 2), paces());
+            let mut now = 0;
+            for (of, step) in steps {
+                now += step;
+                let _ = table.take(&paces, key(of), now);
+                prop_assert!(table.len() <= 16);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! How large the arguments and results of tool calls may be (MGP §14.3: 3001).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll};
+
+use mgp_types::service::{BoxFuture, Call, Either, Gone, Item, ItemKind, MgpService, Reply, Sink};
+use mgp_types::{Object, RpcError};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::error::Refusal;
+
+/// Bounds of a [`SizeLayer`], in bytes of JSON.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SizeConfig {
+    /// The arguments of a call. 1 MiB.
+    pub arguments: usize,
+    /// The result of a call; and once more all pieces that are sent before it, which it repeats. 8 MiB.
+    pub result: usize,
+}
+
+impl Default for SizeConfig {
+    fn default() -> Self {
+        Self { arguments: 1 << 20, result: 8 << 20 }
+    }
+}
+
+/// Refuses tool calls whose arguments or results are too large (3001); other methods pass.
+///
+/// A call whose arguments are too large never runs.
+/// One whose result is has run, and its caller is told the size instead;
+/// one that sends too much piece by piece is ended there.
+///
+/// ```
+/// use mgp_lifecycle::{SizeConfig, SizeLayer};
+/// use mgp_types::Payload;
+/// use mgp_types::service::{Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let mut config = SizeConfig::default();
+/// config.result = 100;
+/// let chatty = Stack::from_fn(|_| async { Ok(Reply::raw(Payload::of(&"word ".repeat(99))?)) });
+/// let mut client = mock::client(Stack::new(SizeLayer::new(config).layer(chatty)));
+/// let refused = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+/// assert_eq!(refused.to_string(), "the result has 497 bytes, and may have 100 (3001)");
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct SizeLayer(SizeConfig);
+
+impl SizeLayer {
+    /// A layer with these bounds.
+    pub const fn new(config: SizeConfig) -> Self {
+        Self(config)
+    }
+}
+
+impl<S> Layer<S> for SizeLayer {
+    type Service = Size<S>;
+
+    fn layer(&self, inner: S) -> Size<S> {
+        Size { inner, config: self.0 }
+    }
+}
+
+/// A call that is larger than it may be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {what} {size} bytes, and may have {limit}")]
+pub struct TooLarge {
+    what: What,
+    size: usize,
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Arguments,
+    Result,
+    Pieces,
+}
+
+impl TooLarge {
+    /// The facts of the refusal (§14.5).
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Numbers and words can always be written.
+        drop(details.encode("limit", &self.limit));
+        drop(details.encode("size", &self.size));
+        drop(details.encode("of", self.what.as_str()));
+        drop(details.encode("started", &(self.what != What::Arguments)));
+        details
+    }
+}
+
+impl What {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Arguments => "arguments",
+            Self::Result => "result",
+            Self::Pieces => "partial results",
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has = if *self == Self::Result { "has" } else { "have" };
+        write!(f, "{} {has}", self.as_str())
+    }
+}
+
+/// Service of [`SizeLayer`].
+#[derive(Clone)]
+pub struct Size<S> {
+    inner: S,
+    config: SizeConfig,
+}
+
+impl<S> fmt::Debug for Size<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Size<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let Some(tool) = call.tool() else {
+            let future = self.inner.call(call);
+            return Either::Left { future: ResponseFuture { future, most: None, pieces: None } };
+        };
+        let size = tool.arguments.map_or(0, str::len);
+        if size > self.config.arguments {
+            let what = What::Arguments;
+            let refused = TooLarge { what, size, limit: self.config.arguments };
+            return Either::Right { future: ready(Err(Refusal::from(refused).into())) };
+        }
+        let pieces = self.weigh(&mut call);
+        let future = self.inner.call(call);
+        let most = Some(self.config.result);
+        Either::Left { future: ResponseFuture { future, most, pieces } }
+    }
+}
+
+impl<S> Size<S> {
+    /// Puts scales into the way back of a call, where pieces go there.
+    fn weigh(&self, call: &mut Call) -> Option<Arc<AtomicUsize>> {
+        let outlet = &mut call.cx_mut().outlet;
+        if !outlet.wants(ItemKind::Chunk) {
+            return None;
+        }
+        let (sum, most) = (Arc::new(AtomicUsize::new(0)), self.config.result);
+        let of = Arc::clone(&sum);
+        *outlet = std::mem::take(outlet).wrap(|inner| Arc::new(Scales { inner, sum: of, most }));
+        Some(sum)
+    }
+}
+
+/// Weighs the pieces of a result on their way to the caller.
+struct Scales {
+    inner: Arc<dyn Sink>,
+    sum: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Sink for Scales {
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        if let Item::Chunk(piece) = &item {
+            let size = piece.as_str().len();
+            let add = |sum: usize| Some(sum.saturating_add(size));
+            let before = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+            if before.unwrap_or(usize::MAX).saturating_add(size) > self.most {
+                // Nobody will take the rest of it.
+                return Box::pin(ready(Err(Gone)));
+            }
+        }
+        self.inner.send(item)
+    }
+
+    fn wants(&self, kind: ItemKind) -> bool {
+        self.inner.wants(kind)
+    }
+}
+
+pin_project! {
+    /// Response future of [`Size`].
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        future: F,
+        most: Option<usize>,
+        pieces: Option<Arc<AtomicUsize>>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let outcome = this.future.poll(task);
+        let Some(limit) = *this.most else { return outcome };
+        let pieces = this.pieces.as_ref().map_or(0, |sum| sum.load(Ordering::Relaxed));
+        if pieces > limit {
+            let refused = TooLarge { what: What::Pieces, size: pieces, limit };
+            return Poll::Ready(Err(Refusal::from(refused).into()));
+        }
+        if let Poll::Ready(Ok(Reply::Complete(body))) = &outcome {
+            let size = body.as_raw().as_str().len();
+            if size > limit {
+                let refused = TooLarge { what: What::Result, size, limit };
+                return Poll::Ready(Err(Refusal::from(refused).into()));
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+    use mgp_types::service::{Outlet, Stack, mock};
+    use tokio::time::{Duration, sleep};
+
+    use super::*;
+
+    fn client(arguments: usize, result: usize, tools: Stack) -> mock::Client {
+        mock::client(Stack::new(SizeLayer::new(SizeConfig { arguments, result }).layer(tools)))
+    }
+
+    #[tokio::test]
+    async fn arguments_are_bounded_to_the_byte() {
+        let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+        let mut client = client(10, 10, tools);
+        let call = |arguments: &str| format!(r#"{{"name":"t","arguments":{arguments}}}"#);
+        assert!(client.request("tools/call", r#"{"name":"t"}"#).await.is_ok());
+        assert!(client.request("tools/call", &call(r#"{"a":1234}"#)).await.is_ok());
+        let refused = client.request("tools/call", &call(r#"{"a":12345}"#)).await.unwrap_err();
+        assert_eq!(
+            serde_json::to_string(&refused).unwrap(),
+            r#"{"code":3001,"message":"the arguments have 11 bytes, and may have 10","data":{"_mgp":{"category":"resource","retryable":false,"details":{"limit":10,"size":11,"of":"arguments","started":false}}}}"#
+        );
+        let long = format!(r#"{{"uri":"{}"}}"#, "x".repeat(99));
+        assert!(client.request("resources/read", &long).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn results_are_bounded_to_the_byte() {
+        let tools = Stack::from_fn(|call: Call| async move {
+            Ok(Reply::raw(Payload::from_trusted(call.tool_arguments().as_str().to_owned())))
+        });
+        let mut client = client(99, 10, tools);
+        let call = |result: &str| format!(r#"{{"name":"t","arguments":{result}}}"#);
+        assert!(client.request("tools/call", &call(r#"{"a":1234}"#)).await.is_ok());
+        let refused = client.request("tools/call", &call(r#"{"a":12345}"#)).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the result has 11 bytes, and may have 10 (3001)");
+        assert!(!refused.as_recovery().unwrap().is_retryable());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_too_much_piece_by_piece_is_ended_there() {
+        let went_on = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&went_on);
+        let tools = Stack::from_fn(move |call: Call| {
+            let count = Arc::clone(&count);
+            async move {
+                for _ in 0..5 {
+                    let piece = Item::Chunk(Payload::from_trusted(r#"{"a":1}"#));
+                    // It does not care whether anybody listens.
+                    let _ = call.cx().outlet.send(piece).await;
+                    let _ = call.cx().outlet.progress(1.0, None).await;
+                    sleep(Duration::from_secs(1)).await;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(Reply::empty())
+            }
+        });
+        for (bound, ran, came) in [(21, 3, 3), (35, 5, 5)] {
+            went_on.store(0, Ordering::Relaxed);
+            let mut client = client(99, bound, tools.clone());
+            let seen = Arc::new(AtomicUsize::new(0));
+            let chunks = Arc::clone(&seen);
+            client.cx.outlet = Outlet::from_fn(move |item| {
+                chunks.fetch_add(usize::from(item.kind() == ItemKind::Chunk), Ordering::Relaxed);
+            });
+            let outcome = client.request("tools/call", r#"{"name":"t"}"#).await;
+            assert_eq!(seen.load(Ordering::Relaxed), came);
+            assert_eq!(went_on.load(Ordering::Relaxed), ran);
+            match outcome {
+                Ok(_) => assert_eq!(bound, 35),
+                Err(error) => assert_eq!(
+                    error.to_string(),
+                    "the partial results have 28 bytes, and may have 21 (3001)"
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How often and how much tools may be called, and how large a call may be (MGP §14.3: 3000–3003).
+//!
+//! Applies to: inbound.
+
+use mgp_lifecycle::{QuotaLayer, RateLayer, RateLimit, SizeConfig, SizeLayer, Timeouts};
+
+use crate::server::Server;
+use crate::stack::Gate;
+
+/// What the author of a server bounds besides turns and time.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    rates: Vec<RateLimit>,
+    quotas: Vec<QuotaLayer>,
+    max_arguments: Option<usize>,
+    max_result: Option<usize>,
+}
+
+impl Bounds {
+    /// The layers, innermost first.
+    ///
+    /// Outermost is what is cheapest to refuse; what is too large takes no turn of a rate, and what comes too fast
+    /// is not charged for. What was not asked for costs nothing.
+    pub(crate) fn gates(self) -> impl Iterator<Item = Gate> {
+        let rate = (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates)));
+        let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
+            let mut config = SizeConfig::default();
+            config.arguments = self.max_arguments.unwrap_or(usize::MAX);
+            config.result = self.max_result.unwrap_or(usize::MAX);
+            Gate::of(SizeLayer::new(config))
+        });
+        self.quotas.into_iter().map(Gate::of).chain(rate).chain(size)
+    }
+}
+
+impl Server {
+    /// Bounds how often tools are called; several bounds hold together.
+    ///
+    /// Refused calls are answered 3000, with the time after which the next one may come.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::{RateKey, RateLimit};
+    ///
+    /// let server = Server::new("clock", "1.0")
+    ///     .tool(Tool::new("now", "The time", || async { "noon" }))
+    ///     .rate(RateLimit::per_minute(60).burst(10).by(RateKey::Agent))
+    ///     .rate(RateLimit::per_hour(1_000).by(RateKey::Subject));
+    /// # drop(server);
+    /// ```
+    pub fn rate(mut self, limit: RateLimit) -> Self {
+        self.bounds.rates.push(limit);
+        self
+    }
+
+    /// Gives each caller a quota of calls in a period; once it is used up, calls are answered 3002.
+    ///
+    /// A [`QuotaLayer`] says what was used; tools charge units of their own with
+    /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::{Quota, QuotaLayer};
+    ///
+    /// let quota = QuotaLayer::new(Quota::per_day(1_000).units(100_000));
+    /// let tell = Tool::new("tell", "Tells a story", |cx: Context| async move {
+    ///     Quota::charge(&cx, 250)?;
+    ///     Ok::<_, RpcError>("Once upon a time")
+    /// });
+    /// let server = Server::new("stories", "1.0").tool(tell).quota(quota.clone());
+    /// # drop(server);
+    /// ```
+    pub fn quota(mut self, quota: impl Into<QuotaLayer>) -> Self {
+        self.bounds.quotas.push(quota.into());
+        self
+    }
+
+    /// Bounds the arguments of a tool call, in bytes of JSON; larger ones are answered 3001, and nothing runs.
+    pub fn max_arguments(mut self, bytes: usize) -> Self {
+        self.bounds.max_arguments = Some(bytes);
+        self
+    }
+
+    /// Bounds the result of a tool call, in bytes of JSON, and as much again sent piece by piece before it;
+    /// in place of a larger one the caller hears 3001 and the size.
+    pub fn max_result(mut self, bytes: usize) -> Self {
+        self.bounds.max_result = Some(bytes);
+        self
+    }
+
+    /// Bounds how long things may take, each by its own figure.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+}
