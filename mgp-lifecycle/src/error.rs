@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::mgp::ServerState;
+use mgp_types::service::ServerId;
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
 
 /// A refusal of a lifecycle layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +19,16 @@ pub enum Refusal {
     /// A call took longer than it may.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
+    /// The server takes no calls in the state it is in.
+    #[error("{}", not_ready(state, server.as_ref()))]
+    NotReady {
+        /// The state.
+        state: ServerState,
+        /// The server, where it has a name.
+        server: Option<ServerId>,
+        /// Whether it will be started again without anybody asking for it.
+        restarts: bool,
+    },
     /// A request came before `initialize`.
     #[error(
         "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
@@ -65,7 +77,12 @@ pub enum Refusal {
 
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
-        let code = match refusal {
+        let code = match &refusal {
+            Refusal::NotReady { state: ServerState::Draining, .. } => ErrorCode::SERVER_DRAINING,
+            Refusal::NotReady { state: ServerState::Restarting, .. } => {
+                ErrorCode::SERVER_RESTARTING
+            }
+            Refusal::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
             Refusal::Saturated
             | Refusal::TooManyPermissionRequests(_)
             | Refusal::TooManyTasks
@@ -86,7 +103,39 @@ impl From<Refusal> for RpcError {
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
             ))),
+            Refusal::NotReady { state, server, restarts } => {
+                let mut hints = Recovery::default_for(code).unwrap_or_default();
+                if code == ErrorCode::SERVER_DRAINING && restarts {
+                    // Once the restart has begun it is 2002, and that is how those are told to wait.
+                    hints = hints.retry(RetryStrategy::FixedDelay, 1000, 5);
+                }
+                error.recovery(hints.details(facts(&state, server.as_ref())))
+            }
             _ => error,
         }
     }
+}
+
+/// Why a server takes no calls, and what helps.
+fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
+    let who = server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"));
+    match state {
+        ServerState::Draining => format!("{who} is draining and takes no new calls"),
+        ServerState::Restarting => format!("{who} is being restarted"),
+        ServerState::Connecting => format!("{who} is starting"),
+        ServerState::Registered => format!("{who} was not started yet; start it first"),
+        ServerState::Disconnected => format!("{who} is stopped; start it first"),
+        ServerState::Error => format!("{who} failed; restart it once the cause is gone"),
+        state => format!("{who} takes no calls while it is `{state}`"),
+    }
+}
+
+/// The details of a refusal by state: both are words of ours, so they are always written.
+fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
+    let mut details = Object::new();
+    let _ = details.encode("state", state.as_str());
+    if let Some(server) = server {
+        let _ = details.encode("server_id", server.as_str());
+    }
+    details
 }

@@ -7,6 +7,7 @@ mod error;
 mod fleet;
 mod handshake;
 mod limit;
+mod ready;
 mod rounds;
 mod state;
 mod tasks;
@@ -21,6 +22,7 @@ pub use handshake::{
     Ungranted, Verdict, connect,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
+pub use ready::{Ready, ReadyLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
