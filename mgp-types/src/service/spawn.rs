@@ -6,47 +6,75 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::BoxFuture;
+use crate::mgp::ShutdownReason;
 
 /// Starts a server, again and again: a process, a container, a connection to a URL.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use mgp_types::mgp::ShutdownReason;
 /// use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 ///
-/// /// A server that ends at once, and well.
-/// #[derive(Debug)]
+/// /// A server that is ready at once, and ends at once and well.
 /// struct Brief;
 ///
 /// impl Spawn for Brief {
-///     fn start(&self) -> BoxFuture<'static, Result<Arc<dyn Spawned>, SpawnError>> {
-///         Box::pin(async { Ok(Arc::new(Self) as Arc<dyn Spawned>) })
+///     type Server = Self;
+///
+///     fn start(&self) -> BoxFuture<'static, Result<Self, SpawnError>> {
+///         Box::pin(async { Ok(Self) })
 ///     }
 /// }
 ///
 /// impl Spawned for Brief {
-///     fn stop(&self) -> BoxFuture<'static, ()> {
-///         Box::pin(async {})
+///     /// What calls go through; here nothing.
+///     type Client = ();
+///
+///     fn ready(&self) -> BoxFuture<'static, Result<(), SpawnError>> {
+///         Box::pin(async { Ok(()) })
 ///     }
 ///
 ///     fn ended(&self) -> BoxFuture<'static, Exit> {
 ///         Box::pin(async { Exit::success("exited with code 0") })
 ///     }
+///
+///     fn stop(&self, _: Option<&ShutdownReason>) -> BoxFuture<'static, ()> {
+///         Box::pin(async {})
+///     }
+///
+///     fn kill(&self) {}
 /// }
 /// ```
 pub trait Spawn: Send + Sync + 'static {
-    /// Starts the server; the future completes once it is ready to be called, its handshake done.
+    /// A server that was started.
+    type Server: Spawned;
+
+    /// Starts the server; the future completes as soon as there is something to stop.
     ///
-    /// Dropping the future stops what was started, its whole tree.
-    fn start(&self) -> BoxFuture<'static, Result<Arc<dyn Spawned>, SpawnError>>;
+    /// Dropping the future ends what was started, its whole tree.
+    fn start(&self) -> BoxFuture<'static, Result<Self::Server, SpawnError>>;
 }
 
-/// A server that was started; dropping the last of it stops the server, its whole tree.
+/// A server that was started; dropping it ends it, its whole tree.
+///
+/// Its futures hold what they need of it, and dropping one of them ends nothing.
 pub trait Spawned: Send + Sync + 'static {
-    /// Stops the server and everything it started: gracefully first, then by force. Completes when all is gone.
-    fn stop(&self) -> BoxFuture<'static, ()>;
+    /// What a ready server is called through.
+    type Client: Clone + Send + Sync + 'static;
+
+    /// Waits until the server can be called, its handshake done; asked for once.
+    fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
     /// Waits until the server has ended, for whatever reason, and says how.
     fn ended(&self) -> BoxFuture<'static, Exit>;
+
+    /// Stops the server and everything it started; completes when all is gone.
+    ///
+    /// With a reason gracefully: it is told why and finishes what it has. Without one it failed, may have
+    /// ended already, and is told nothing. A server that is not ready yet can be stopped as well.
+    fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()>;
+
+    /// Ends the server and everything it started by force, without waiting; what has ended stays as it is.
+    fn kill(&self);
 }
 
 /// How a server ended.
@@ -57,19 +85,28 @@ pub struct Exit {
     pub is_success: bool,
     /// How it ended, in words: "exited with code 1".
     pub how: String,
+    /// Why it ended, if it told before.
+    pub reason: Option<ShutdownReason>,
 }
 
 impl Exit {
     /// An end that is no failure.
     #[must_use]
     pub fn success(how: impl Into<String>) -> Self {
-        Self { is_success: true, how: how.into() }
+        Self { is_success: true, how: how.into(), reason: None }
     }
 
     /// A failure.
     #[must_use]
     pub fn failure(how: impl Into<String>) -> Self {
-        Self { is_success: false, how: how.into() }
+        Self { is_success: false, how: how.into(), reason: None }
+    }
+
+    /// The same end, for the reason that the server told before (`notifications/mgp.lifecycle`).
+    #[must_use]
+    pub fn because(mut self, reason: ShutdownReason) -> Self {
+        self.reason = Some(reason);
+        self
     }
 }
 
@@ -87,7 +124,7 @@ pub struct SpawnError(Arc<dyn std::error::Error + Send + Sync>);
 impl SpawnError {
     /// A start that failed for this reason.
     #[must_use]
-    pub fn new(source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Arc::new(source))
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(Arc::from(source.into()))
     }
 }
