@@ -25,6 +25,8 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// How long a tool call may take that reports progress. 10 minutes.
     pub max_timeout: Duration,
+    /// How long a call waits for a supervised server that is started or restarted. Not at all.
+    pub ready_wait: Duration,
     /// How many pages of a list are asked for before it counts as endless. 1000.
     pub max_pages: usize,
     /// How often a modern server may ask back in one call. 16.
@@ -54,6 +56,7 @@ impl ClientConfig {
             connect: ConnectConfig::default(),
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            ready_wait: Duration::ZERO,
             max_pages: 1000,
             max_rounds: 16,
             limits: Limits::default(),

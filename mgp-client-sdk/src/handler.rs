@@ -11,6 +11,7 @@ use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
+use mgp_types::mgp::LifecycleParams;
 use mgp_types::service::{Asks, AuditSink, Progress};
 
 use crate::wire::{ProgressHook, not_offered};
@@ -131,6 +132,9 @@ pub enum Changed {
 /// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
+/// Hears what a server says of its own state.
+pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
+
 /// Who is told of what.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
@@ -138,6 +142,8 @@ pub(crate) struct Hooks {
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
+    /// Who keeps in mind what the server says of its own state.
+    pub(crate) state: Option<StateHook>,
     /// Moves when gates on the way show other things than before.
     pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
 }

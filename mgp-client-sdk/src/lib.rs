@@ -1,6 +1,7 @@
 //! Write clients for the Model General Protocol and MCP, and pass calls on between servers.
 //!
 //! - [`Client`] connects to one server and calls it.
+//! - [`SupervisedClient`] starts its server, and starts it again when it ends.
 //! - [`Switchboard`] passes the calls of one side on to several servers, whatever era each side speaks.
 //!
 //! A server in a process of its own:
@@ -65,6 +66,7 @@ mod presence;
 #[cfg(doctest)]
 mod readme;
 mod result;
+mod supervised;
 mod switchboard;
 mod test_client;
 mod wire;
@@ -75,6 +77,8 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
+/// When a supervised server is started again, and what is told of it.
+pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
 pub use mgp_lifecycle::{EraChoice, Ungranted};
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;
@@ -85,5 +89,6 @@ pub use mgp_transport::http::{
 /// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;
 pub use result::ToolResult;
+pub use supervised::SupervisedClient;
 pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;

@@ -98,9 +98,12 @@ impl ReadyLayer {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
 
-    /// The state may have become `connected` since it was looked at; the call is then late, and may be made again.
-    fn refuse<T>(&self, server: Option<&ServerId>) -> Result<T, RpcError> {
+    /// Refuses, unless the server has become connected since it was looked at.
+    fn refuse(&self, server: Option<&ServerId>) -> Result<(), RpcError> {
         let (state, why) = self.state.latest();
+        if state == ServerState::Connected {
+            return Ok(());
+        }
         let restarts = why.is_some_and(|why| restart_follows(&why));
         let server = server.or(self.server.as_ref()).cloned();
         Err(Refusal::NotReady { state, server, restarts }.into())

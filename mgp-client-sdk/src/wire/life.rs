@@ -196,6 +196,10 @@ impl Lively {
     pub(crate) fn new(peer: Peer, life: Life) -> Self {
         Self { peer, life }
     }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
 }
 
 impl Service<Call> for Lively {
