@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::record::{Attempt, Recorder};
-use super::road::{Board, Line, Trunk};
+use super::road::{Line, Trunk};
 use crate::client::{self, Client, Kin};
 use crate::config::ClientConfig;
 use crate::error::Error;
