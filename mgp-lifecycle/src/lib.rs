@@ -1,4 +1,4 @@
-//! Handshake, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
+//! Handshake, supervision, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
 //!
 //! Applies to: both.
 
@@ -10,6 +10,7 @@ mod limit;
 mod ready;
 mod rounds;
 mod state;
+mod supervise;
 mod tasks;
 mod timeout;
 
@@ -25,5 +26,9 @@ pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use ready::{Ready, ReadyLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
+pub use supervise::{
+    Action, ClientOf, Event, LimitExceeded, Live, Report, Rest, SuperviseConfig, Supervised,
+    Supervisor, supervise,
+};
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer};

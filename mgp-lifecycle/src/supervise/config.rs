@@ -1,0 +1,136 @@
+//! When and how a server is started again, and how long each step may take (MGP §11.5).
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use mgp_types::mgp::{RestartConfig, RestartPolicy};
+
+/// Each remembered restart takes 16 bytes; a loop that gets this far is one.
+const MAX_RESTARTS: u32 = 10_000;
+/// A window of nothing would hold no restart, and a crash loop would never end.
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
+const MAX_WAIT: Duration = Duration::from_hours(1);
+/// Nothing is ready at once.
+const MIN_START: Duration = Duration::from_millis(1);
+
+/// How a server is supervised.
+///
+/// ```
+/// use std::time::Duration;
+/// use mgp_lifecycle::SuperviseConfig;
+/// use mgp_types::mgp::{RestartConfig, RestartPolicy};
+///
+/// let file: RestartConfig =
+///     serde_json::from_str(r#"{ "restart_policy": "always", "backoff_base_ms": 250 }"#).unwrap();
+/// let config = SuperviseConfig::from(&file);
+/// assert_eq!(config.policy, RestartPolicy::Always);
+/// assert_eq!(config.backoff_base, Duration::from_millis(250));
+/// assert_eq!(config.max_restarts, 5);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SuperviseConfig {
+    /// When it is restarted; an unknown word is `never`. `on_failure`.
+    pub policy: RestartPolicy,
+    /// How often within the window; at the next end it rests in `error`. 5, at most 10 000; 0 is never.
+    pub max_restarts: u32,
+    /// The window, in time that the server was connected. 300 s, from 1 s to 30 days.
+    ///
+    /// Time in which it waited, started or stopped does not pass in the window: a crash loop ends in
+    /// `error` however long its waits are.
+    pub window: Duration,
+    /// The wait before the first restart within the window; it doubles with each. 1 s, at most 1 h.
+    pub backoff_base: Duration,
+    /// The longest wait; it wins over the first. 30 s, at most 1 h.
+    pub backoff_max: Duration,
+    /// How long a start may take, the handshake included. 30 s, at most 1 h.
+    pub start_timeout: Duration,
+    /// How long a stop may take before the server is killed. 60 s, at most 1 h.
+    pub stop_timeout: Duration,
+}
+
+impl Default for SuperviseConfig {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::OnFailure,
+            max_restarts: 5,
+            window: Duration::from_secs(300),
+            backoff_base: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(30),
+            stop_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl From<&RestartConfig> for SuperviseConfig {
+    fn from(file: &RestartConfig) -> Self {
+        let ours = Self::default();
+        Self {
+            policy: file.restart_policy.clone().unwrap_or(ours.policy),
+            max_restarts: file.max_restarts.unwrap_or(ours.max_restarts),
+            window: file.restart_window_secs.map_or(ours.window, Duration::from_secs),
+            backoff_base: file.backoff_base_ms.map_or(ours.backoff_base, Duration::from_millis),
+            backoff_max: file.backoff_max_ms.map_or(ours.backoff_max, Duration::from_millis),
+            ..ours
+        }
+    }
+}
+
+impl SuperviseConfig {
+    /// The same with every figure within its bounds, and a policy that is known.
+    pub(super) fn bounded(mut self) -> Self {
+        if let RestartPolicy::Other(word) = &self.policy {
+            tracing::warn!(
+                policy = %word,
+                "unknown restart policy, taken as `never`; known: never, on_failure, always"
+            );
+            self.policy = RestartPolicy::Never;
+        }
+        self.max_restarts = self.max_restarts.min(MAX_RESTARTS);
+        self.window = self.window.clamp(MIN_WINDOW, MAX_WINDOW);
+        self.backoff_max = self.backoff_max.min(MAX_WAIT);
+        self.backoff_base = self.backoff_base.min(self.backoff_max);
+        self.start_timeout = self.start_timeout.clamp(MIN_START, MAX_WAIT);
+        self.stop_timeout = self.stop_timeout.min(MAX_WAIT);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_brought_within_their_bounds() {
+        let mut config = SuperviseConfig::default();
+        assert_eq!(config.clone().bounded(), config);
+        config.policy = RestartPolicy::from("sometimes");
+        (config.max_restarts, config.window) = (u32::MAX, Duration::ZERO);
+        (config.backoff_base, config.backoff_max) = (Duration::MAX, Duration::from_secs(2));
+        (config.start_timeout, config.stop_timeout) = (Duration::ZERO, Duration::MAX);
+        let config = config.bounded();
+        assert_eq!(config.policy, RestartPolicy::Never);
+        assert_eq!((config.max_restarts, config.window), (MAX_RESTARTS, MIN_WINDOW));
+        assert_eq!(
+            (config.backoff_base, config.backoff_max),
+            (config.backoff_max, Duration::from_secs(2))
+        );
+        assert_eq!((config.start_timeout, config.stop_timeout), (MIN_START, MAX_WAIT));
+    }
+
+    #[test]
+    fn a_file_may_leave_everything_out_and_may_say_more() {
+        let read =
+            |text| SuperviseConfig::from(&serde_json::from_str::<RestartConfig>(text).unwrap());
+        assert_eq!(read("{}"), SuperviseConfig::default());
+        assert_eq!(read(r#"{"colour":"blue","max_restarts":null}"#), SuperviseConfig::default());
+        assert_eq!(read(r#"{"restart_window_secs":7}"#).window, Duration::from_secs(7));
+        assert_eq!(
+            read(r#"{"backoff_max_ms":18446744073709551615}"#).bounded().backoff_max,
+            MAX_WAIT
+        );
+    }
+}

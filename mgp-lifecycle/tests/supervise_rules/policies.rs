@@ -1,0 +1,150 @@
+//! Who is restarted: three policies, and why a server ended (C21).
+//!
+//! Applies to: outbound.
+
+use mgp_lifecycle::Event;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::Exit;
+
+use super::world::{World, config, crash, goodbye, secs};
+
+/// Every end that is a failure.
+fn failures() -> Vec<Event> {
+    vec![
+        crash(),
+        Event::Exited(Exit::failure("killed by signal 9")),
+        Event::Exited(Exit::failure("the connection was lost")),
+        Event::Unhealthy("three pings unanswered".into()),
+    ]
+}
+
+#[test]
+fn never_restarts_after_nothing() {
+    for end in failures() {
+        let mut world = World::connected(config("never"));
+        world.send(end);
+        assert_eq!(world.path(9), "registered connecting connected error");
+        assert_eq!((world.rest().state, world.rest().limit), (ServerState::Error, None));
+    }
+    let mut world = World::connected(config("never"));
+    world.send(goodbye());
+    assert_eq!(world.rest().state, ServerState::Disconnected);
+    let mut world = World::new(config("never"));
+    world.send(Event::Start);
+    world.send(Event::StartFailed("no such program".into()));
+    assert_eq!(
+        (world.rest().state, &*world.rest().reason),
+        (ServerState::Error, "no such program")
+    );
+}
+
+#[test]
+fn on_failure_restarts_after_each_kind_of_failure() {
+    for end in failures() {
+        let mut world = World::connected(config("on_failure"));
+        world.send(end);
+        assert_eq!(world.path(2), "error restarting");
+        world.wait();
+        world.send(Event::Ready);
+        assert_eq!(
+            world.path(9),
+            "registered connecting connected error restarting connecting connected"
+        );
+        assert_eq!((world.starts.len(), world.core.restarts()), (2, 1));
+    }
+    let mut world = World::new(config("on_failure"));
+    world.send(Event::Start);
+    world.send(Event::StartFailed("no such program".into()));
+    world.wait();
+    assert_eq!(world.path(9), "registered connecting error restarting connecting");
+}
+
+#[test]
+fn on_failure_leaves_a_server_that_ended_well() {
+    let mut world = World::connected(config("on_failure"));
+    world.send(goodbye());
+    assert_eq!(world.path(9), "registered connecting connected disconnected");
+    assert_eq!(&*world.rest().reason, "exited with code 0");
+}
+
+#[test]
+fn always_restarts_after_an_exit_0_the_server_chose() {
+    let mut world = World::connected(config("always"));
+    world.send(goodbye());
+    assert_eq!(world.path(2), "connected disconnected");
+    world.wait();
+    world.send(Event::Ready);
+    assert_eq!(world.path(9), "registered connecting connected disconnected connecting connected");
+    world.send(crash());
+    world.wait();
+    assert_eq!(world.starts.len(), 3);
+}
+
+#[test]
+fn an_unknown_policy_is_never() {
+    let mut world = World::connected(config("sometimes"));
+    world.send(crash());
+    assert_eq!(world.rest().state, ServerState::Error);
+}
+
+#[test]
+fn nobody_restarts_after_a_stop_that_is_meant() {
+    for policy in ["never", "on_failure", "always"] {
+        for reason in ["operator_request", "idle_timeout", "kernel_shutdown", "whim"] {
+            let mut world = World::connected(config(policy));
+            world.send(Event::Stop(reason.into()));
+            assert_eq!(world.path(9), "registered connecting connected draining disconnected");
+            assert_eq!(&*world.rest().reason, reason);
+            assert_eq!(world.stops, [Some(ShutdownReason::from(reason))]);
+            world.pass(secs(100_000));
+            world.send(Event::Tick);
+            assert_eq!(world.starts.len(), 1, "{policy} after {reason}");
+        }
+    }
+}
+
+#[test]
+fn nobody_restarts_a_server_that_was_told_to_stop_by_others() {
+    for policy in ["never", "on_failure", "always"] {
+        for exit in [Exit::success("exited with code 0"), Exit::failure("exited with code 3")] {
+            let mut world = World::connected(config(policy));
+            world.send(Event::Exited(exit.because(ShutdownReason::OperatorRequest)));
+            assert!(world.core.rest().is_some(), "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_configuration_restarts_at_once_and_forgets() {
+    for policy in ["never", "on_failure", "always"] {
+        let mut world = World::connected(config(policy));
+        for _ in 0..20 {
+            world.send(Event::Stop(ShutdownReason::ConfigurationChange));
+            assert_eq!(world.path(4), "connected draining restarting connecting");
+            world.send(Event::Ready);
+        }
+        assert_eq!((world.starts.len(), world.now), (21, secs(0)));
+        assert_eq!(world.core.restarts(), 20);
+    }
+}
+
+#[test]
+fn a_server_over_its_resources_restarts_but_not_for_ever() {
+    for policy in ["on_failure", "always"] {
+        let mut world = World::connected(config(policy));
+        for _ in 0..5 {
+            world.send(Event::Stop(ShutdownReason::ResourceLimit));
+            assert_eq!(world.path(3), "connected draining restarting");
+            world.wait();
+            world.send(Event::Ready);
+        }
+        world.send(Event::Stop(ShutdownReason::ResourceLimit));
+        assert_eq!(world.path(4), "connected draining restarting error");
+        assert!(world.rest().limit.is_some());
+        assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+        assert_eq!(world.stops.last(), Some(&Some(ShutdownReason::ResourceLimit)));
+    }
+    let mut world = World::connected(config("never"));
+    world.send(Event::Stop(ShutdownReason::ResourceLimit));
+    assert_eq!(world.path(3), "connected draining disconnected");
+}

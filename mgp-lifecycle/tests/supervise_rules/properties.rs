@@ -1,0 +1,171 @@
+//! What holds for every configuration and every order of events.
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
+use mgp_types::service::Exit;
+use proptest::prelude::*;
+
+use super::world::{World, ms};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Tell(Event),
+    Pass(Duration),
+    /// Goes to the deadline, if there is one.
+    Due,
+}
+
+fn configs() -> impl Strategy<Value = SuperviseConfig> {
+    let policies = prop_oneof![Just("never"), Just("on_failure"), Just("always"), Just("?")];
+    let times = (0..400_u64, 0..5_000_u64, 0..60_000_u64, 0..60_000_u64, 0..60_000_u64);
+    (policies, 0..7_u32, times).prop_map(|(policy, max, (window, base, top, start, stop))| {
+        let mut config = SuperviseConfig::default();
+        config.policy = RestartPolicy::from(policy);
+        (config.max_restarts, config.window) = (max, Duration::from_secs(window));
+        (config.backoff_base, config.backoff_max) = (ms(base), ms(top));
+        (config.start_timeout, config.stop_timeout) = (ms(start), ms(stop));
+        config
+    })
+}
+
+/// Whether people are among those who do something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum People {
+    Present,
+    Absent,
+}
+
+fn steps(people: People) -> impl Strategy<Value = Vec<Step>> {
+    let kinds = if people == People::Present { 0..46_u8 } else { 6..46_u8 };
+    // Drawn as figures: a strategy for each step takes most of the time of a case.
+    prop::collection::vec((kinds, 0..100_000_u64), 0..200)
+        .prop_map(|steps| steps.into_iter().map(|(kind, detail)| step(kind, detail)).collect())
+}
+
+fn step(kind: u8, detail: u64) -> Step {
+    Step::Tell(match kind {
+        0 | 1 => Event::Start,
+        2 | 3 => Event::Restart,
+        4 | 5 => Event::Stop(reason(detail)),
+        6..14 => Event::Ready,
+        14..16 => Event::StartFailed("refused".into()),
+        16..22 => exit(detail),
+        22 => Event::Unhealthy("silent".into()),
+        23..30 => Event::Stopped,
+        30..32 => Event::Tick,
+        32..38 => return Step::Pass(ms(detail)),
+        _ => return Step::Due,
+    })
+}
+
+fn reason(n: u64) -> ShutdownReason {
+    let known = ShutdownReason::KNOWN;
+    let n = usize::try_from(n).unwrap() % (known.len() + 1);
+    known.get(n).cloned().unwrap_or_else(|| "whim".into())
+}
+
+fn exit(n: u64) -> Event {
+    let exit = if n % 2 == 0 { Exit::success("ended") } else { Exit::failure("crashed") };
+    Event::Exited(if n % 10 < 2 { exit.because(reason(n / 10)) } else { exit })
+}
+
+/// Walks; every change is checked on the way.
+fn walk(world: &mut World, steps: Vec<Step>) {
+    for step in steps {
+        match step {
+            Step::Tell(event) => world.send(event),
+            Step::Pass(time) => world.pass(time),
+            Step::Due => {
+                if world.core.deadline().is_some() {
+                    world.wait();
+                }
+            }
+        }
+    }
+}
+
+fn runs_or_rests(world: &World) -> bool {
+    use ServerState::{Connected, Disconnected, Error, Registered};
+    matches!(world.core.state(), Connected | Disconnected | Error | Registered)
+        && world.core.deadline().is_none()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_more_starts_than_the_window_allows(config in configs(), walked in steps(People::Absent), seed: u64) {
+        let (window, max) = (config.window.max(Duration::from_secs(1)), config.max_restarts as usize);
+        let mut world = World::seeded(config, seed);
+        world.obeys = false;
+        world.send(Event::Start);
+        walk(&mut world, walked);
+        for starts in world.starts.windows(max + 2) {
+            prop_assert!(starts[max + 1] - starts[0] >= window, "{:?}", world.starts);
+        }
+    }
+
+    #[test]
+    fn it_runs_or_rests_once_nothing_happens_any_more(
+        config in configs(), walked in steps(People::Present), seed: u64, becomes_ready: bool, obeys: bool,
+    ) {
+        let max = config.max_restarts as usize;
+        let mut world = World::seeded(config, seed);
+        world.obeys = false;
+        world.send(Event::Start);
+        walk(&mut world, walked);
+        world.obeys = obeys;
+        for _ in 0..3 * (max + 2) {
+            let before = (world.states.len(), world.core.deadline());
+            if becomes_ready && world.is(ServerState::Connecting) && !world.core.is_stopping() {
+                world.send(Event::Ready);
+            }
+            if world.core.deadline().is_some() {
+                world.wait();
+                prop_assert_ne!(before, (world.states.len(), world.core.deadline()), "a wait leads on");
+            }
+        }
+        prop_assert!(runs_or_rests(&world), "{:?}", world.core);
+        prop_assert_eq!(world.core.rest().is_some(), !world.is(ServerState::Connected));
+    }
+
+    #[test]
+    fn a_stop_that_is_meant_is_the_end_at_any_moment(config in configs(), before in steps(People::Present), after in steps(People::Absent), seed: u64) {
+        let mut world = World::seeded(config, seed);
+        world.obeys = false;
+        walk(&mut world, before);
+        world.send(Event::Stop(ShutdownReason::OperatorRequest));
+        let starts = world.starts.len();
+        walk(&mut world, after);
+        if world.core.deadline().is_some() {
+            world.wait();
+        }
+        prop_assert_eq!(world.starts.len(), starts);
+        prop_assert!(world.core.rest().is_some());
+    }
+
+    #[test]
+    fn a_person_can_always_start_it(config in configs(), walked in steps(People::Present), seed: u64, anew: bool) {
+        let mut world = World::seeded(config, seed);
+        world.obeys = false;
+        walk(&mut world, walked);
+        world.send(if anew { Event::Restart } else { Event::Start });
+        if world.core.is_stopping() {
+            world.send(Event::Stopped);
+        }
+        prop_assert!(matches!(world.core.state(), ServerState::Connecting | ServerState::Connected));
+        prop_assert_eq!(world.is(ServerState::Connected), world.core.deadline().is_none());
+    }
+
+    #[test]
+    fn one_server_at_a_time(config in configs(), walked in steps(People::Present), seed: u64) {
+        // Between two starts the first one is stopped, and its stop completed or was cut short.
+        let mut world = World::seeded(config, seed);
+        walk(&mut world, walked);
+        prop_assert!(world.stops.len() + world.kills + 1 >= world.starts.len());
+    }
+}

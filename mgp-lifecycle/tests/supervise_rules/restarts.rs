@@ -1,0 +1,217 @@
+//! How often and how soon: the window, the waits, the limit (11.l, C21).
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_types::mgp::ServerState;
+
+use super::world::{World, config, crash, goodbye, ms, secs};
+
+#[test]
+fn five_restarts_and_the_sixth_exit_ends_in_error() {
+    let mut world = World::connected(SuperviseConfig::default());
+    for _ in 0..5 {
+        assert!(world.crash_after(secs(1)));
+    }
+    assert!(!world.crash_after(secs(1)));
+    assert_eq!((world.starts.len(), world.core.restarts()), (6, 5));
+    let rest = world.rest();
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 5));
+    assert_eq!(&*rest.reason, "restart_limit_exceeded: 5 restarts within 300s; exited with code 1");
+    assert_eq!(rest.limit.unwrap().restarts, 5);
+    assert_eq!(rest.limit.unwrap().window, secs(300));
+}
+
+#[test]
+fn the_limit_is_reported_once() {
+    let mut world = World::connected(SuperviseConfig::default());
+    while world.crash_after(secs(1)) {}
+    for event in [crash(), Event::Tick, Event::Stopped, Event::Ready, Event::Unhealthy("x".into())]
+    {
+        world.pass(secs(1000));
+        world.send(event);
+    }
+    assert_eq!((world.gave_up.len(), world.starts.len()), (1, 6));
+    let told = world.reasons.iter().filter(|reason| reason.contains("restart_limit_exceeded"));
+    assert_eq!(told.count(), 1);
+    assert_eq!(world.path(2), "connected error");
+}
+
+#[test]
+fn failed_starts_count_like_crashes() {
+    let mut world = World::new(SuperviseConfig::default());
+    world.send(Event::Start);
+    for _ in 0..5 {
+        world.send(Event::StartFailed("connection refused".into()));
+        world.wait();
+    }
+    world.send(Event::StartFailed("connection refused".into()));
+    assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+}
+
+#[test]
+fn always_has_the_same_limit_for_ends_that_are_no_failures() {
+    let mut world = World::connected(config("always"));
+    for _ in 0..5 {
+        world.send(goodbye());
+        world.wait();
+        world.send(Event::Ready);
+    }
+    world.send(goodbye());
+    assert_eq!(world.path(2), "connected error");
+    assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+}
+
+#[test]
+fn to_connect_again_does_not_reset_the_count() {
+    let mut world = World::connected(SuperviseConfig::default());
+    // 59 s each: six ends within 295 s of being connected.
+    for _ in 0..5 {
+        assert!(world.crash_after(secs(59)));
+    }
+    assert!(!world.crash_after(secs(59)));
+    assert_eq!(world.gave_up.len(), 1);
+}
+
+#[test]
+fn a_server_that_holds_longer_is_restarted_for_ever() {
+    let mut world = World::connected(SuperviseConfig::default());
+    for _ in 0..1000 {
+        assert!(world.crash_after(secs(60)));
+    }
+    assert_eq!(world.core.restarts(), 1000);
+}
+
+#[test]
+fn a_stable_period_resets_count_and_waits() {
+    let mut world = World::connected(SuperviseConfig::default());
+    for _ in 0..5 {
+        assert!(world.crash_after(secs(1)));
+    }
+    world.pass(secs(300));
+    for _ in 0..5 {
+        world.send(crash());
+        let first = world.wait();
+        assert!(first >= ms(750));
+        world.send(Event::Ready);
+    }
+    world.send(crash());
+    assert_eq!((world.gave_up.len(), world.starts.len()), (1, 11));
+}
+
+#[test]
+fn the_first_wait_after_a_stable_period_is_the_first_wait() {
+    let mut world = World::connected(SuperviseConfig::default());
+    for _ in 0..4 {
+        world.crash_after(secs(1));
+    }
+    world.pass(secs(300));
+    world.send(crash());
+    assert!(world.wait() <= secs(1));
+}
+
+#[test]
+fn a_limit_of_none_never_restarts() {
+    for policy in ["on_failure", "always"] {
+        let mut none = config(policy);
+        none.max_restarts = 0;
+        let mut world = World::connected(none);
+        world.send(crash());
+        assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 1));
+        assert_eq!(world.rest().limit.unwrap().restarts, 0);
+        world.send(Event::Restart);
+        assert_eq!(world.starts.len(), 2, "a person's restart is none of these");
+    }
+}
+
+#[test]
+fn waits_double_with_jitter_up_to_the_longest() {
+    for seed in 0..50 {
+        let mut many = SuperviseConfig::default();
+        many.max_restarts = 8;
+        let mut world = World::seeded(many, seed);
+        world.send(Event::Start);
+        world.send(Event::Ready);
+        for full in [1, 2, 4, 8, 16, 30, 30, 30] {
+            world.send(crash());
+            let waited = world.wait();
+            assert!(waited <= secs(full), "{waited:?} of {full}");
+            assert!(waited >= secs(full) * 3 / 4, "{waited:?} of {full}");
+            world.send(Event::Ready);
+        }
+    }
+}
+
+#[test]
+fn two_servers_do_not_wait_alike() {
+    let waits: Vec<Duration> = (0..20)
+        .map(|seed| {
+            let mut world = World::seeded(SuperviseConfig::default(), seed);
+            world.send(Event::Start);
+            world.send(Event::Ready);
+            world.send(crash());
+            world.wait()
+        })
+        .collect();
+    let (low, high) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
+    assert!(*high - *low > ms(100), "{waits:?}");
+}
+
+#[test]
+fn a_crash_loop_ends_though_its_waits_are_longer_than_the_window() {
+    let mut short = SuperviseConfig::default();
+    (short.window, short.backoff_base) = (secs(2), secs(20));
+    let mut world = World::connected(short);
+    while world.crash_after(ms(10)) {
+        assert!(world.starts.len() < 100, "it goes on for ever");
+    }
+    assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
+}
+
+#[test]
+fn no_wait_and_a_longest_wait_under_the_first_are_borne() {
+    let mut odd = SuperviseConfig::default();
+    odd.backoff_base = Duration::ZERO;
+    let mut world = World::connected(odd.clone());
+    world.send(crash());
+    assert_eq!(world.path(3), "error restarting connecting", "no wait at all");
+    (odd.backoff_base, odd.backoff_max) = (secs(10), secs(2));
+    let mut world = World::connected(odd.clone());
+    world.send(crash());
+    assert!(world.wait() <= secs(2));
+    (odd.backoff_base, odd.backoff_max) = (secs(10), Duration::ZERO);
+    let mut world = World::connected(odd);
+    world.send(crash());
+    assert!(world.is(ServerState::Connecting));
+}
+
+#[test]
+fn huge_figures_neither_allocate_nor_overflow() {
+    let mut huge = SuperviseConfig::default();
+    (huge.max_restarts, huge.window) = (u32::MAX, Duration::MAX);
+    (huge.backoff_base, huge.backoff_max) = (Duration::MAX, Duration::MAX);
+    (huge.start_timeout, huge.stop_timeout) = (Duration::MAX, Duration::MAX);
+    let mut world = World::connected(huge);
+    for _ in 0..100 {
+        world.send(crash());
+        assert!(world.wait() <= secs(3600));
+        world.send(Event::Ready);
+    }
+    assert_eq!(world.starts.len(), 101);
+    world.now = Duration::MAX;
+    world.send(crash());
+    world.send(Event::Tick);
+    world.now = Duration::ZERO;
+    world.send(Event::Ready);
+    world.send(crash());
+    assert!(world.core.deadline().is_some());
+}
+
+#[test]
+fn a_long_last_word_is_cut() {
+    let mut world = World::connected(SuperviseConfig::default());
+    world.send(Event::Unhealthy("é".repeat(10_000)));
+    assert!(world.reasons.iter().all(|reason| reason.len() <= 512));
+}

@@ -1,0 +1,85 @@
+//! Starts that take long, fail, or never end (11.b, C17).
+//!
+//! Applies to: outbound.
+
+use mgp_lifecycle::{Event, SuperviseConfig};
+use mgp_types::mgp::{ServerState, ShutdownReason};
+
+use super::world::{World, config, crash, goodbye, secs};
+
+#[test]
+fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
+    let mut world = World::new(SuperviseConfig::default());
+    world.send(Event::Start);
+    assert_eq!(world.wait(), secs(30));
+    assert_eq!(world.path(3), "connecting error restarting");
+    assert_eq!(world.stops, [None]);
+    assert!(world.reasons.iter().any(|reason| reason == "not ready within 30s"));
+    for _ in 0..5 {
+        world.wait();
+        assert!(world.is(ServerState::Connecting));
+        world.wait();
+    }
+    assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 6));
+    assert_eq!((world.gave_up.len(), world.stops.len()), (1, 6));
+}
+
+#[test]
+fn a_slow_start_within_its_time_is_fine() {
+    let mut world = World::new(SuperviseConfig::default());
+    world.send(Event::Start);
+    world.pass(secs(29));
+    world.send(Event::Tick);
+    world.send(Event::Ready);
+    world.pass(secs(1000));
+    world.send(Event::Tick);
+    assert_eq!(world.path(9), "registered connecting connected");
+}
+
+#[test]
+fn an_end_before_it_was_ready_is_a_failed_start() {
+    let mut world = World::new(config("on_failure"));
+    world.send(Event::Start);
+    world.send(goodbye());
+    assert_eq!(world.path(3), "connecting error restarting");
+    assert_eq!(world.reasons[1], "exited with code 0 before it was ready");
+}
+
+#[test]
+fn the_next_start_waits_until_the_tree_is_gone() {
+    let mut world = World::connected(SuperviseConfig::default());
+    world.obeys = false;
+    world.send(crash());
+    assert!(world.is(ServerState::Restarting));
+    world.pass(secs(20));
+    world.send(Event::Tick);
+    assert_eq!(world.starts.len(), 1, "something of it still runs");
+    world.send(Event::Stopped);
+    assert_eq!(world.starts.len(), 2, "the wait is over already");
+}
+
+#[test]
+fn a_tree_that_does_not_go_is_killed_and_delays_no_longer() {
+    let mut world = World::connected(SuperviseConfig::default());
+    world.obeys = false;
+    world.send(crash());
+    world.wait();
+    assert_eq!((world.kills, world.starts.len(), world.now), (1, 2, secs(60)));
+}
+
+#[test]
+fn a_server_over_its_resources_while_it_starts_failed_to_start() {
+    let mut world = World::new(SuperviseConfig::default());
+    world.send(Event::Start);
+    world.send(Event::Stop(ShutdownReason::ResourceLimit));
+    assert_eq!(world.path(3), "connecting error restarting");
+}
+
+#[test]
+fn who_is_not_ready_cannot_be_unhealthy() {
+    let mut world = World::new(SuperviseConfig::default());
+    world.send(Event::Unhealthy("late".into()));
+    world.send(Event::Start);
+    world.send(Event::Unhealthy("late".into()));
+    assert_eq!(world.path(9), "registered connecting");
+}
