@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use mgp_client_sdk::prelude::*;
 use mgp_client_sdk::{Report, SuperviseConfig};
+use mgp_types::Object;
 use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
 use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -132,6 +133,16 @@ fn options(
 
 fn policy(file: &Path) -> Result<SuperviseConfig, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let members: Object = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    for (name, value) in members.iter() {
+        let alone = json!({ name: value }).to_string();
+        if let Err(error) = serde_json::from_str::<RestartConfig>(&alone) {
+            let error = error.to_string();
+            // Where it stands in this member alone helps nobody.
+            let why = error.split(" at line ").next().unwrap_or_default();
+            return Err(format!("`{name}`: {why}"));
+        }
+    }
     let config: RestartConfig = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     if let Some(RestartPolicy::Other(word)) = &config.restart_policy {
         eprintln!(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::world::{HELLO, example, lives};
+use crate::world::{example, lives};
 
 /// A file with a policy, gone with the test.
 struct Policy(PathBuf);
@@ -70,10 +70,11 @@ fn a_crash_loop_is_told_line_by_line_and_ends_with_1() {
 #[test]
 fn a_signal_stops_the_tree_and_ends_with_0() {
     let policy = Policy::new("signal", "{}");
-    let server = format!("sleep 60 & echo $$ $! >&2; {HELLO} cat >/dev/null");
+    let echo = example("mgp-server-sdk", "echo");
     for signal in ["-TERM", "-INT"] {
         let file = std::env::temp_dir().join(format!("mgp-tree{signal}-{}", std::process::id()));
-        let server = server.replace(">&2", &format!("> {}", file.display()));
+        let (tree, echo) = (file.display(), echo.display());
+        let server = format!("sleep 60 & echo $$ $! > {tree}; exec {echo}");
         let mut running = supervise(&policy, &["sh", "-c", &server]);
         let mut output = BufReader::new(running.stdout.take().unwrap());
         let mut line = String::new();
@@ -122,8 +123,9 @@ fn what_cannot_be_used_is_said_and_ends_with_2() {
         assert!(said.contains(expected), "{said}");
     };
     check(&Policy::new("text", "never"), "expected");
-    check(&Policy::new("value", r#"{"max_restarts":"many"}"#), "max_restarts");
-    check(&Policy::new("negative", r#"{"backoff_base_ms":-1}"#), "backoff_base_ms");
+    let many = r#"{"restart_policy":"never","max_restarts":"many"}"#;
+    check(&Policy::new("value", many), r#"`max_restarts`: invalid type: string "many", expected u32"#);
+    check(&Policy::new("negative", r#"{"backoff_base_ms":-1}"#), "`backoff_base_ms`: invalid value");
     let alone = Command::new(example("mgp-client-sdk", "supervise")).output().unwrap();
     assert_eq!(alone.status.code(), Some(2));
     assert!(String::from_utf8(alone.stderr).unwrap().contains("usage: supervise"));

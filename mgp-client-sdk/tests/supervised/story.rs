@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, SuperviseConfig, ToolResult};
-use mgp_types::mgp::{Extension, ServerState, ShutdownReason};
+use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{Stack, around, gate};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, sleep, timeout};
@@ -31,7 +31,8 @@ async fn a_server_that_dies_is_started_again_and_called_again() {
         let next = again(&server, round).await;
         assert_eq!(say(&next, "two").await.unwrap(), "two");
         // Hands were shaken anew, MGP included.
-        assert!(next.server().has(Extension::Lifecycle));
+        assert!(next.server().speaks_mgp());
+        assert_eq!(next.server().mgp, first.server().mgp);
     }
     // Calls of an earlier client go to whom there is.
     assert!(first.is_closed());
