@@ -137,5 +137,7 @@ fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
     if let Some(server) = server {
         let _ = details.encode("server_id", server.as_str());
     }
+    // Whoever decides whether to make the call again need not ask what it may have done.
+    let _ = details.encode("started", &false);
     details
 }

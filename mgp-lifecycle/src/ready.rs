@@ -33,7 +33,7 @@ const WAITING: usize = 1024;
 ///
 /// What a handshake consists of passes in every state, as does what asks after the server or belongs to calls that are
 /// running: health, shutdown, cancellation, tasks, answers, notifications.
-/// The details of a refusal name the state, and the server where it has a name.
+/// The details of a refusal name the state, and the server where it has a name, and say that nothing was started.
 ///
 /// ```
 /// use mgp_lifecycle::{ReadyLayer, State};
@@ -281,7 +281,8 @@ mod tests {
             let error = refusal(&ReadyLayer::new(State::new(state.clone())).server("files"));
             assert_eq!(error.code(), code, "{state}");
             let text = serde_json::to_string(&error).unwrap();
-            let details = format!(r#""details":{{"state":"{state}","server_id":"files"}}"#);
+            let details =
+                format!(r#""details":{{"state":"{state}","server_id":"files","started":false}}"#);
             assert!(text.contains(&details), "{text}");
             assert_eq!(error.as_recovery().unwrap().is_retryable(), state != Draining, "{state}");
         }

@@ -285,7 +285,8 @@ impl Run {
         if client.server().has(Extension::Lifecycle) {
             let mut params = ShutdownParams::new();
             params.reason = Some(reason);
-            params.timeout_ms = Some(u64::try_from(self.plan.drain.as_millis()).unwrap_or(u64::MAX));
+            params.timeout_ms =
+                Some(u64::try_from(self.plan.drain.as_millis()).unwrap_or(u64::MAX));
             let asked = timeout(AGREES.min(self.plan.drain), async {
                 client.mgp().lifecycle_shutdown(&params).await
             });

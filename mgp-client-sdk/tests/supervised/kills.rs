@@ -44,11 +44,8 @@ fn the_killing() {
         return;
     }
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(kill_and_look(kills));
 }
 
@@ -183,9 +180,8 @@ async fn murder(mark: &str) {
     loop {
         let us = std::process::id();
         let found = marked(mark).into_iter().find(|pid| {
-            stat(Path::new(&format!("/proc/{pid}"))).is_some_and(|(state, parent)| {
-                parent == us && state != 'Z'
-            })
+            stat(Path::new(&format!("/proc/{pid}")))
+                .is_some_and(|(state, parent)| parent == us && state != 'Z')
         });
         if let Some(pid) = found {
             let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();

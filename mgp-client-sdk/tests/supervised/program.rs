@@ -3,9 +3,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mgp_client_sdk::{Client, ToolResult};
+use mgp_transport::ChildCommand;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::world::{example, lives};
 
@@ -54,8 +57,10 @@ fn a_crash_loop_is_told_line_by_line_and_ends_with_1() {
     let ended = supervise(&policy, &["sh", "-c", "exit 3"]).wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
     let lines = lines(&String::from_utf8(ended.stdout).unwrap());
-    let words: Vec<_> =
-        lines.iter().map(|line| (line["from"].as_str().unwrap(), line["to"].as_str().unwrap())).collect();
+    let words: Vec<_> = lines
+        .iter()
+        .map(|line| (line["from"].as_str().unwrap(), line["to"].as_str().unwrap()))
+        .collect();
     assert_eq!(words[0], ("registered", "connecting"));
     assert!(words.windows(2).all(|pair| pair[0].1 == pair[1].0), "{words:?}");
     assert_eq!(words.iter().filter(|(_, to)| *to == "connecting").count(), 3);
@@ -124,8 +129,14 @@ fn what_cannot_be_used_is_said_and_ends_with_2() {
     };
     check(&Policy::new("text", "never"), "expected");
     let many = r#"{"restart_policy":"never","max_restarts":"many"}"#;
-    check(&Policy::new("value", many), r#"`max_restarts`: invalid type: string "many", expected u32"#);
-    check(&Policy::new("negative", r#"{"backoff_base_ms":-1}"#), "`backoff_base_ms`: invalid value");
+    check(
+        &Policy::new("value", many),
+        r#"`max_restarts`: invalid type: string "many", expected u32"#,
+    );
+    check(
+        &Policy::new("negative", r#"{"backoff_base_ms":-1}"#),
+        "`backoff_base_ms`: invalid value",
+    );
     let alone = Command::new(example("mgp-client-sdk", "supervise")).output().unwrap();
     assert_eq!(alone.status.code(), Some(2));
     assert!(String::from_utf8(alone.stderr).unwrap().contains("usage: supervise"));
@@ -139,4 +150,35 @@ fn a_policy_nobody_knows_never_restarts() {
     assert!(String::from_utf8(ended.stderr).unwrap().contains("`sometimes` counts as `never`"));
     let lines = lines(&String::from_utf8(ended.stdout).unwrap());
     assert_eq!(lines.last().unwrap()["restarts"], 0);
+}
+
+#[test]
+fn the_gate_alone_on_a_client() {
+    let output = Command::new(example("mgp-client-sdk", "ready_alone")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = "connected: noon\n\
+        draining: refused, 2001 server `clock` is draining and takes no new calls\n\
+        restarting: noon\n\
+        error: refused, 2000 server `clock` failed; restart it once the cause is gone\n";
+    assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn the_gate_alone_on_a_server() {
+    let server = ChildCommand::new(example("mgp-server-sdk", "ready_alone")).arg("400");
+    let client = Client::builder("test", "1").spawn(server).await.unwrap();
+    let ask = || async { client.call("think").arg("about", "life").await };
+    let error = ask().await.unwrap_err();
+    assert_eq!((error.code().0, error.is_retryable()), (2000, true));
+    assert_eq!(error.message(), "the server is starting");
+    let until = Instant::now() + Duration::from_secs(10);
+    let answer = loop {
+        match ask().await {
+            Ok(answer) => break answer,
+            Err(_) => assert!(Instant::now() < until),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(answer.to_text(), "life: it depends.");
+    client.close().await;
 }

@@ -51,8 +51,7 @@ async fn a_server_that_dies_is_started_again_and_called_again() {
 #[tokio::test]
 async fn modern_and_legacy_servers_come_back() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let server =
-            Client::builder("test", "1").era(era).supervise(echo(), quick(5)).unwrap();
+        let server = Client::builder("test", "1").era(era).supervise(echo(), quick(5)).unwrap();
         server.start().await;
         let client = server.ready().await.unwrap();
         assert_eq!(client.tools().await.unwrap().len(), 1);
