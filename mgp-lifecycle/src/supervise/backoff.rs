@@ -98,8 +98,7 @@ mod tests {
 
     #[test]
     fn a_huge_limit_allocates_only_what_is_used() {
-        let mut config = SuperviseConfig::default();
-        config.max_restarts = u32::MAX;
+        let config = SuperviseConfig { max_restarts: u32::MAX, ..SuperviseConfig::default() };
         let (mut window, config) = (Window::new(1), config.bounded());
         assert_eq!(window.kept.capacity(), 0);
         let allowed = (0..20_000).filter(|_| window.count(secs(1), &config).is_some()).count();

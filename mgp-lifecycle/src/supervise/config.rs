@@ -56,11 +56,11 @@ impl Default for SuperviseConfig {
         Self {
             policy: RestartPolicy::OnFailure,
             max_restarts: 5,
-            window: Duration::from_secs(300),
+            window: Duration::from_mins(5),
             backoff_base: Duration::from_secs(1),
             backoff_max: Duration::from_secs(30),
             start_timeout: Duration::from_secs(30),
-            stop_timeout: Duration::from_secs(60),
+            stop_timeout: Duration::from_mins(1),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_types::Timestamp;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{Spawn, Spawned};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -177,7 +178,11 @@ impl<S: Spawn> Driver<S> {
         let now = self.begun.elapsed();
         for action in self.core.handle(event, now) {
             match action {
-                Action::Enter { from, to, reason } => self.enter(from, to, reason, now),
+                Action::Enter { from, to, reason, restarts } => {
+                    let at = Timestamp::now();
+                    let (elapsed, limit) = (now, None);
+                    self.enter(Report { at, elapsed, from, to, reason, restarts, limit });
+                }
                 Action::Start => {
                     self.run = self.run.saturating_add(1);
                     self.work.start(&self.spawn);
@@ -208,15 +213,13 @@ impl<S: Spawn> Driver<S> {
         });
     }
 
-    fn enter(&mut self, from: ServerState, to: ServerState, reason: Arc<str>, elapsed: Duration) {
-        match self.state.enter(to.clone(), Arc::clone(&reason)) {
+    fn enter(&mut self, mut report: Report) {
+        match self.state.enter(report.to.clone(), Arc::clone(&report.reason)) {
             Ok(change) => {
-                let limit = self.exceeded.take_if(|_| to == ServerState::Error);
-                let restarts = self.core.restarts();
-                let at = change.at;
+                report.at = change.at;
+                report.limit = self.exceeded.take_if(|_| report.to == ServerState::Error);
                 // Fails if nobody listens.
-                let _ =
-                    self.reports.send(Report { at, elapsed, from, to, reason, restarts, limit });
+                let _ = self.reports.send(report);
             }
             Err(error) => tracing::error!(%error, "somebody else changed the state of the server"),
         }
@@ -231,15 +234,13 @@ impl<S: Spawn> Drop for Driver<S> {
         if self.core.rest().is_some() {
             return;
         }
-        let from = self.state.now();
+        let (from, restarts) = (self.state.now(), self.core.restarts());
         if let Some(to) = rest_of(&from) {
-            self.enter(from, to, GONE.into(), self.begun.elapsed());
+            let (at, elapsed, limit) = (Timestamp::now(), self.begun.elapsed(), None);
+            self.enter(Report { at, elapsed, from, to, reason: GONE.into(), restarts, limit });
         }
-        let rest = gone(&self.state, self.core.restarts());
-        self.standing.send_modify(|standing| {
-            *standing =
-                Standing { restarts: rest.restarts, rest: Some(rest), ..Standing::default() };
-        });
+        let rest = gone(&self.state, restarts);
+        self.standing.send_replace(Standing { restarts, rest: Some(rest), ..Standing::default() });
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Action {
         to: ServerState,
         /// Why.
         reason: Arc<str>,
+        /// How often it was restarted until then.
+        restarts: u64,
     },
     /// Start the server; [`Event::Ready`], [`Event::StartFailed`] or [`Event::Exited`] tells what became of it.
     Start,

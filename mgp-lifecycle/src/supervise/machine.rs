@@ -407,24 +407,30 @@ impl Supervisor {
     }
 
     fn begin_again(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
+        self.make_ready(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.begin(reason, out, now);
     }
 
     fn begin(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
-        match self.state {
-            ServerState::Draining | ServerState::Error => {
-                self.enter(ServerState::Restarting, Arc::clone(&reason), out);
-            }
-            ServerState::Connecting => {
-                self.enter(ServerState::Disconnected, Arc::clone(&reason), out);
-            }
-            _ => {}
-        }
+        self.make_ready(&reason, out);
         self.enter(ServerState::Connecting, reason, out);
         out.push(Action::Start);
         self.rest = None;
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
+    }
+
+    /// Enters a state from which an edge leads to `connecting`.
+    fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<Action>) {
+        match self.state {
+            ServerState::Draining | ServerState::Error => {
+                self.enter(ServerState::Restarting, Arc::clone(reason), out);
+            }
+            ServerState::Connecting => {
+                self.enter(ServerState::Disconnected, Arc::clone(reason), out);
+            }
+            _ => {}
+        }
     }
 
     /// Stops the clock of the window.
@@ -441,7 +447,7 @@ impl Supervisor {
 
     fn enter(&mut self, to: ServerState, reason: Arc<str>, out: &mut Vec<Action>) {
         let from = std::mem::replace(&mut self.state, to.clone());
-        out.push(Action::Enter { from, to, reason });
+        out.push(Action::Enter { from, to, reason, restarts: self.restarts });
     }
 }
 

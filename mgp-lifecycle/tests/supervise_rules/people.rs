@@ -72,7 +72,7 @@ fn a_crash_while_it_drains_is_no_crash() {
     world.obeys = false;
     world.send(Event::Stop(OPERATOR));
     world.send(crash());
-    assert!(world.is(ServerState::Draining));
+    assert!(world.is(&ServerState::Draining));
     world.send(Event::Stopped);
     assert_eq!(world.path(3), "connected draining disconnected");
     assert_eq!(world.starts.len(), 1);

@@ -64,12 +64,12 @@ fn step(kind: u8, detail: u64) -> Step {
 
 fn reason(n: u64) -> ShutdownReason {
     let known = ShutdownReason::KNOWN;
-    let n = usize::try_from(n).unwrap() % (known.len() + 1);
+    let n = usize::try_from(n).expect("a small figure") % (known.len() + 1);
     known.get(n).cloned().unwrap_or_else(|| "whim".into())
 }
 
 fn exit(n: u64) -> Event {
-    let exit = if n % 2 == 0 { Exit::success("ended") } else { Exit::failure("crashed") };
+    let exit = if n.is_multiple_of(2) { Exit::success("ended") } else { Exit::failure("crashed") };
     Event::Exited(if n % 10 < 2 { exit.because(reason(n / 10)) } else { exit })
 }
 
@@ -105,7 +105,7 @@ proptest! {
         world.send(Event::Start);
         walk(&mut world, walked);
         for starts in world.starts.windows(max + 2) {
-            prop_assert!(starts[max + 1] - starts[0] >= window, "{:?}", world.starts);
+            prop_assert!(starts[max + 1] >= starts[0] + window, "{:?}", world.starts);
         }
     }
 
@@ -121,7 +121,7 @@ proptest! {
         world.obeys = obeys;
         for _ in 0..3 * (max + 2) {
             let before = (world.states.len(), world.core.deadline());
-            if becomes_ready && world.is(ServerState::Connecting) && !world.core.is_stopping() {
+            if becomes_ready && world.is(&ServerState::Connecting) && !world.core.is_stopping() {
                 world.send(Event::Ready);
             }
             if world.core.deadline().is_some() {
@@ -130,7 +130,7 @@ proptest! {
             }
         }
         prop_assert!(runs_or_rests(&world), "{:?}", world.core);
-        prop_assert_eq!(world.core.rest().is_some(), !world.is(ServerState::Connected));
+        prop_assert_eq!(world.core.rest().is_some(), !world.is(&ServerState::Connected));
     }
 
     #[test]
@@ -158,7 +158,7 @@ proptest! {
             world.send(Event::Stopped);
         }
         prop_assert!(matches!(world.core.state(), ServerState::Connecting | ServerState::Connected));
-        prop_assert_eq!(world.is(ServerState::Connected), world.core.deadline().is_none());
+        prop_assert_eq!(world.is(&ServerState::Connected), world.core.deadline().is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
     assert!(world.reasons.iter().any(|reason| reason == "not ready within 30s"));
     for _ in 0..5 {
         world.wait();
-        assert!(world.is(ServerState::Connecting));
+        assert!(world.is(&ServerState::Connecting));
         world.wait();
     }
     assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 6));
@@ -50,7 +50,7 @@ fn the_next_start_waits_until_the_tree_is_gone() {
     let mut world = World::connected(SuperviseConfig::default());
     world.obeys = false;
     world.send(crash());
-    assert!(world.is(ServerState::Restarting));
+    assert!(world.is(&ServerState::Restarting));
     world.pass(secs(20));
     world.send(Event::Tick);
     assert_eq!(world.starts.len(), 1, "something of it still runs");

@@ -76,11 +76,13 @@ impl World {
     #[track_caller]
     pub(crate) fn send(&mut self, event: Event) {
         let mut stops = false;
-        for action in self.core.handle(event.clone(), self.now) {
+        let told = format!("{event:?}");
+        for action in self.core.handle(event, self.now) {
             match action {
-                Action::Enter { from, to, reason } => {
-                    assert_eq!(Some(&from), self.states.last(), "{event:?}");
-                    assert!(from.can_become(&to), "{from} to {to} by {event:?}");
+                Action::Enter { from, to, reason, restarts } => {
+                    assert_eq!(Some(&from), self.states.last(), "{told}");
+                    assert!(from.can_become(&to), "{from} to {to} by {told}");
+                    assert!(restarts <= self.core.restarts());
                     self.states.push(to);
                     self.reasons.push(reason.to_string());
                 }
@@ -94,7 +96,7 @@ impl World {
                 _ => panic!("unknown action {action:?}"),
             }
         }
-        assert_eq!(self.core.state(), self.states.last().unwrap());
+        assert_eq!(Some(self.core.state()), self.states.last());
         if stops && self.obeys {
             self.send(Event::Stopped);
         }
@@ -130,8 +132,8 @@ impl World {
         self.core.rest().expect("it rests")
     }
 
-    pub(crate) fn is(&self, state: ServerState) -> bool {
-        *self.core.state() == state
+    pub(crate) fn is(&self, state: &ServerState) -> bool {
+        self.core.state() == state
     }
 
     /// The last states in words.
