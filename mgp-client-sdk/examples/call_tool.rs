@@ -4,7 +4,8 @@
 //! (--url U | -- COMMAND…) TOOL ARGUMENTS`
 //!
 //! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
-//! `{"error":…}`. It ends with 0 after a result, with 1 after an error, with 2 when it was called wrongly.
+//! `{"error":…}`. With `--retry` there is a line `{"attempt":N,"code":…,"waited_ms":…}` for each attempt once it ended;
+//! its code is `null` where the call was answered, and `tool` is there where another tool was called. It ends with 0 after a result, with 1 after an error, with 2 when it was called wrongly.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
@@ -14,19 +15,20 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mgp_client_sdk::prelude::*;
-use mgp_client_sdk::{ClientBuilder, EraChoice};
+use mgp_client_sdk::{ClientBuilder, EraChoice, RetryConfig};
 use mgp_types::RawObject;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::Progress;
 use serde_json::{Value, json};
 
-const USAGE: &str = "usage: call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] \
+const USAGE: &str = "usage: call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] \
     [--timeout MS] [--bearer TOKEN] --json (--url U | -- COMMAND…) TOOL ARGUMENTS";
 
 /// What was asked for.
 struct Options {
     client: ClientBuilder,
     streams: bool,
+    retries: bool,
     server: Server,
     tool: String,
     arguments: RawObject,
@@ -71,7 +73,9 @@ async fn run(options: Options) -> Result<CallToolResult, Error> {
         "era": era, "revision": facts.revision, "mgp": active, "server": client.server_info(),
     });
     print("negotiated", negotiated);
-    print("attempt", json!(1));
+    if !options.retries {
+        print("attempt", json!(1));
+    }
     let call = client.call(options.tool).args(options.arguments);
     let outcome = if options.streams {
         follow(call.stream()).await
@@ -97,7 +101,7 @@ async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut client = Client::builder("call_tool", env!("CARGO_PKG_VERSION"));
-    let (mut streams, mut url) = (false, None);
+    let (mut streams, mut retries, mut url) = (false, false, None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
         client = match word.as_str() {
@@ -132,11 +136,14 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                 let token = value()?;
                 client.bearer(token)
             }
-            "--retry" => return Err("`--retry` comes with the retry layer".to_owned()),
-            "--" => return target(words.collect(), client, streams, url),
+            "--retry" => {
+                retries = true;
+                client
+            }
+            "--" => return target(words.collect(), client, (streams, retries), url),
             word if url.is_some() && !word.starts_with("--") => {
                 let words = std::iter::once(word.to_owned()).chain(words).collect();
-                return target(words, client, streams, url);
+                return target(words, client, (streams, retries), url);
             }
             word => return Err(format!("unknown flag `{word}`")),
         };
@@ -151,7 +158,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
 fn target(
     mut words: Vec<String>,
     client: ClientBuilder,
-    streams: bool,
+    (streams, retries): (bool, bool),
     url: Option<String>,
 ) -> Result<Options, String> {
     let (Some(arguments), Some(tool)) = (words.pop(), words.pop()) else {
@@ -166,7 +173,23 @@ fn target(
         (Some(_), Some(word)) => return Err(format!("`{word}`: a URL or a command, not both")),
         (None, None) => return Err("the server's command is missing".to_owned()),
     };
-    Ok(Options { client, streams, server, tool, arguments })
+    let client = if retries { client.retry(told_of(tool.clone())) } else { client };
+    Ok(Options { client, streams, retries, server, tool, arguments })
+}
+
+/// Calls that are made again, with a line for each attempt.
+fn told_of(tool: String) -> RetryConfig {
+    RetryConfig::default().on_attempt(move |attempt| {
+        let mut line = json!({
+            "attempt": attempt.attempt,
+            "code": attempt.code.map(|code| code.0),
+            "waited_ms": u64::try_from(attempt.waited.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Some(other) = attempt.tool.filter(|other| *other != tool) {
+            line["tool"] = other.into();
+        }
+        say(&line);
+    })
 }
 
 fn extensions(list: &str) -> Result<ExtensionSet, String> {
@@ -210,6 +233,10 @@ fn failure(error: &Error) -> Value {
 }
 
 fn print(kind: &str, value: impl Into<Value>) {
+    say(&json!({ kind: value.into() }));
+}
+
+fn say(line: &Value) {
     // A reader that has seen enough is no error.
-    let _ = writeln!(std::io::stdout(), "{}", json!({ kind: value.into() }));
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -7,12 +7,13 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate};
+use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate, RetryConfig, RetryLayer};
+use mgp_security::{Assessment, ServerPolicy};
 use mgp_transport::{ChildCommand, Limits};
 use mgp_types::RpcError;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitationCapability,
-    ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability,
+    ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability, Tool,
 };
 use mgp_types::method::{
     CallbackRequest, ElicitationComplete, ElicitationCreate, HealthPing, LogMessage, Notification,
@@ -160,13 +161,48 @@ impl ClientBuilder {
         self
     }
 
+    /// Makes calls again that failed and may go better: after the waits the server asks for, within these bounds,
+    /// and with a budget and a circuit breaker for the server (MGP §14.6).
+    ///
+    /// Without it no call is made again: who calls a tool should know how often it runs.
+    /// A call that may have run is repeated only where the definition of its tool says that this does no harm, or
+    /// [`RetryConfig::repeat`] does.
+    /// It stands outside all [layers](Self::layer); each attempt has the [time](Self::timeout) of a call.
+    ///
+    /// ```
+    /// use mgp_client_sdk::{Client, RetryConfig, TestClient};
+    /// use mgp_server_sdk::{Server, Tool};
+    /// use mgp_types::{ErrorCode, RpcError};
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+    /// static CALLS: AtomicU32 = AtomicU32::new(0);
+    /// let busy = Tool::new("busy", "Is busy at first", || async {
+    ///     match CALLS.fetch_add(1, Ordering::Relaxed) {
+    ///         0 => Err(RpcError::new(ErrorCode::RATE_LIMITED, "once a minute")),
+    ///         _ => Ok("done"),
+    ///     }
+    /// });
+    /// let builder = Client::builder("me", "1.0").retry(RetryConfig::default());
+    /// let client = TestClient::through(Server::new("s", "1").tool(busy), builder).await;
+    /// assert_eq!(client.text("busy", ()).await, "done");
+    /// assert_eq!(CALLS.load(Ordering::Relaxed), 2);
+    /// # });
+    /// ```
+    pub fn retry(mut self, config: RetryConfig) -> Self {
+        // A server's word on the risk of its tools counts as far as without any governance.
+        let risk = |tool: &Tool| Assessment::of(tool, &ServerPolicy::default()).effective_risk;
+        self.config.retry = Some(RetryLayer::new(config).risk(risk));
+        self
+    }
+
     /// Bounds what the connection may hold.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
         self
     }
 
-    /// Puts a layer around all calls: audit, access, retry; the last one put is the outermost.
+    /// Puts a layer around all calls: audit, access, limits; the last one put is the outermost.
     ///
     /// Layers see the callee's facts and the trace of each call; time they take does not count as the server's.
     pub fn layer<L>(mut self, layer: L) -> Self

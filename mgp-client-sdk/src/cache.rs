@@ -6,10 +6,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mgp_lifecycle::RetryLayer;
 use mgp_types::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::config::ClientConfig;
 use crate::handler::Changed;
 
 /// The lists of one server.
@@ -17,6 +19,8 @@ use crate::handler::Changed;
 pub(crate) struct Lists {
     /// Moves when somebody on the way shows other things than before.
     moves: Option<Mutex<watch::Receiver<u64>>>,
+    /// Knows tools from the lists that passed.
+    retry: Option<RetryLayer>,
     pub(crate) tools: Kept<Tool>,
     pub(crate) resources: Kept<Resource>,
     pub(crate) templates: Kept<ResourceTemplate>,
@@ -24,9 +28,10 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Lists that hold until this moves, at the longest.
-    pub(crate) fn until(moves: Option<watch::Receiver<u64>>) -> Self {
-        Self { moves: moves.map(Mutex::new), ..Self::default() }
+    /// The lists of a client with this configuration.
+    pub(crate) fn of(config: &ClientConfig) -> Self {
+        let moves = config.hooks.moves.clone().map(Mutex::new);
+        Self { moves, retry: config.retry.clone(), ..Self::default() }
     }
 
     /// Forgets everything, if somebody on the way shows other things than before.
@@ -44,7 +49,12 @@ impl Lists {
 
     pub(crate) fn forget(&self, what: &Changed) {
         match what {
-            Changed::Tools => self.tools.forget(),
+            Changed::Tools => {
+                self.tools.forget();
+                if let Some(retry) = &self.retry {
+                    retry.tools_changed(None);
+                }
+            }
             Changed::Prompts => self.prompts.forget(),
             Changed::Resources => {
                 self.resources.forget();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{ClientOffer, ConnectConfig};
+use mgp_lifecycle::{ClientOffer, ConnectConfig, RetryLayer};
 use mgp_transport::Limits;
 use mgp_types::mcp::Implementation;
 use mgp_types::service::{Principal, Router, ServerId};
@@ -31,6 +31,8 @@ pub struct ClientConfig {
     pub max_pages: usize,
     /// How often a modern server may ask back in one call. 16.
     pub max_rounds: u32,
+    /// Makes calls again that failed and may go better, outside all gates; off without it.
+    pub retry: Option<RetryLayer>,
     /// Bounds of the connection.
     pub limits: Limits,
     /// How a modern server is listened to.
@@ -59,6 +61,7 @@ impl ClientConfig {
             ready_wait: Duration::ZERO,
             max_pages: 1000,
             max_rounds: 16,
+            retry: None,
             limits: Limits::default(),
             listen: ListenConfig::default(),
             #[cfg(feature = "http")]

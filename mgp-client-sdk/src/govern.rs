@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use mgp_lifecycle::{KnownTool, Repeat};
 use mgp_security::Governance;
 use mgp_types::service::ServerId;
 
 use crate::builder::ClientBuilder;
-use crate::handler::Changed;
+use crate::handler::{Changed, Known};
 
 impl ClientBuilder {
     /// Governs the calls to this server, whatever it is: who may use which tool, what the server may do, definitions
@@ -37,6 +38,7 @@ impl ClientBuilder {
     pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
         let id = id.into();
         self.config.hooks.moves = Some(governance.changes());
+        self.config.hooks.known = Some(known_to(governance));
         let (definitions, server) = (governance.definitions().clone(), id.clone());
         self.on_change(move |what| {
             if matches!(what, Changed::Tools) {
@@ -48,4 +50,19 @@ impl ClientBuilder {
         .audit(Arc::clone(governance.audit()))
         .layer(governance.layer(id))
     }
+}
+
+/// What governance knows of tools, for calls that are made again.
+fn known_to(governance: &Governance) -> Arc<Known> {
+    let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
+    Arc::new(move |server, tool| {
+        let definition = definitions.definition(server, tool)?;
+        let risk = definitions.assessment(server, tool).effective_risk.clone();
+        let mut known = KnownTool::of(&definition, risk);
+        // What a server says that is not trusted loosens nothing.
+        if policies.of(server).trust.rank() == 0 && known.repeat == Repeat::Freely {
+            known.repeat = Repeat::Unstarted;
+        }
+        Some(known)
+    })
 }

@@ -6,13 +6,14 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
+use mgp_lifecycle::KnownTool;
 use mgp_types::RpcError;
 use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
 use mgp_types::mgp::LifecycleParams;
-use mgp_types::service::{Asks, AuditSink, Progress};
+use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
 
@@ -135,6 +136,9 @@ pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 /// Hears what a server says of its own state.
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
+/// What is known of a tool of a server.
+pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+
 /// Who is told of what.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
@@ -144,6 +148,8 @@ pub(crate) struct Hooks {
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
     /// Who keeps in mind what the server says of its own state.
     pub(crate) state: Option<StateHook>,
+    /// What is known of tools, for calls that are made again.
+    pub(crate) known: Option<Arc<Known>>,
     /// Moves when gates on the way show other things than before.
     pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
 }

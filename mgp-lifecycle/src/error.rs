@@ -70,6 +70,17 @@ pub enum Refusal {
     /// The task broke off without an answer.
     #[error("the task broke off")]
     TaskBroken,
+    /// The server could not be reached several times in a row, and is left alone for a while (MGP §14.6).
+    #[error(
+        "{} could not be reached several times in a row; it is tried again in {wait:?}",
+        named(server.as_ref())
+    )]
+    LeftAlone {
+        /// The server, where it is known.
+        server: Option<ServerId>,
+        /// How long it is left alone.
+        wait: Duration,
+    },
     /// What the task ended with cannot be handed on: another round, or a task of somebody else.
     #[error("the task ended with something that is no result")]
     TaskWithoutResult,
@@ -92,6 +103,7 @@ impl From<Refusal> for RpcError {
             Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
                 ErrorCode::INVALID_REQUEST
             }
+            Refusal::LeftAlone { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
             Refusal::UnknownTask | Refusal::TaskEnded(_) => ErrorCode::INVALID_PARAMS,
             Refusal::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
             Refusal::TaskRequired(_) | Refusal::TaskForbidden(_) => ErrorCode::METHOD_NOT_FOUND,
@@ -99,6 +111,30 @@ impl From<Refusal> for RpcError {
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
+            Refusal::LeftAlone { ref server, wait } => match error.as_recovery() {
+                Some(hints) => {
+                    let mut hints = hints.clone();
+                    // A wait that is rounded down ends too early.
+                    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                    hints.retry_after_ms = Some(ms.saturating_add(1));
+                    let mut details = Object::new();
+                    details.insert("circuit", Payload::from_trusted(r#""open""#));
+                    details.insert("started", Payload::from_trusted("false"));
+                    if let Some(Ok(server)) = server.as_ref().map(|id| Payload::of(id.as_str())) {
+                        details.insert("server_id", server);
+                    }
+                    error.recovery(hints.details(details))
+                }
+                None => error,
+            },
+            // It ran, and would come as far again.
+            Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => match error.as_recovery() {
+                Some(hints) => {
+                    let hints = hints.clone().no_retry();
+                    error.recovery(hints)
+                }
+                None => error,
+            },
             Refusal::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
@@ -118,7 +154,7 @@ impl From<Refusal> for RpcError {
 
 /// Why a server takes no calls, and what helps.
 fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
-    let who = server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"));
+    let who = named(server);
     match state {
         ServerState::Draining => format!("{who} is draining and takes no new calls"),
         ServerState::Restarting => format!("{who} is being restarted"),
@@ -140,4 +176,8 @@ fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
     // Whoever decides whether to make the call again need not ask what it may have done.
     let _ = details.encode("started", &false);
     details
+}
+
+fn named(server: Option<&ServerId>) -> String {
+    server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }

@@ -8,6 +8,7 @@ mod fleet;
 mod handshake;
 mod limit;
 mod ready;
+mod retry;
 mod rounds;
 mod state;
 mod supervise;
@@ -24,6 +25,10 @@ pub use handshake::{
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use ready::{Ready, ReadyLayer};
+pub use retry::{
+    Attempted, CircuitConfig, FollowFallback, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
+    RetryLayer,
+};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use supervise::{

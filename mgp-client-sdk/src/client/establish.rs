@@ -62,8 +62,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let config = answered(config);
-    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
+    let config = placed(answered(config));
+    let lists = Arc::new(Lists::of(&config));
     let (reader, eof) = Watched::new(reader);
     let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
@@ -85,11 +85,11 @@ pub(crate) async fn reach(
     config: ClientConfig,
     gates: impl FnOnce(Road) -> Stack,
 ) -> Result<Client, Error> {
-    let config = answered(config);
+    let config = placed(answered(config));
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
     let past =
         Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
-    let lists = Arc::new(Lists::until(config.hooks.moves.clone()));
+    let lists = Arc::new(Lists::of(&config));
     let connection = mgp_transport::http::HttpConnection::new(
         endpoint,
         heard(&config, &lists),
@@ -174,7 +174,9 @@ async fn shake_hands(
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let lively = Lively::new(peer.clone(), life.clone());
-    let stack = gates(Road::new(lively, Arc::clone(&session), stamp, mirror, patience));
+    let retry = config.retry.take();
+    let road = Road::new(lively, Arc::clone(&session), retry, stamp, mirror, patience);
+    let stack = gates(road);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
@@ -314,6 +316,24 @@ fn told(error: ConnectError, era: EraChoice) -> Error {
         }
         other => other.into(),
     }
+}
+
+/// Tells the layer that makes calls again where it stands.
+pub(crate) fn placed(mut config: ClientConfig) -> ClientConfig {
+    config.retry = config.retry.map(|retry| {
+        let retry = match &config.hooks.known {
+            Some(known) => {
+                let known = Arc::clone(known);
+                retry.tools(move |server, tool| known(server, tool))
+            }
+            None => retry,
+        };
+        match &config.server_id {
+            Some(id) => retry.server(id.clone()),
+            None => retry,
+        }
+    });
+    config
 }
 
 /// What is noted of each change, in wire order, before anybody else hears of it.

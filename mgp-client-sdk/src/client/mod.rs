@@ -27,7 +27,7 @@ use tower_layer::{Identity, Layer};
 
 #[cfg(feature = "http")]
 pub(crate) use establish::reach;
-pub(crate) use establish::{establish, spawn};
+pub(crate) use establish::{establish, placed, spawn};
 pub use mgp::Mgp;
 
 use crate::builder::ClientBuilder;

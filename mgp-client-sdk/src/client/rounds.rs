@@ -15,10 +15,12 @@ use crate::wire::not_offered;
 
 impl Client {
     /// Makes a call as often as its server asks back.
-    pub(crate) async fn in_rounds(&self, call: Call) -> Result<Reply, RpcError> {
+    pub(crate) async fn in_rounds(&self, mut call: Call) -> Result<Reply, RpcError> {
         if self.0.facts.era == Era::Legacy {
             return self.0.stack.send(call).await;
         }
+        // All rounds are of one trace; layers further in would make one for each.
+        call.cx_mut().trace_or_new();
         let logical = call.cx().key.to_string();
         let mut next = call.clone();
         for _ in 0..=self.0.max_rounds {

@@ -20,7 +20,7 @@ use super::record::Recorder;
 use super::road::Trunk;
 use super::start::{Plan, Starter, Target};
 use crate::builder::ClientBuilder;
-use crate::client::Client;
+use crate::client::{Client, placed};
 use crate::error::Error;
 
 /// The longest time running calls are given when a server is to stop.
@@ -107,7 +107,8 @@ impl ClientBuilder {
 
 impl SupervisedClient {
     fn new(builder: ClientBuilder, target: Target, config: SuperviseConfig) -> Result<Self, Error> {
-        let (mut client, gates) = builder.finish();
+        let (client, gates) = builder.finish();
+        let mut client = placed(client);
         let server = client.server_id.clone();
         let recorder = match (&client.hooks.audit, &server) {
             (Some(sink), Some(server)) => Some(Recorder::new(Arc::clone(sink), server.clone())),
@@ -122,7 +123,7 @@ impl SupervisedClient {
         if let Some(server) = &server {
             gate = gate.server(server.clone());
         }
-        let trunk = Trunk::new(server.clone(), &gate, gates);
+        let trunk = Trunk::new(server.clone(), client.retry.clone(), &gate, gates);
         let stack = trunk.stack();
         let plan = Plan {
             target,

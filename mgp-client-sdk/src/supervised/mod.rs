@@ -3,11 +3,11 @@
 //! The gates of the client are put once and outlive each connection; what belongs to one connection stands behind them:
 //!
 //! ```text
-//! trace ─▶ address ─▶ the user's gates ─▶ ready ─▶ present ─▶ stamp ─▶ … ─▶ peer
-//!                     └──────── one for all incarnations ───┘  └─ one for each ─┘
+//! trace ─▶ retry ─▶ address ─▶ the user's gates ─▶ ready ─▶ present ─▶ stamp ─▶ … ─▶ peer
+//!                              └──────── one for all incarnations ───┘  └─ one for each ─┘
 //! ```
 //!
-//! So a retry that stands among the gates reaches the server that was started meanwhile, and refusals while there is none
+//! So a call that is made again reaches the server that was started meanwhile, and refusals while there is none
 //! are checked and recorded as any call is.
 //!
 //! Applies to: outbound.

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll};
 
-use mgp_lifecycle::{ReadyLayer, Session};
-use mgp_security::TraceLayer;
+use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
@@ -18,11 +17,10 @@ use mgp_types::service::{
 };
 use pin_project_lite::pin_project;
 use tokio::sync::Notify;
-use tower::ServiceBuilder;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use crate::wire::Road;
+use crate::wire::{Road, spanned};
 
 /// One connection of a supervised server.
 pub(crate) struct Line {
@@ -52,6 +50,7 @@ struct Posted {
 pub(crate) struct Trunk {
     board: Arc<Board>,
     server: Option<ServerId>,
+    retry: Option<RetryLayer>,
     gated: Stack,
 }
 
@@ -173,12 +172,13 @@ impl Trunk {
     /// Puts the gates, once for all connections.
     pub(crate) fn new(
         server: Option<ServerId>,
+        retry: Option<RetryLayer>,
         ready: &ReadyLayer,
         gates: impl FnOnce(Stack) -> Stack,
     ) -> Self {
         let board = Arc::<Board>::default();
         let end = ready.layer(Present(Arc::clone(&board)));
-        Self { board, server, gated: gates(Stack::new(end)) }
+        Self { board, server, retry, gated: gates(Stack::new(end)) }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {
@@ -206,12 +206,8 @@ impl Trunk {
     }
 
     fn addressed(&self, line: Option<Arc<Line>>) -> Stack {
-        let service = ServiceBuilder::new()
-            // The span and its trace id come before anyone logs.
-            .layer(TraceLayer::new())
-            // Gates need to know whom a call goes to.
-            .service(Address { line, trunk: self.clone() });
-        Stack::new(service)
+        // Gates need to know whom a call goes to; each attempt may go to another incarnation.
+        spanned(self.retry.clone(), Address { line, trunk: self.clone() })
     }
 }
 

@@ -229,6 +229,9 @@ impl Run {
 
     /// The server may be another one than before, and nobody would say so.
     fn tell_all_changed(&self) {
+        if let Some(retry) = &self.plan.config.retry {
+            retry.tools_changed(None);
+        }
         for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
             self.plan.config.hooks.tell(&what);
         }

@@ -55,7 +55,11 @@ impl Life {
     /// Words the error of a call that found the connection gone.
     async fn why(self, error: RpcError) -> RpcError {
         match self.how().await {
-            Some(how) => closed(&how),
+            Some(how) => match error.as_recovery() {
+                // They say whether the call may have run.
+                Some(hints) => closed(&how).recovery(hints.clone()),
+                None => closed(&how),
+            },
             None => error,
         }
     }

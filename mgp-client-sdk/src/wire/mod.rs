@@ -13,5 +13,5 @@ pub(crate) use inbound::{Inbound, inbound, not_offered};
 pub(crate) use life::attend;
 pub(crate) use life::{Driver, Life, Lively, Watched, drive};
 pub(crate) use mirror::MirrorLayer;
-pub(crate) use outbound::Road;
+pub(crate) use outbound::{Road, spanned};
 pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::{Session, StampLayer};
+use mgp_lifecycle::{RetryLayer, Session, StampLayer};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
-use mgp_types::service::{Peer, Stack};
+use mgp_types::service::{MgpService, Peer, Stack};
 use tower::ServiceBuilder;
 
 use super::{Lively, MirrorLayer, PatienceLayer};
@@ -16,6 +16,8 @@ use super::{Lively, MirrorLayer, PatienceLayer};
 pub(crate) struct Road {
     pub(crate) peer: Peer,
     pub(crate) session: Arc<Session>,
+    /// Without it no call is made again.
+    retry: Option<RetryLayer>,
     stamp: StampLayer,
     inner: Stack,
 }
@@ -24,6 +26,7 @@ impl Road {
     pub(crate) fn new(
         peer: Lively,
         session: Arc<Session>,
+        retry: Option<RetryLayer>,
         stamp: StampLayer,
         mirror: MirrorLayer,
         patience: PatienceLayer,
@@ -38,23 +41,32 @@ impl Road {
             .layer(CollectLayer::new())
             // The other end.
             .service(peer);
-        Self { peer: end, session, stamp, inner: Stack::new(inner) }
+        Self { peer: end, session, retry, stamp, inner: Stack::new(inner) }
     }
 
     /// Puts gates before it that belong to this connection: audit, access, permission, confirmation, validation.
     pub(crate) fn through(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // The span and its trace id come before anyone logs.
-            .layer(TraceLayer::new())
             // Gates need to know whom a call goes to; the callee needs to know what we speak.
             .layer(self.stamp)
             // Every attempt passes all of them.
             .service(gates(self.inner));
-        Stack::new(service)
+        spanned(self.retry, service)
     }
 
     /// The way behind gates that outlive the connection: what is said of the sender fits whoever takes the call.
     pub(crate) fn behind(self) -> Stack {
         Stack::new(ServiceBuilder::new().layer(self.stamp).service(self.inner))
+    }
+}
+
+/// Puts what stands outside all gates: a span, and in it all attempts.
+pub(crate) fn spanned(retry: Option<RetryLayer>, service: impl MgpService) -> Stack {
+    // The span and its trace id come before anyone logs.
+    let span = ServiceBuilder::new().layer(TraceLayer::new());
+    match retry {
+        // Each attempt is stamped anew, for what it says of permissions and of its span may have changed.
+        Some(retry) => Stack::new(span.layer(retry).service(service)),
+        None => Stack::new(span.service(service)),
     }
 }

@@ -76,7 +76,7 @@ fn wrong_usage_ends_with_two() {
     for (arguments, says) in [
         (&["--url", "http://127.0.0.1/mcp"][..], "are missing"),
         (&["--url", "http://127.0.0.1/mcp", "--", "true", "t", "{}"], "not both"),
-        (&["--retry", "--json"], "`--retry` comes with"),
+        (&["--retry", "--json"], "are missing"),
         (&["--era", "stone"], "unknown era `stone`"),
         (&["--mgp", "magic"], "unknown extension `magic`"),
         (&["--json", "--", "true"], "are missing"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use mgp_types::service::{Context, InFlight, Inbox, Item, Mailslot, Outlet, Reply, Room, closed};
+use mgp_types::service::{Context, InFlight, Inbox, Item, Mailslot, Outlet, Reply, Room, lost};
 use mgp_types::{Id, RpcError};
 
 /// How many partial results of one call may wait for their consumer.
@@ -136,7 +136,7 @@ impl Pending {
             std::mem::take(&mut table.entries)
         };
         for entry in entries.into_values() {
-            entry.slot.finish(Err(closed(why)));
+            entry.slot.finish(Err(lost(why)));
         }
     }
 

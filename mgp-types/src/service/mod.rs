@@ -8,6 +8,7 @@
 
 mod ask;
 mod at_call;
+mod attempt;
 mod audit;
 mod call;
 mod context;
@@ -51,6 +52,7 @@ use std::pin::Pin;
 pub use crate::method::Kind;
 pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
 pub use at_call::{AtCall, AtCallService};
+pub use attempt::Attempt;
 pub use audit::{
     AuditSink, Audited, DigestOf, Digested, Ended, Ledger, MemoryAudit, Outcome, Start, Suspended,
     Ticket, Unaudited,
@@ -77,7 +79,7 @@ pub use method::Method;
 pub use outlet::{Gone, Item, ItemKind, Outlet, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
 pub use pass::Pass;
-pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed};
+pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed, lost};
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};

@@ -174,6 +174,18 @@ pub fn closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
 }
 
+/// The error of a call that was on its way when its connection ended: it may have run.
+///
+/// It has the code of [`closed`], and says `details.started` so that nobody takes it for one that never started.
+#[must_use]
+pub fn lost(why: &str) -> RpcError {
+    let error = closed(why);
+    let Some(hints) = error.as_recovery().cloned() else { return error };
+    let mut details = crate::Object::new();
+    details.insert("started", crate::Payload::from_trusted("true"));
+    error.recovery(hints.details(details))
+}
+
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_closed() { "Peer(closed)" } else { "Peer" })

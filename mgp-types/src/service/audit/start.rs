@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Digested;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
-use crate::service::{Call, CallKey, Context, Principal, ServerId, Target};
+use crate::service::{Attempt, Call, CallKey, Context, Principal, ServerId, Target};
 use crate::wire::Payload;
 
 /// What is known of a call before it runs.
@@ -71,7 +71,7 @@ impl Start {
             return None;
         };
         let cx = call.cx();
-        Some(Self {
+        let start = Self {
             key: cx.key,
             logical: cx.logical.as_ref().map(copy),
             // A trace has a text of its own already.
@@ -87,7 +87,14 @@ impl Start {
             ran: AtomicBool::new(false),
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
-        })
+        };
+        // Only a part of a logical call can be a further attempt.
+        if cx.logical.is_some()
+            && let Some(attempt) = cx.extensions.get::<Attempt>()
+        {
+            attempt.note(&start);
+        }
+        Some(start)
     }
 
     /// Whether an intent record is due: for a risk of moderate and above, and for an unknown one.

@@ -1,0 +1,125 @@
+//! The tool a server proposes once all attempts have failed.
+
+use super::*;
+use crate::FollowFallback;
+
+/// Tools of three risks; `send` is moderate.
+const TOOLS: &str = r#"{"name":"send","inputSchema":{},"security":{"risk_level":"moderate"}},
+    {"name":"queue","inputSchema":{},"security":{"risk_level":"safe"}},
+    {"name":"post","inputSchema":{},"security":{"risk_level":"moderate"}},
+    {"name":"fax","inputSchema":{},"security":{"risk_level":"dangerous"}},
+    {"name":"mail","inputSchema":{}}"#;
+
+/// Fails `send` with this fallback, and answers the rest.
+fn server(fallback: &str) -> Server {
+    let hints = format!(
+        r#"{{"retryable":true,"retry_after_ms":1,"max_retries":1,"fallback_tool":"{fallback}"}}"#
+    );
+    Server::new(move |_, call| match call.tool() {
+        Some(tool) if tool.name == "send" => Err(said(3000, &hints)),
+        Some(tool) => Reply::of(&serde_json::json!({ "content": [], "by": tool.name })),
+        None => Ok(list(TOOLS)),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_called_once_the_attempts_are_used_up() {
+    for fallback in ["queue", "post"] {
+        let server = server(fallback);
+        let retry = layer();
+        let answer = server.client(&retry).request("tools/call", CALL).await.unwrap();
+        assert!(answer.as_str().contains(fallback));
+        assert_eq!(server.names(), ["send", "send", "tools/list", fallback]);
+        let calls = server.calls();
+        let (first, last) = (&calls[0], &calls[3]);
+        assert_eq!(last.tool().unwrap().arguments, first.tool().unwrap().arguments);
+        assert_eq!(last.cx().trace, first.cx().trace);
+        assert_eq!(last.cx().logical.as_deref(), Some(&*first.cx().key.to_string()));
+        let attempt = last.cx().extensions.get::<Attempt>().unwrap();
+        assert_eq!(attempt.instead_of.as_deref(), Some("send"));
+        assert_eq!(attempt.retry, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_never_more_dangerous_nor_unlisted_nor_the_same() {
+    let long = "x".repeat(300);
+    for fallback in ["fax", "mail", "nowhere", "send", "", &long] {
+        let server = server(fallback);
+        let error = server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
+        assert_eq!(error.code().0, 3000);
+        let tools: Vec<_> =
+            server.names().into_iter().filter(|name| name != "tools/list").collect();
+        assert_eq!(tools, ["send", "send"], "{fallback}");
+    }
+    // It is for whoever knows better to say what is dangerous.
+    let server = server("fax");
+    let retry = layer().risk(|_| mgp_types::mgp::RiskLevel::Safe);
+    server.client(&retry).request("tools/call", CALL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_not_called_where_trying_again_is_ruled_out() {
+    for hints in [
+        r#"{"retryable":false,"fallback_tool":"queue"}"#,
+        r#"{"fallback_tool":"queue"}"#,
+        r#"{"retryable":true,"retry_after_ms":1000000000000,"fallback_tool":"queue"}"#,
+        // It may have run.
+        r#"{"retryable":true,"fallback_tool":"queue","details":{"started":true}}"#,
+    ] {
+        let server = Server::new(move |_, call| match call.tool() {
+            Some(tool) if tool.name == "send" => Err(said(3000, hints)),
+            Some(_) => Ok(Reply::empty()),
+            None => Ok(list(TOOLS)),
+        });
+        server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
+        let tools: Vec<_> =
+            server.names().into_iter().filter(|name| name != "tools/list").collect();
+        assert_eq!(tools, ["send"], "{hints}");
+    }
+    let mut config = RetryConfig::default();
+    config.fallback = FollowFallback::Never;
+    let server = server("queue");
+    server.client(&RetryLayer::new(config)).request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(server.names(), ["send", "send"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_fails_leaves_the_first_error_and_is_one_hop() {
+    let answers: [fn() -> Outcome; 4] = [
+        || Err(said(3000, r#"{"retryable":true,"retry_after_ms":1,"fallback_tool":"post"}"#)),
+        || Err(code(ErrorCode::ACCESS_DENIED)),
+        || Ok(Reply::raw(Payload::from_trusted(r#"{"content":[],"isError":true}"#))),
+        || {
+            let needed = InputRequired { asks: Vec::new(), state: Some("s".into()) };
+            Ok(Reply::InputRequired(needed))
+        },
+    ];
+    for answer in answers {
+        let hints = r#"{"retryable":true,"max_retries":0,"fallback_tool":"queue"}"#;
+        let server = Server::new(move |_, call| match call.tool() {
+            Some(tool) if tool.name == "send" => Err(said(3000, hints)),
+            Some(_) => answer(),
+            None => Ok(list(TOOLS)),
+        });
+        let error = server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
+        assert_eq!(error, said(3000, hints));
+        assert_eq!(server.names(), ["send", "tools/list", "queue"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fallbacks_are_paid_for_as_well() {
+    let hints = r#"{"retryable":true,"max_retries":0,"fallback_tool":"queue"}"#;
+    let server = Server::new(move |_, call| match call.tool() {
+        Some(_) => Err(said(3000, hints)),
+        None => Ok(list(TOOLS)),
+    });
+    let retry = layer();
+    let mut client = server.client(&retry);
+    for _ in 0..1_000 {
+        client.request("tools/call", CALL).await.unwrap_err();
+    }
+    let calls = server.names().into_iter().filter(|name| name != "tools/list").count();
+    assert_eq!(calls, 1_100);
+}
