@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, SuperviseConfig, ToolResult};
+use mgp_client_sdk::{Client, EraChoice, RetryConfig, SuperviseConfig, ToolResult};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{Stack, around, gate};
 use mgp_types::{ErrorCode, RpcError};
@@ -152,6 +152,24 @@ async fn gates_are_put_once_and_a_retry_among_them_reaches_the_next_incarnation(
     assert_eq!(say(&client, "again").await.unwrap(), "again");
     assert_eq!((server.restarts(), made.load(Ordering::Relaxed)), (1, 1));
     assert!(seen.load(Ordering::Relaxed) >= 1);
+}
+
+#[tokio::test]
+async fn calls_that_are_made_again_reach_the_next_incarnation() {
+    let mut config = quick(5);
+    config.backoff_base = Duration::from_millis(300);
+    let builder = Client::builder("test", "1").server_id("echo").retry(RetryConfig::default());
+    let server = builder.supervise(echo(), config).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    kill(&client);
+    let mut state = server.state().watch();
+    timeout(PATIENCE, state.wait_for(|state| *state == ServerState::Restarting))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(say(&client, "once more").await.unwrap(), "once more");
+    assert_eq!(server.restarts(), 1);
 }
 
 #[tokio::test]
