@@ -72,7 +72,7 @@ struct Parts {
     fleet: Option<Arc<dyn Fleet>>,
     tools_total: Option<Figure>,
     tools_available: Option<Figure>,
-    pending: Option<Figure>,
+    pending: Option<Arc<dyn Fn(u64) -> u64 + Send + Sync>>,
     connections: Option<Figure>,
 }
 
@@ -163,8 +163,8 @@ impl Health {
         self.change(|parts| parts.tools_available = Some(Arc::new(count)))
     }
 
-    /// Counts the requests that run; [`Health::asking`] says how many of them ask for health.
-    pub fn pending_requests(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+    /// Counts the requests that run; the count is told how many requests for health there are, which it leaves out.
+    pub fn pending_requests(self, count: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.pending = Some(Arc::new(count)))
     }
 
@@ -263,7 +263,8 @@ impl Health {
         result.uptime_secs = Some(self.uptime());
         result.tools_total = figure(&parts.tools_total);
         result.tools_available = figure(&parts.tools_available);
-        result.pending_requests = figure(&parts.pending);
+        let asking = self.asking() as u64;
+        result.pending_requests = parts.pending.as_ref().map(|count| count(asking));
         result.resources = Some(resources);
         result.checks = Some(checks);
         result

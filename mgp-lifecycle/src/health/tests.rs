@@ -169,7 +169,7 @@ async fn figures_are_counted_when_they_are_asked_for() {
     let health = Health::new()
         .tools_total(|| 5)
         .tools_available(|| 4)
-        .pending_requests(move || counted.load(Ordering::Relaxed) as u64)
+        .pending_requests(move |_| counted.load(Ordering::Relaxed) as u64)
         .open_connections(|| 2);
     sleep(Duration::from_secs(61)).await;
     running.store(8, Ordering::Relaxed);
