@@ -11,7 +11,7 @@ use mgp_lifecycle::{Health, LimitConfig};
 use mgp_security::KernelToolsLayer;
 use mgp_server_sdk::prelude::*;
 use mgp_types::service::{Router, Stack, mock};
-use raw::{Raw, hello};
+use raw::{Raw, hello, modern};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
@@ -161,11 +161,10 @@ async fn over_http_connections_are_counted() {
     let bound = Server::new("s", "1").http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let address = bound.local_addr();
     let running = tokio::spawn(bound.run());
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "mgp/health/status", "params": {"_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"dev.cloto/mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}}},
-    }}})
-    .to_string();
+    let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+    let meta = modern(&json!({"extensions": {"dev.cloto/mgp": mgp}}));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "mgp/health/status", "params": {"_meta": meta}});
+    let body = body.to_string();
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!(
