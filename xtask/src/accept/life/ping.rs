@@ -201,7 +201,12 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
         held.push(post(served.port(), &call(round, "freeze", 120), "tools/call", "freeze")?);
         for _ in 0..5 {
             let begin = now();
-            let mut pinged = post(served.port(), &message(1, "mgp/health/ping", json!({})), "mgp/health/ping", "")?;
+            let mut pinged = post(
+                served.port(),
+                &message(1, "mgp/health/ping", json!({})),
+                "mgp/health/ping",
+                "",
+            )?;
             let mut answer = String::new();
             pinged.read_to_string(&mut answer)?;
             times.push(begin.elapsed());
@@ -254,7 +259,10 @@ fn figures(times: &[Duration]) -> String {
     let [middle, slow] = [50, 99].map(|part| milliseconds(percentile(times, part)));
     let worst = times.iter().max().copied().unwrap_or_default();
     let count = times.len();
-    format!("{count} pings, p50 {middle:.1} ms, p99 {slow:.1} ms, worst {:.1} ms", milliseconds(worst))
+    format!(
+        "{count} pings, p50 {middle:.1} ms, p99 {slow:.1} ms, worst {:.1} ms",
+        milliseconds(worst)
+    )
 }
 
 fn percentile(times: &[Duration], part: usize) -> Duration {
