@@ -59,6 +59,7 @@ mod config;
 mod error;
 mod govern;
 mod handler;
+mod health;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -77,11 +78,12 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
+pub use health::HealthWatch;
 /// When a supervised server is started again, and what is told of it.
 pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
 pub use mgp_lifecycle::{
-    Attempted, CircuitConfig, EraChoice, FollowFallback, KnownTool, Repeat, RetryBudget,
-    RetryConfig, RetryLayer, Ungranted,
+    Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
+    MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
 };
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;

@@ -6,6 +6,7 @@ mod catch_panic;
 mod error;
 mod fleet;
 mod handshake;
+mod health;
 mod limit;
 mod ready;
 mod retry;
@@ -22,6 +23,10 @@ pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
     Ungranted, Verdict, connect,
+};
+pub use health::{
+    Found, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
+    HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use ready::{Ready, ReadyLayer};

@@ -190,6 +190,11 @@ const CHECKS: &[Check] = &[
         run: |_| life::rules(),
     },
     Check {
+        name: "life.ping",
+        about: "pings of a server with a thousand calls in flight and a thread blocked",
+        run: |_| life::ping(),
+    },
+    Check {
         name: "life.kills",
         about: "a real child killed a thousand times, and children with bad manners",
         run: |_| life::kills(),
