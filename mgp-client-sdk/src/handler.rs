@@ -133,7 +133,7 @@ pub enum Changed {
 /// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
-/// Hears what a server says of its own state.
+/// Hears of states.
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
 /// What is known of a tool of a server.
@@ -143,11 +143,10 @@ pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + S
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
+    pub(crate) states: Vec<StateHook>,
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
-    /// Who keeps in mind what the server says of its own state.
-    pub(crate) state: Option<StateHook>,
     /// What is known of tools, for calls that are made again.
     pub(crate) known: Option<Arc<Known>>,
     /// Moves when gates on the way show other things than before.
@@ -157,6 +156,13 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) fn hears_changes(&self) -> bool {
         !self.changed.is_empty()
+    }
+
+    /// Tells of another state of the server.
+    pub(crate) fn tell_state(&self, change: &LifecycleParams) {
+        for hook in &self.states {
+            hook(change);
+        }
     }
 
     pub(crate) fn tell(&self, what: &Changed) {

@@ -79,12 +79,12 @@ pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
-/// When a supervised server is started again, and what is told of it.
-pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
 pub use mgp_lifecycle::{
     Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
 };
+/// When a supervised server is started again, and what is told of it.
+pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;
 #[cfg(feature = "http")]

@@ -350,7 +350,7 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
     let tools = note(|| Changed::Tools);
     let resources = note(|| Changed::Resources);
     let prompts = note(|| Changed::Prompts);
-    let (hooks, states) = (hooks.clone(), hooks.state.clone());
+    let (hooks, states) = (hooks.clone(), hooks.clone());
     Router::new()
         .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
@@ -359,10 +359,8 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
             hooks.tell(&Changed::Resource(params.uri));
             std::future::ready(Ok(()))
         })
-        .on_notification::<LifecycleNotification, _, _>(move |_, params| {
-            if let Some(hear) = &states {
-                hear(&params);
-            }
+        .on_notification::<LifecycleNotification, _, _>(move |_, change| {
+            states.tell_state(&change);
             std::future::ready(Ok(()))
         })
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {

@@ -19,6 +19,7 @@ use tokio::sync::broadcast;
 use super::record::Recorder;
 use super::road::Trunk;
 use super::start::{Plan, Starter, Target};
+use super::watch::watch;
 use crate::builder::ClientBuilder;
 use crate::client::{Client, placed};
 use crate::error::Error;
@@ -61,6 +62,15 @@ struct Inner {
     gate: ReadyLayer,
     stack: Stack,
     server: Option<ServerId>,
+}
+
+/// The same without keeping the server alive.
+pub(super) struct Weak(std::sync::Weak<Inner>);
+
+impl Weak {
+    pub(super) fn upgrade(&self) -> Option<SupervisedClient> {
+        self.0.upgrade().map(SupervisedClient)
+    }
 }
 
 impl ClientBuilder {
@@ -109,6 +119,7 @@ impl SupervisedClient {
     fn new(builder: ClientBuilder, target: Target, config: SuperviseConfig) -> Result<Self, Error> {
         let (client, gates) = builder.finish();
         let mut client = placed(client);
+        let monitor = client.monitor.take();
         let server = client.server_id.clone();
         let recorder = match (&client.hooks.audit, &server) {
             (Some(sink), Some(server)) => Some(Recorder::new(Arc::clone(sink), server.clone())),
@@ -138,7 +149,12 @@ impl SupervisedClient {
         if let Some(recorder) = recorder {
             tokio::spawn(recorder.follow(supervised.reports()));
         }
-        Ok(Self(Arc::new(Inner { supervised, gate, stack, server })))
+        let lives = supervised.current();
+        let made = Self(Arc::new(Inner { supervised, gate, stack, server }));
+        if let Some(monitor) = monitor {
+            tokio::spawn(watch(lives, monitor, Weak(Arc::downgrade(&made.0))));
+        }
+        Ok(made)
     }
 
     // === Calling ===

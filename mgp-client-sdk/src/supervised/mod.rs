@@ -16,5 +16,6 @@ mod handle;
 mod record;
 mod road;
 mod start;
+mod watch;
 
 pub use handle::SupervisedClient;

@@ -199,7 +199,7 @@ impl Run {
     async fn connect(&self) -> Result<Ready, Error> {
         let mut config = self.plan.config.clone();
         let told = Arc::clone(&self.told);
-        config.hooks.state = Some(Arc::new(move |state| {
+        config.hooks.states.push(Arc::new(move |state| {
             if state.new_state == ServerState::Draining {
                 let reason = state.reason.as_deref().map(ShutdownReason::from);
                 *told.lock().unwrap_or_else(PoisonError::into_inner) = reason;

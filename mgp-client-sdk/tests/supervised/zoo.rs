@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, EraChoice, Rest, SupervisedClient};
+use mgp_client_sdk::{Client, EraChoice, MonitorConfig, Rest, SupervisedClient};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::{Instant, sleep, timeout};
@@ -174,6 +174,23 @@ async fn one_that_goes_silent_but_stays_is_replaced() {
     server.start().await;
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 1));
+}
+
+#[tokio::test]
+async fn one_that_answers_no_pings_is_replaced() {
+    let mut config = MonitorConfig::default();
+    (config.interval, config.timeout) = (Duration::from_millis(50), Duration::from_millis(50));
+    let (builder, _) = recorded();
+    let builder = builder.replace_unhealthy(config);
+    let server = builder.supervise(hello("cat >/dev/null"), quick(2)).unwrap();
+    let mut reports = server.reports();
+    server.start().await;
+    // None of them ever answers, and each dies of it.
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
+    let told = std::iter::from_fn(|| reports.try_recv().ok());
+    let ill = told.filter(|report| report.reason.contains("unhealthy: it does not answer"));
+    assert!(ill.count() >= 3);
 }
 
 #[tokio::test]
