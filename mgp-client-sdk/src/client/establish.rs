@@ -175,7 +175,7 @@ async fn shake_hands(
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let lively = Lively::new(peer.clone(), life.clone());
     let retry = config.retry.take();
-    let road = Road::new(lively, Arc::clone(&session), retry, stamp, mirror, patience);
+    let road = Road::new(lively, &cx.scope, retry, stamp, mirror, patience);
     let stack = gates(road);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.

@@ -13,7 +13,8 @@ use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    BoxFuture, Call, Either, Facts, Kind, Peer, Reply, ServerId, Stack, closed,
+    BoxFuture, Call, Either, Facts, Kind, Peer, Reply, Scope, ScopeId, ScopeKind, ServerId, Stack,
+    closed,
 };
 use pin_project_lite::pin_project;
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ use crate::wire::{Road, spanned};
 pub(crate) struct Line {
     peer: Peer,
     session: Arc<Session>,
+    scope: ScopeId,
     /// From the stamp to the peer.
     stack: Stack,
     running: AtomicUsize,
@@ -52,6 +54,22 @@ pub(crate) struct Trunk {
     server: Option<ServerId>,
     retry: Option<RetryLayer>,
     gated: Stack,
+    scope: Arc<Lasting>,
+}
+
+/// A scope that outlives connections.
+struct Lasting(Scope);
+
+impl Default for Lasting {
+    fn default() -> Self {
+        Self(Scope::new(ScopeKind::Connection))
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 // === impl Line ===
@@ -178,7 +196,7 @@ impl Trunk {
     ) -> Self {
         let board = Arc::<Board>::default();
         let end = ready.layer(Present(Arc::clone(&board)));
-        Self { board, server, retry, gated: gates(Stack::new(end)) }
+        Self { board, server, retry, gated: gates(Stack::new(end)), scope: Arc::default() }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {
@@ -192,10 +210,11 @@ impl Trunk {
 
     /// Takes the road of a new connection; gives the stack of its client.
     pub(crate) fn join(&self, road: Road) -> (Arc<Line>, Stack) {
-        let (peer, session) = (road.peer.clone(), Arc::clone(&road.session));
+        let (peer, session, scope) = (road.peer.clone(), Arc::clone(&road.session), road.scope);
         let line = Arc::new(Line {
             peer,
             session,
+            scope,
             stack: road.behind(),
             running: AtomicUsize::new(0),
             idle: Notify::new(),
@@ -206,14 +225,46 @@ impl Trunk {
     }
 
     fn addressed(&self, line: Option<Arc<Line>>) -> Stack {
+        let own = line.as_ref().map(|line| line.scope);
         // Gates need to know whom a call goes to; each attempt may go to another incarnation.
-        spanned(self.retry.clone(), Address { line, trunk: self.clone() })
+        let stack = spanned(self.retry.clone(), Address { line, trunk: self.clone() });
+        match own {
+            Some(own) if self.retry.is_some() => {
+                Stack::new(Rescope { own, lasting: Arc::clone(&self.scope), inner: stack })
+            }
+            _ => stack,
+        }
     }
 }
 
 impl fmt::Debug for Trunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trunk").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Has calls belong to the client and not to one of its connections: with that, nobody would make them again.
+#[derive(Clone)]
+struct Rescope {
+    own: ScopeId,
+    lasting: Arc<Lasting>,
+    inner: Stack,
+}
+
+impl Service<Call> for Rescope {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.tool().is_some() && call.cx().scope.id() == self.own {
+            call.cx_mut().scope = self.lasting.0.clone();
+        }
+        self.inner.send(call)
     }
 }
 

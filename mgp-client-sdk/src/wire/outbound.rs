@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_lifecycle::{RetryLayer, Session, StampLayer};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
-use mgp_types::service::{MgpService, Peer, Stack};
+use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
 use tower::ServiceBuilder;
 
 use super::{Lively, MirrorLayer, PatienceLayer};
@@ -16,6 +16,8 @@ use super::{Lively, MirrorLayer, PatienceLayer};
 pub(crate) struct Road {
     pub(crate) peer: Peer,
     pub(crate) session: Arc<Session>,
+    /// That of the connection.
+    pub(crate) scope: ScopeId,
     /// Without it no call is made again.
     retry: Option<RetryLayer>,
     stamp: StampLayer,
@@ -25,13 +27,14 @@ pub(crate) struct Road {
 impl Road {
     pub(crate) fn new(
         peer: Lively,
-        session: Arc<Session>,
+        scope: &Scope,
         retry: Option<RetryLayer>,
         stamp: StampLayer,
         mirror: MirrorLayer,
         patience: PatienceLayer,
     ) -> Self {
-        let end = peer.peer().clone();
+        let (end, session) = (peer.peer().clone(), scope.state::<Session>());
+        let scope = scope.id();
         let inner = ServiceBuilder::new()
             // Gates may change arguments, and each of its attempts has its own time.
             .layer(mirror)
@@ -41,7 +44,7 @@ impl Road {
             .layer(CollectLayer::new())
             // The other end.
             .service(peer);
-        Self { peer: end, session, retry, stamp, inner: Stack::new(inner) }
+        Self { peer: end, session, scope, retry, stamp, inner: Stack::new(inner) }
     }
 
     /// Puts gates before it that belong to this connection: audit, access, permission, confirmation, validation.

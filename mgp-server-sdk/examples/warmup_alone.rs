@@ -1,6 +1,6 @@
 //! One layer alone on a server: calls are refused with 2000 until what they need is there (MGP §11.2).
 //!
-//! `cargo run -q -p mgp-server-sdk --example ready_alone -- MILLISECONDS`: so long the server takes to warm up.
+//! `cargo run -q -p mgp-server-sdk --example warmup_alone -- MILLISECONDS`: so long the server takes to warm up.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn think(about: &str) -> String {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let warming = std::env::args().nth(1).ok_or("usage: ready_alone MILLISECONDS")?.parse()?;
+    let warming = std::env::args().nth(1).ok_or("usage: warmup_alone MILLISECONDS")?.parse()?;
     let state = State::new(ServerState::Connecting);
     let ready = ReadyLayer::new(state.clone());
     tokio::spawn(async move {
