@@ -7,7 +7,7 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{EraChoice, MgpOffer, MonitorConfig, PermissionGate, RetryConfig, RetryLayer};
+use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate, RetryConfig, RetryLayer};
 use mgp_security::{Assessment, ServerPolicy};
 use mgp_transport::{ChildCommand, Limits};
 use mgp_types::RpcError;
@@ -286,20 +286,6 @@ impl ClientBuilder {
     /// Calls are recorded by an audit [layer](Self::layer).
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.config.hooks.audit = Some(sink);
-        self
-    }
-
-    /// Has calls to a [supervised](Self::supervise) server wait so long while it is started or restarted; without it
-    /// they are refused at once, with 2000 or 2002.
-    pub fn ready_wait(mut self, at_most: Duration) -> Self {
-        self.config.ready_wait = at_most;
-        self
-    }
-
-    /// Watches over the health of a [supervised](Self::supervise) server: one that is unhealthy counts as failed, and
-    /// is started again as its policy says (MGP §11.3, §11.5).
-    pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
-        self.config.monitor = Some(config);
         self
     }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConnectError, ReadyLayer, Report, Rest, State, SuperviseConfig, Supervised, supervise,
+    ConnectError, MonitorConfig, ReadyLayer, Report, Rest, State, SuperviseConfig, Supervised,
+    supervise,
 };
 use mgp_transport::ChildCommand;
 use mgp_types::RpcError;
@@ -112,6 +113,20 @@ impl ClientBuilder {
         // Better now than with every start.
         mgp_transport::http::Endpoint::parse(&url)?;
         SupervisedClient::new(self, Target::Url(url), config)
+    }
+
+    /// Has calls to a [supervised](Self::supervise) server wait so long while it is started or restarted; without it
+    /// they are refused at once, with 2000 or 2002.
+    pub fn ready_wait(mut self, at_most: Duration) -> Self {
+        self.config.ready_wait = at_most;
+        self
+    }
+
+    /// Watches over the health of a [supervised](Self::supervise) server: one that is unhealthy counts as failed, and
+    /// is started again as its policy says (MGP §11.3, §11.5).
+    pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
+        self.config.monitor = Some(config);
+        self
     }
 }
 
