@@ -27,6 +27,8 @@ enum Manner {
     Runs,
     /// Needs some time to be ready, then runs.
     Slow(Duration),
+    /// Needs some time until there is something to stop.
+    Late(Duration),
     /// Is never ready.
     Mute,
     /// Cannot be started.
@@ -86,6 +88,7 @@ impl Spawn for Fake {
             match manner {
                 Manner::Absent => return Err(SpawnError::new("no such program")),
                 Manner::Panics if number == 1 => panic!("in start"),
+                Manner::Late(time) => sleep(time).await,
                 _ => {}
             }
             let alive = book.alive.fetch_add(1, Ordering::SeqCst) + 1;
@@ -288,6 +291,19 @@ async fn a_server_that_is_never_ready_is_stopped_each_time() {
     assert_eq!((rest.state, book.started(), book.alive()), (ServerState::Error, 6, 0));
     assert!(rest.reason.ends_with("not ready within 30s"), "{}", rest.reason);
     assert_eq!(book.stopped.lock().unwrap().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_before_there_is_anything_to_stop_ends_the_start() {
+    let (server, book) = begin(Manner::Late(secs(3)), SuperviseConfig::default());
+    server.start().await;
+    sleep(secs(1)).await;
+    server.stop(OPERATOR).await;
+    assert_eq!(server.ended().await.state, ServerState::Disconnected);
+    sleep(secs(10)).await;
+    assert_eq!((book.started(), book.alive(), book.peak.load(Ordering::SeqCst)), (1, 0, 0));
+    server.start().await;
+    assert_eq!(server.ready().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -96,7 +96,7 @@ fn a_stop_that_hangs_ends_by_force() {
 #[test]
 fn a_restart_of_a_person_forgets_the_crashes_and_starts_at_once() {
     let mut world = World::connected(SuperviseConfig::default());
-    while world.crash_after(secs(1)) {}
+    world.crash_loop(secs(1));
     world.send(Event::Restart);
     assert_eq!(world.path(3), "error restarting connecting");
     assert_eq!(world.starts.last(), Some(&world.now));

@@ -128,6 +128,17 @@ impl World {
         again
     }
 
+    /// Crashes again and again until it is given up.
+    #[track_caller]
+    pub(crate) fn crash_loop(&mut self, time: Duration) {
+        for _ in 0..100 {
+            if !self.crash_after(time) {
+                return;
+            }
+        }
+        panic!("it goes on for ever");
+    }
+
     pub(crate) fn rest(&self) -> Rest {
         self.core.rest().expect("it rests")
     }
