@@ -26,7 +26,7 @@ async fn questions_are_asked_once_though_rounds_are_made_again() {
         let count = Arc::clone(&seen);
         let busy = gate(move |call| {
             let number = count.fetch_add(usize::from(call.tool().is_some()), Ordering::Relaxed);
-            if call.tool().is_some() && number % 2 == 0 {
+            if call.tool().is_some() && number.is_multiple_of(2) {
                 return Err(said(3000, r#"{"retryable":true,"retry_after_ms":40}"#));
             }
             Ok(())

@@ -12,7 +12,10 @@
 //! | how long | at least `retry_after_ms`, by `retry_strategy`; a wait longer than [`RetryConfig::longest_wait`], or than what is left of the deadline or of [`RetryConfig::total`], is not begun |
 //! | how often | the smaller of `max_retries` and [`RetryConfig::retries`], within [`RetryConfig::budget`] |
 //! | `fallback_tool` | once these are used up: one call of another tool of the server, which must be listed and no more dangerous |
-//! | `Circuit` | a server that cannot be reached several times in a row is left alone for a while ([`RetryConfig::circuit`]) |
+//! | circuit breaker | a server that cannot be reached several times in a row is left alone for a while ([`RetryConfig::circuit`]) |
+//!
+//! A call whose server is left alone is refused with 5002 before any gate, so no record tells of it.
+//! Where nothing fails a call costs a copy of itself, some 1,800 instructions, and no box or timer.
 //!
 //! It acts on tool calls and on requests that only read: lists, resources, prompts, completion.
 //! Everything else passes: notifications, the handshake, pings, methods of tasks and of MGP.
