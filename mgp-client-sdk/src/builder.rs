@@ -551,7 +551,7 @@ impl ClientBuilder {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (config, gates) = self.finish();
-        client::establish(reader, writer, config, gates, None).await
+        client::establish(reader, writer, config, |road| road.through(gates), None).await
     }
 
     /// Starts a server as a child process and connects to it; the client owns the child from then on.
@@ -563,7 +563,7 @@ impl ClientBuilder {
     /// Dropping the future kills the child and its group.
     pub async fn spawn(self, command: ChildCommand) -> Result<Client, Error> {
         let (config, gates) = self.finish();
-        client::spawn(&command, config, gates).await
+        client::spawn(&command, config, |road| road.through(gates)).await
     }
 
     /// Connects to a server at a URL, over streamable HTTP.
@@ -592,10 +592,10 @@ impl ClientBuilder {
     #[cfg(feature = "http")]
     pub async fn connect_url(self, url: impl AsRef<str>) -> Result<Client, Error> {
         let (config, gates) = self.finish();
-        client::reach(url.as_ref(), config, gates).await
+        client::reach(url.as_ref(), config, |road| road.through(gates)).await
     }
 
-    fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
+    pub(crate) fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
         let asked = std::mem::take(&mut self.asked);
         self = self.answer(|router| asked.answer(router));
         if let Some(extensions) = self.mgp {

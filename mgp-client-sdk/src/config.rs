@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{ClientOffer, ConnectConfig, RetryLayer};
+use mgp_lifecycle::{ClientOffer, ConnectConfig, MonitorConfig, RetryLayer};
 use mgp_transport::Limits;
 use mgp_types::mcp::Implementation;
 use mgp_types::service::{Principal, Router, ServerId};
@@ -25,6 +25,10 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// How long a tool call may take that reports progress. 10 minutes.
     pub max_timeout: Duration,
+    /// How long a call waits for a supervised server that is started or restarted. Not at all.
+    pub ready_wait: Duration,
+    /// How a supervised server is watched, so that one that is unhealthy is replaced. Not at all.
+    pub monitor: Option<MonitorConfig>,
     /// How many pages of a list are asked for before it counts as endless. 1000.
     pub max_pages: usize,
     /// How often a modern server may ask back in one call. 16.
@@ -56,6 +60,8 @@ impl ClientConfig {
             connect: ConnectConfig::default(),
             timeout: Duration::from_mins(1),
             max_timeout: Duration::from_mins(10),
+            ready_wait: Duration::ZERO,
+            monitor: None,
             max_pages: 1000,
             max_rounds: 16,
             retry: None,

@@ -12,6 +12,7 @@ use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
+use mgp_types::mgp::LifecycleParams;
 use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
@@ -132,6 +133,9 @@ pub enum Changed {
 /// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
+/// Hears of states.
+pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
+
 /// What is known of a tool of a server.
 pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
 
@@ -139,6 +143,7 @@ pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + S
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
+    pub(crate) states: Vec<StateHook>,
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
@@ -151,6 +156,13 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) fn hears_changes(&self) -> bool {
         !self.changed.is_empty()
+    }
+
+    /// Tells of another state of the server.
+    pub(crate) fn tell_state(&self, change: &LifecycleParams) {
+        for hook in &self.states {
+            hook(change);
+        }
     }
 
     pub(crate) fn tell(&self, what: &Changed) {

@@ -1,6 +1,7 @@
 //! Write clients for the Model General Protocol and MCP, and pass calls on between servers.
 //!
 //! - [`Client`] connects to one server and calls it.
+//! - [`SupervisedClient`] starts its server, and starts it again when it ends.
 //! - [`Switchboard`] passes the calls of one side on to several servers, whatever era each side speaks.
 //!
 //! A server in a process of its own:
@@ -58,6 +59,7 @@ mod config;
 mod error;
 mod govern;
 mod handler;
+mod health;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -65,6 +67,7 @@ mod presence;
 #[cfg(doctest)]
 mod readme;
 mod result;
+mod supervised;
 mod switchboard;
 mod test_client;
 mod wire;
@@ -75,10 +78,13 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
+pub use health::HealthWatch;
 pub use mgp_lifecycle::{
-    Attempted, CircuitConfig, EraChoice, FollowFallback, KnownTool, Repeat, RetryBudget,
-    RetryConfig, RetryLayer, Ungranted,
+    Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
+    MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
 };
+/// When a supervised server is started again, and what is told of it.
+pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
@@ -88,5 +94,6 @@ pub use mgp_transport::http::{
 /// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;
 pub use result::ToolResult;
+pub use supervised::SupervisedClient;
 pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;

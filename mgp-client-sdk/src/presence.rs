@@ -24,6 +24,8 @@ struct Told {
     server: ServerId,
     /// Cleared with the event that it is gone.
     is_there: AtomicBool,
+    /// Whether it was asked to leave.
+    leaves: AtomicBool,
 }
 
 impl Presence {
@@ -38,15 +40,16 @@ impl Presence {
         life: Life,
     ) -> Result<Self, Unaudited> {
         let is_there = AtomicBool::new(true);
-        let told = Arc::new(Told { sink: Arc::clone(sink), server: server.clone(), is_there });
+        let (sink, server, leaves) = (Arc::clone(sink), server.clone(), AtomicBool::new(false));
+        let told = Arc::new(Told { sink, server, is_there, leaves });
         let (watched, over) = (Arc::clone(&told), life.clone());
         let watching = async move {
             let how = over.ending().await;
-            watched.gone(Event::server_lost, &how);
+            watched.lost(&how);
         };
         // From here on its end is recorded, also when this future is dropped half-way.
         let present = Self { told, life, _watch: Driver::of(watching) };
-        let connected = Event::server_connected(server, facts).build();
+        let connected = Event::server_connected(&present.told.server, facts).build();
         if let Err(unaudited) = present.told.sink.record(connected).await {
             present.told.is_there.store(false, Ordering::Release);
             return Err(unaudited);
@@ -54,10 +57,15 @@ impl Presence {
         Ok(present)
     }
 
+    /// Notes that the server was asked to leave: that it does is no loss.
+    pub(crate) fn leaves(&self) {
+        self.told.leaves.store(true, Ordering::Release);
+    }
+
     /// Records that the client ended it, unless the server was gone before.
     pub(crate) fn close(&self, how: &str) {
         match self.life.reason() {
-            Some(reason) => self.told.gone(Event::server_lost, &reason),
+            Some(reason) => self.told.lost(&reason),
             None => self.told.gone(Event::server_disconnected, how),
         }
     }
@@ -76,6 +84,11 @@ impl fmt::Debug for Presence {
 }
 
 impl Told {
+    fn lost(&self, how: &str) {
+        let asked = self.leaves.load(Ordering::Acquire);
+        self.gone(if asked { Event::server_disconnected } else { Event::server_lost }, how);
+    }
+
     fn gone(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
         if self.is_there.swap(false, Ordering::AcqRel) {
             // The sink has it once it was handed over; nobody is left who could be refused for want of a record.

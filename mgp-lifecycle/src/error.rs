@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
+use mgp_types::mgp::ServerState;
 use mgp_types::service::ServerId;
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
 
@@ -32,6 +33,16 @@ pub enum Refusal {
     /// Arguments or a result are too large.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// The server takes no calls in the state it is in.
+    #[error("{}", not_ready(state, server.as_ref()))]
+    NotReady {
+        /// The state.
+        state: ServerState,
+        /// The server, where it has a name.
+        server: Option<ServerId>,
+        /// Whether it will be started again without anybody asking for it.
+        restarts: bool,
+    },
     /// A request came before `initialize`.
     #[error(
         "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
@@ -91,7 +102,12 @@ pub enum Refusal {
 
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
-        let code = match refusal {
+        let code = match &refusal {
+            Refusal::NotReady { state: ServerState::Draining, .. } => ErrorCode::SERVER_DRAINING,
+            Refusal::NotReady { state: ServerState::Restarting, .. } => {
+                ErrorCode::SERVER_RESTARTING
+            }
+            Refusal::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
             Refusal::Saturated
             | Refusal::TooLarge(_)
             | Refusal::TooManyPermissionRequests(_)
@@ -124,6 +140,32 @@ impl From<Refusal> for RpcError {
     }
 }
 
+/// Why a server takes no calls, and what helps.
+fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
+    let who = named(server);
+    match state {
+        ServerState::Draining => format!("{who} is draining and takes no new calls"),
+        ServerState::Restarting => format!("{who} is being restarted"),
+        ServerState::Connecting => format!("{who} is starting"),
+        ServerState::Registered => format!("{who} was not started yet; start it first"),
+        ServerState::Disconnected => format!("{who} is stopped; start it first"),
+        ServerState::Error => format!("{who} failed; restart it once the cause is gone"),
+        state => format!("{who} takes no calls while it is `{state}`"),
+    }
+}
+
+/// The details of a refusal by state: both are words of ours, so they are always written.
+fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
+    let mut details = Object::new();
+    let _ = details.encode("state", state.as_str());
+    if let Some(server) = server {
+        let _ = details.encode("server_id", server.as_str());
+    }
+    // Whoever decides whether to make the call again need not ask what it may have done.
+    let _ = details.encode("started", &false);
+    details
+}
+
 fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }
@@ -138,6 +180,16 @@ fn hints(code: ErrorCode, refusal: &Refusal) -> Option<Recovery> {
         }
         .details(limited.details()),
         Refusal::QuotaExceeded(exceeded) => usual.details(exceeded.details()),
+        Refusal::NotReady { state, server, restarts } => {
+            let hints = match state {
+                // Once the restart has begun it is 2002, and that is how those are told to wait.
+                ServerState::Draining if *restarts => {
+                    usual.retry(RetryStrategy::FixedDelay, 1000, 5)
+                }
+                _ => usual,
+            };
+            hints.details(facts(state, server.as_ref()))
+        }
         Refusal::LeftAlone { server, wait } => left_alone(usual, server.as_ref(), *wait),
         // It ran, and would come as far again.
         Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => usual.no_retry(),

@@ -6,7 +6,9 @@ mod catch_panic;
 mod error;
 mod fleet;
 mod handshake;
+mod health;
 mod limit;
+mod ready;
 mod retry;
 mod rounds;
 mod state;
@@ -22,10 +24,15 @@ pub use handshake::{
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
     Ungranted, Verdict, connect,
 };
+pub use health::{
+    Found, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
+    HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
+};
 pub use limit::{
     InTurn, Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed,
     Rate, RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
 };
+pub use ready::{Ready, ReadyLayer};
 pub use retry::{
     Attempted, CircuitConfig, FollowFallback, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
     RetryLayer,

@@ -70,6 +70,8 @@ pub struct State(Arc<Shared>);
 
 struct Shared {
     now: Mutex<ServerState>,
+    /// Why it entered the state it is in; changed under the lock of `now`.
+    why: Mutex<Option<Arc<str>>>,
     seen: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
 }
@@ -81,6 +83,7 @@ impl State {
         Self(Arc::new(Shared {
             seen: watch::Sender::new(state.clone()),
             now: Mutex::new(state),
+            why: Mutex::default(),
             changes: broadcast::Sender::new(KEPT),
         }))
     }
@@ -89,6 +92,14 @@ impl State {
     #[must_use]
     pub fn now(&self) -> ServerState {
         self.0.now().clone()
+    }
+
+    /// The state it is in, and why it entered it; none for the one it began in.
+    #[must_use]
+    pub fn latest(&self) -> (ServerState, Option<Arc<str>>) {
+        let now = self.0.now();
+        let why = self.0.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (now.clone(), why)
     }
 
     /// Whether it takes calls.
@@ -112,6 +123,7 @@ impl State {
         }
         let from = std::mem::replace(&mut *now, to.clone());
         let change = Transition { from, to, reason: reason.into(), at: Timestamp::now() };
+        *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(change.reason.clone());
         // Told under the lock, so that everybody hears of changes in the order in which they happened.
         self.0.seen.send_replace(change.to.clone());
         let _ = self.0.changes.send(change.clone());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
-    TimeoutLayer, Timeouts,
+    Health, HealthLayer, LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TasksConfig,
+    TasksLayer, TimeoutLayer, Timeouts,
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
@@ -21,6 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::Features;
+use crate::health;
 use crate::limit::Bounds;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
@@ -53,6 +54,7 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     cancel: CancelLayer,
+    pub(crate) health: Health,
     /// Whether the author chose the extensions.
     chosen: bool,
 }
@@ -80,8 +82,10 @@ impl ServerMonitor {
 }
 
 /// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
-const SERVED: ExtensionSet =
-    ExtensionSet::EMPTY.with(Extension::Streaming).with(Extension::ToolSecurity);
+const SERVED: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::Streaming)
+    .with(Extension::ToolSecurity)
+    .with(Extension::Lifecycle);
 
 impl Server {
     /// A server without tools; it offers all of MGP that is served.
@@ -103,6 +107,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
+            health: Health::new(),
             chosen: false,
         }
     }
@@ -284,6 +289,7 @@ impl Server {
         let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
+        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel);
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
         let stack = inbound(Parts {
@@ -296,6 +302,7 @@ impl Server {
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
+            health: HealthLayer::new(health),
             logging,
             // What a server's author answers wins.
             endpoints: features.merge(decisions).merge(self.endpoints),
@@ -310,12 +317,13 @@ impl Server {
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
-    pub async fn serve<R, W>(self, reader: R, writer: W) -> Result<(), ServeError>
+    pub async fn serve<R, W>(mut self, reader: R, writer: W) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let limits = self.wire.clone();
+        let _open = self.count_connections().enter();
         match Connection::new(reader, writer, self.into_stack()?).limits(limits).run().await {
             Closed::Eof | Closed::Local => Ok(()),
             closed => Err(ServeError::Connection(closed)),

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
+    CatchPanicLayer, HandshakeLayer, HealthLayer, LimitLayer, RoundsLayer, ServerOffer, TasksLayer,
+    TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -29,6 +30,7 @@ pub(crate) struct Parts {
     pub(crate) limit: LimitLayer,
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
+    pub(crate) health: HealthLayer,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: Logging,
@@ -59,8 +61,19 @@ impl std::fmt::Debug for Gate {
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, logging, endpoints, gates } =
-        parts;
+    let Parts {
+        offer,
+        tools,
+        limit,
+        timeout,
+        cancel,
+        health,
+        rounds,
+        tasks,
+        logging,
+        endpoints,
+        gates,
+    } = parts;
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed = |method| endpoints.methods().any(|known| known == method);
@@ -76,7 +89,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, rounds, tasks, logging };
+    let outer = Outer { handshake, cancel, health, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -87,6 +100,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
 struct Outer {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
+    health: HealthLayer,
     rounds: RoundsLayer,
     tasks: TasksLayer,
     logging: Logging,
@@ -105,6 +119,8 @@ impl Outer {
             .layer(self.rounds)
             // It must see a call before anything can wait, so that a cancellation right behind it finds it.
             .layer(self.cancel)
+            // It answers however full or slow everything below is, and while the server drains.
+            .layer(self.health)
             // The way back opens above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
             // A refusal below answers at once; what runs on may leave its request, and its guards go with it.

@@ -11,8 +11,8 @@ use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
-    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged,
-    ToolsListChanged,
+    LifecycleNotification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated,
+    SubscriptionsAcknowledged, ToolsListChanged,
 };
 use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack, Unaudited};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -28,8 +28,8 @@ use crate::listening::{Listening, Parts, acknowledged};
 use crate::permission::answered;
 use crate::presence::Presence;
 use crate::wire::{
-    Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Watched, drive, inbound,
-    outbound,
+    Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Road, Watched, drive,
+    inbound,
 };
 
 /// How long a child that was killed may take to be gone.
@@ -41,13 +41,13 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub(crate) async fn spawn(
     command: &ChildCommand,
     config: ClientConfig,
-    gates: impl FnOnce(Stack) -> Stack,
+    gates: impl FnOnce(Road) -> Stack,
 ) -> Result<Client, Error> {
     let mut child = command.spawn()?;
     let Some((reader, writer)) = child.take_io() else {
         return Err(ConnectError::Refused(mgp_types::service::closed("no pipes")).into());
     };
-    establish(reader, writer, config, gates, Some(child)).await
+    establish(reader, writer, config, gates, Some(Kin::Own(Arc::new(child)))).await
 }
 
 /// Connects over a pair of byte streams; `child` is the server where it is one of ours.
@@ -55,22 +55,21 @@ pub(crate) async fn establish<R, W>(
     reader: R,
     writer: W,
     config: ClientConfig,
-    gates: impl FnOnce(Stack) -> Stack,
-    child: Option<Child>,
+    gates: impl FnOnce(Road) -> Stack,
+    child: Option<Kin>,
 ) -> Result<Client, Error>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let config = placed(answered(config));
-    let child = child.map(|child| Kin(Arc::new(child)));
     let lists = Arc::new(Lists::of(&config));
     let (reader, eof) = Watched::new(reader);
     let connection = Connection::new(reader, writer, heard(&config, &lists))
         .limits(config.limits.clone())
         .principal(config.principal.clone());
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
-    let own = child.as_ref().map(|Kin(child)| Arc::clone(child));
+    let own = child.as_ref().map(|kin| Arc::clone(kin.child()));
     let (life, driver) = drive(connection, eof, own);
     let mirror = MirrorLayer::none();
     let past = Past::Unknown;
@@ -84,7 +83,7 @@ where
 pub(crate) async fn reach(
     url: &str,
     config: ClientConfig,
-    gates: impl FnOnce(Stack) -> Stack,
+    gates: impl FnOnce(Road) -> Stack,
 ) -> Result<Client, Error> {
     let config = placed(answered(config));
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
@@ -160,7 +159,7 @@ impl Past {
 async fn shake_hands(
     wired: Wired,
     mut config: ClientConfig,
-    gates: impl FnOnce(Stack) -> Stack,
+    gates: impl FnOnce(Road) -> Stack,
 ) -> Result<Client, Error> {
     let Wired { peer, mut cx, monitor, life, driver, child, lists, mirror, past } = wired;
     cx.server.clone_from(&config.server_id);
@@ -175,7 +174,9 @@ async fn shake_hands(
     let allowance = Allowance { timeout: config.timeout, max };
     let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
     let lively = Lively::new(peer.clone(), life.clone());
-    let stack = outbound(lively, config.retry.take(), stamp, mirror, patience, gates);
+    let retry = config.retry.take();
+    let road = Road::new(lively, &cx.scope, retry, stamp, mirror, patience);
+    let stack = gates(road);
     if config.connect.era == EraChoice::Modern {
         // There is nothing to fall back to, so the probe has all the time there is.
         config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
@@ -184,8 +185,8 @@ async fn shake_hands(
         Ok(facts) => facts,
         Err(error) => {
             peer.close("the handshake failed");
-            if let Some(Kin(child)) = &child {
-                end(child, &error).await;
+            if let Some(kin) = &child {
+                end(kin.child(), &error).await;
             }
             return Err(told(error, config.connect.era));
         }
@@ -194,8 +195,8 @@ async fn shake_hands(
         Ok(presence) => presence,
         Err(unaudited) => {
             peer.close("its connection cannot be recorded");
-            if let Some(Kin(child)) = &child {
-                child.shutdown().await;
+            if let Some(kin) = &child {
+                kin.child().shutdown().await;
             }
             return Err(Error::Unaudited(unaudited));
         }
@@ -318,7 +319,7 @@ fn told(error: ConnectError, era: EraChoice) -> Error {
 }
 
 /// Tells the layer that makes calls again where it stands.
-fn placed(mut config: ClientConfig) -> ClientConfig {
+pub(crate) fn placed(mut config: ClientConfig) -> ClientConfig {
     config.retry = config.retry.map(|retry| {
         let retry = match &config.hooks.known {
             Some(known) => {
@@ -349,13 +350,17 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
     let tools = note(|| Changed::Tools);
     let resources = note(|| Changed::Resources);
     let prompts = note(|| Changed::Prompts);
-    let hooks = hooks.clone();
+    let (hooks, states) = (hooks.clone(), hooks.clone());
     Router::new()
         .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
             hooks.tell(&Changed::Resource(params.uri));
+            std::future::ready(Ok(()))
+        })
+        .on_notification::<LifecycleNotification, _, _>(move |_, change| {
+            states.tell_state(&change);
             std::future::ready(Ok(()))
         })
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {

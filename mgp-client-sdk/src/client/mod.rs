@@ -27,7 +27,7 @@ use tower_layer::{Identity, Layer};
 
 #[cfg(feature = "http")]
 pub(crate) use establish::reach;
-pub(crate) use establish::{establish, spawn};
+pub(crate) use establish::{establish, placed, spawn};
 pub use mgp::Mgp;
 
 use crate::builder::ClientBuilder;
@@ -88,12 +88,27 @@ struct Inner {
     _driver: Driver,
 }
 
-/// A child that ends with its client, whoever else looks at it.
-struct Kin(Arc<Child>);
+/// The child behind a client.
+pub(crate) enum Kin {
+    /// It ends with its client, whoever else looks at it.
+    Own(Arc<Child>),
+    /// Somebody else sees to its end, however the client is dropped.
+    Lent(Arc<Child>),
+}
+
+impl Kin {
+    fn child(&self) -> &Arc<Child> {
+        match self {
+            Self::Own(child) | Self::Lent(child) => child,
+        }
+    }
+}
 
 impl Drop for Kin {
     fn drop(&mut self) {
-        self.0.kill();
+        if let Self::Own(child) = self {
+            child.kill();
+        }
     }
 }
 
@@ -137,7 +152,8 @@ impl Client {
         L: Layer<Stack>,
         L::Service: MgpService,
     {
-        establish(reader, writer, config, |stack| Stack::new(gates.layer(stack)), None).await
+        let gates = |stack| Stack::new(gates.layer(stack));
+        establish(reader, writer, config, |road| road.through(gates), None).await
     }
 
     /// Starts a server as a child process and connects to it; see [`ClientBuilder::spawn`].
@@ -148,7 +164,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
     pub async fn spawn(command: ChildCommand, config: ClientConfig) -> Result<Self, Error> {
-        spawn(&command, config, |stack| stack).await
+        spawn(&command, config, |road| road.through(|stack| stack)).await
     }
 
     /// Ends the connection; a child gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace time.
@@ -166,8 +182,15 @@ impl Client {
         self.0.peer.close("the client closed it");
         self.0.life.over().await;
         match &self.0.child {
-            Some(Kin(child)) => Some(child.shutdown().await),
+            Some(kin) => Some(kin.child().shutdown().await),
             None => None,
+        }
+    }
+
+    /// Notes that the server was asked to leave: its end is no loss.
+    pub(crate) fn leaves(&self) {
+        if let Some(presence) = &self.0.presence {
+            presence.leaves();
         }
     }
 
@@ -190,7 +213,7 @@ impl Client {
     /// The process number of the server, where it is a child of ours; also the number of its group.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.0.child.as_ref().map(|Kin(child)| child.pid())
+        self.0.child.as_ref().map(|kin| kin.child().pid())
     }
 
     // === What is known of the server ===
@@ -257,6 +280,11 @@ impl Client {
         let mut cx = self.0.cx.clone();
         cx.key = CallKey::next();
         cx
+    }
+
+    /// Whether the server is there.
+    pub(crate) fn life(&self) -> &Life {
+        &self.0.life
     }
 
     /// How long a call may take that says nothing about it.

@@ -2,40 +2,70 @@
 //!
 //! Applies to: outbound.
 
-use mgp_lifecycle::{RetryLayer, StampLayer};
+use std::sync::Arc;
+
+use mgp_lifecycle::{RetryLayer, Session, StampLayer};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
-use mgp_types::service::Stack;
+use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
 use tower::ServiceBuilder;
 
 use super::{Lively, MirrorLayer, PatienceLayer};
 
-/// Puts the layers over a peer; `gates` is what a user adds: audit, access, permission, confirmation, validation.
-///
-/// Without `retry` no call is made again.
-pub(crate) fn outbound(
-    peer: Lively,
+/// The way to one server, as far as it belongs to one connection; gates stand before it.
+pub(crate) struct Road {
+    pub(crate) peer: Peer,
+    pub(crate) session: Arc<Session>,
+    /// That of the connection.
+    pub(crate) scope: ScopeId,
+    /// Without it no call is made again.
     retry: Option<RetryLayer>,
     stamp: StampLayer,
-    mirror: MirrorLayer,
-    patience: PatienceLayer,
-    gates: impl FnOnce(Stack) -> Stack,
-) -> Stack {
-    let inner = ServiceBuilder::new()
-        // Gates may change arguments, and each of its attempts has its own time.
-        .layer(mirror)
-        // Time that gates take, to ask a person for example, does not count as the server's.
-        .layer(patience)
-        // It asks for chunks on behalf of whoever takes them.
-        .layer(CollectLayer::new())
-        // The other end.
-        .service(peer);
-    let service = ServiceBuilder::new()
-        // Gates need to know whom a call goes to; the callee needs to know what we speak.
-        .layer(stamp)
-        // Every attempt passes all of them.
-        .service(gates(Stack::new(inner)));
-    // The span and its trace id come before anyone logs, and all attempts are in it.
+    inner: Stack,
+}
+
+impl Road {
+    pub(crate) fn new(
+        peer: Lively,
+        scope: &Scope,
+        retry: Option<RetryLayer>,
+        stamp: StampLayer,
+        mirror: MirrorLayer,
+        patience: PatienceLayer,
+    ) -> Self {
+        let (end, session) = (peer.peer().clone(), scope.state::<Session>());
+        let scope = scope.id();
+        let inner = ServiceBuilder::new()
+            // Gates may change arguments, and each of its attempts has its own time.
+            .layer(mirror)
+            // Time that gates take, to ask a person for example, does not count as the server's.
+            .layer(patience)
+            // It asks for chunks on behalf of whoever takes them.
+            .layer(CollectLayer::new())
+            // The other end.
+            .service(peer);
+        Self { peer: end, session, scope, retry, stamp, inner: Stack::new(inner) }
+    }
+
+    /// Puts gates before it that belong to this connection: audit, access, permission, confirmation, validation.
+    pub(crate) fn through(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
+        let service = ServiceBuilder::new()
+            // Gates need to know whom a call goes to; the callee needs to know what we speak.
+            .layer(self.stamp)
+            // Every attempt passes all of them.
+            .service(gates(self.inner));
+        spanned(self.retry, service)
+    }
+
+    /// The way behind gates that outlive the connection: what is said of the sender fits whoever takes the call.
+    pub(crate) fn behind(self) -> Stack {
+        Stack::new(ServiceBuilder::new().layer(self.stamp).service(self.inner))
+    }
+}
+
+/// Puts what stands outside all gates: a span, and in it all attempts.
+pub(crate) fn spanned(retry: Option<RetryLayer>, service: impl MgpService) -> Stack {
+    // The span and its trace id come before anyone logs.
     let span = ServiceBuilder::new().layer(TraceLayer::new());
     match retry {
         // Each attempt is stamped anew, for what it says of permissions and of its span may have changed.

@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+use std::time::Duration;
+
 use mgp_types::mgp::{Actor, AuditResult, EventType, Extension, ExtensionSet};
 use mgp_types::service::{Facts, ServerId};
 
@@ -43,9 +45,11 @@ impl Event {
             .cause(cause)
     }
 
-    /// Adds that the server is not started again: it failed too often (§11.5).
-    pub fn restart_limit_exceeded(self) -> Self {
+    /// Adds that the server is not started again: restarted so often within this time, it failed once more (§11.5).
+    pub fn restart_limit_exceeded(self, restarts: u32, within: Duration) -> Self {
         self.detail("restart_limit_exceeded", &true)
+            .detail("restarts", &restarts)
+            .detail("window_secs", &within.as_secs())
     }
 
     /// `dev.cloto.server_registered`: a server was registered at run time; the result is that of the registration.

@@ -77,7 +77,8 @@ fn all() -> Vec<AuditEvent> {
         Event::access_granted(&ada, &crate::Entry::new("acme", entry.clone())),
         Event::access_revoked(&ada, &crate::Entry::new("acme", entry)),
         Event::server_connected(&garden, &facts),
-        Event::server_lost(&garden, "exited with 1").restart_limit_exceeded(),
+        Event::server_lost(&garden, "exited with 1")
+            .restart_limit_exceeded(5, Duration::from_secs(300)),
         Event::validation_failed(&agent, on, "water")
             .rule(Some(&Rule::new("validator network")))
             .during(Some("trace-77")),

@@ -29,7 +29,7 @@ pub struct HttpConfig {
     ///
     /// A caller may hold eight times what is still free, so that somebody else always finds room; more are 429.
     pub held_bytes: usize,
-    /// Requests that run at once, of all callers; more are 503. 8,192.
+    /// Requests that run at once, of all callers; more are 503, but for pings, of which 64 more may run. 8,192.
     ///
     /// A caller (tenant and subject) may have eight times as many as are still free; more are 429.
     /// So one alone gets to eight ninths of them, two to eight seventeenths each, and a new one always finds room.

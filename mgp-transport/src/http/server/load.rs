@@ -10,6 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mgp_types::service::Principal;
 
 use super::refusal::Refusal;
+use crate::connection::SIGN_BYTES;
+
+/// Requests beyond the bound that may be read to find out whether they ask for a sign of life.
+const SPARE: usize = 64;
 
 /// What one caller may have, measured by what is free: so there is always room for somebody new.
 ///
@@ -54,15 +58,30 @@ impl Load {
         principal: &Principal,
         bound: usize,
     ) -> Result<Busy, Refusal> {
+        let busy = self.enter_for_life(principal, bound)?;
+        busy.refusal().map_or(Ok(busy), Err)
+    }
+
+    /// The same, but beyond a bound a few more are let in to say what they want: they may only ask for a sign of life.
+    pub(super) fn enter_for_life(
+        self: &Arc<Self>,
+        principal: &Principal,
+        bound: usize,
+    ) -> Result<Busy, Refusal> {
         let share = self.share(principal);
         let before = self.running.fetch_add(1, Ordering::Relaxed);
         let own = share.running.fetch_add(1, Ordering::Relaxed);
-        let busy = Busy { load: Arc::clone(self), share, runs: true, bytes: 0 };
-        if before >= bound {
+        let most = bound.saturating_sub(before).saturating_mul(TIMES_WHAT_IS_FREE);
+        let spare = match () {
+            () if before >= bound => Some(Beyond::Bound),
+            () if own >= most => Some(Beyond::Share),
+            () => None,
+        };
+        let busy = Busy { load: Arc::clone(self), share, runs: true, bytes: 0, spare };
+        if before >= bound.saturating_add(SPARE) {
             return Err(Refusal::Busy);
         }
-        let most = (bound - before).saturating_mul(TIMES_WHAT_IS_FREE);
-        if own >= most { Err(Refusal::Share) } else { Ok(busy) }
+        if own >= most.saturating_add(SPARE) { Err(Refusal::Share) } else { Ok(busy) }
     }
 
     /// The share of a caller, with one more request in it.
@@ -95,6 +114,17 @@ pub(super) struct Busy {
     share: Arc<Share>,
     runs: bool,
     bytes: usize,
+    /// Beyond which bound it is: then it may only ask for a sign of life.
+    spare: Option<Beyond>,
+}
+
+/// What there is no more room in.
+#[derive(Clone, Copy, Debug)]
+enum Beyond {
+    /// The server.
+    Bound,
+    /// What one caller may have.
+    Share,
 }
 
 impl Busy {
@@ -104,11 +134,31 @@ impl Busy {
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.share.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // A single body within its own bound always fits an idle server.
-        if held > bound && held > self.bytes {
-            return Err(Refusal::Busy);
-        }
         let most = bound.saturating_sub(held).saturating_mul(TIMES_WHAT_IS_FREE);
-        if own > most && own > self.bytes { Err(Refusal::Share) } else { Ok(()) }
+        if held > bound && held > self.bytes {
+            self.spare = Some(Beyond::Bound);
+        } else if own > most && own > self.bytes {
+            self.spare.get_or_insert(Beyond::Share);
+        }
+        self.within_spare(self.bytes)
+    }
+
+    /// Whether it may only ask for a sign of life.
+    pub(super) fn is_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// What it is told where it asks for anything else.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.spare.map(|beyond| match beyond {
+            Beyond::Bound => Refusal::Busy,
+            Beyond::Share => Refusal::Share,
+        })
+    }
+
+    /// Refuses a body that is too long for a sign of life, where it may be nothing else.
+    pub(super) fn within_spare(&self, bytes: usize) -> Result<(), Refusal> {
+        if bytes > SIGN_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Holds on to its bytes only: it waits for news and does nothing.
@@ -204,13 +254,13 @@ mod tests {
         drop(first);
         let mut bodies: Vec<_> = (0..9).map(|_| load.enter(&who("ann"), 99).unwrap()).collect();
         for body in &mut bodies[..8] {
-            body.hold(100, 900).unwrap();
+            body.hold(10_000, 90_000).unwrap();
         }
-        assert!(matches!(bodies[8].hold(100, 900), Err(Refusal::Share)));
+        assert!(matches!(bodies[8].hold(10_000, 90_000), Err(Refusal::Share)));
         bodies.pop();
         let mut other = load.enter(&who("bob"), 99).unwrap();
-        other.hold(100, 900).unwrap();
-        assert!(matches!(other.hold(100, 900), Err(Refusal::Busy)));
+        other.hold(10_000, 90_000).unwrap();
+        assert!(matches!(other.hold(10_000, 90_000), Err(Refusal::Busy)));
         drop((bodies, other));
         assert_eq!((load.running(), load.held(), load.shares().len()), (0, 0, 0));
     }

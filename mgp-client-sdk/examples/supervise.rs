@@ -1,0 +1,166 @@
+//! Runs a server under supervision and prints what becomes of it, a line of JSON for each change of its state.
+//!
+//! `supervise --policy FILE.json -- COMMAND…`
+//!
+//! The file holds the restart configuration of MGP §11.5; what it lacks has its default, members it should not have
+//! are passed over:
+//!
+//! ```json
+//! {"restart_policy": "on_failure", "max_restarts": 5, "restart_window_secs": 300,
+//!  "backoff_base_ms": 1000, "backoff_max_ms": 30000}
+//! ```
+//!
+//! A line is `{"t_ms":…,"from":…,"to":…,"restarts":…,"reason":…}`.
+//! SIGTERM and SIGINT drain the server and stop it with its whole tree.
+//!
+//! It ends with 0 when the server was stopped or ended well, with 1 when it failed and is not started again, be it because
+//! it failed too often, and with 2 when it was called wrongly or the file cannot be used.
+
+#![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use mgp_client_sdk::prelude::*;
+use mgp_client_sdk::{Report, SuperviseConfig};
+use mgp_types::Object;
+use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
+use serde_json::json;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+const USAGE: &str = "usage: supervise --policy FILE.json -- COMMAND…";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let (config, command) = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("{wrong}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(config, command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(
+    config: SuperviseConfig,
+    command: ChildCommand,
+) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let builder = Client::builder("supervise", env!("CARGO_PKG_VERSION"));
+    let server = builder.supervise(command, config)?;
+    let mut asked = signals()?;
+    let mut reports = server.reports();
+    server.start().await;
+    let stopping = async {
+        asked.recv().await;
+        server.stop(ShutdownReason::OperatorRequest).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::pin!(stopping);
+    let rest = loop {
+        tokio::select! {
+            biased;
+            report = reports.recv() => match report {
+                Ok(report) => print(&report),
+                // Lines that nobody took in time; the next one says how many restarts there were.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => break server.ended().await,
+            },
+            rest = server.ended() => break rest,
+            () = &mut stopping => {}
+        }
+    };
+    loop {
+        match reports.try_recv() {
+            Ok(report) => print(&report),
+            Err(TryRecvError::Lagged(_)) => {}
+            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+        }
+    }
+    let failed = rest.limit.is_some() || rest.state == ServerState::Error;
+    // A stop that came while the server waited for its next start leaves it where the failure had put it.
+    let stopped = rest.reason.as_ref() == ShutdownReason::OperatorRequest.as_str();
+    Ok(if failed && !stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What ends the program: whoever sends says so once.
+fn signals() -> std::io::Result<tokio::sync::mpsc::Receiver<()>> {
+    let (tell, asked) = tokio::sync::mpsc::channel(1);
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+            let (mut heard, tell) = (signal(kind)?, tell.clone());
+            tokio::spawn(async move {
+                while heard.recv().await.is_some() && tell.send(()).await.is_ok() {}
+            });
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() && tell.send(()).await.is_ok() {}
+    });
+    Ok(asked)
+}
+
+fn options(
+    mut words: impl Iterator<Item = String>,
+) -> Result<(SuperviseConfig, ChildCommand), String> {
+    let mut config = None;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--policy" => {
+                let file = words.next().ok_or("`--policy` needs a file")?;
+                config = Some(policy(Path::new(&file)).map_err(|why| format!("{file}: {why}"))?);
+            }
+            "--" => {
+                let program = words.next().ok_or("the server's command is missing")?;
+                let config = config.ok_or("`--policy` is missing")?;
+                return Ok((config, ChildCommand::new(program).args(words)));
+            }
+            word => return Err(format!("unknown flag `{word}`")),
+        }
+    }
+    Err("`--` and the server's command are missing".to_owned())
+}
+
+fn policy(file: &Path) -> Result<SuperviseConfig, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let members: Object = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    for (name, value) in members.iter() {
+        let alone = json!({ name: value }).to_string();
+        if let Err(error) = serde_json::from_str::<RestartConfig>(&alone) {
+            let error = error.to_string();
+            // Where it stands in this member alone helps nobody.
+            let why = error.split(" at line ").next().unwrap_or_default();
+            return Err(format!("`{name}`: {why}"));
+        }
+    }
+    let config: RestartConfig = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if let Some(RestartPolicy::Other(word)) = &config.restart_policy {
+        eprintln!(
+            "{}: unknown policy `{word}` counts as `never`; known: never, on_failure, always",
+            file.display()
+        );
+    }
+    Ok(SuperviseConfig::from(&config))
+}
+
+fn print(report: &Report) {
+    let line = json!({
+        "t_ms": u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX),
+        "from": report.from,
+        "to": report.to,
+        "restarts": report.restarts,
+        "reason": &*report.reason,
+    });
+    // A reader that has seen enough is no error.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,248 @@
+//! A real child, killed again and again at any moment of its life: it comes back, and nothing is left behind.
+//!
+//! `KILLS` in the environment says how often; 40 times without it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Report, SupervisedClient, ToolResult};
+use mgp_transport::ChildCommand;
+use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{PATIENCE, example, quick, stat};
+
+/// How often the child is killed, unless the environment says otherwise.
+const KILLS: u32 = 40;
+
+/// Says that this process is the one that kills: it shares its children and descriptors with no other test.
+const ROLE: &str = "MGP_SUPERVISED_KILLS";
+
+/// Marks the child and what it starts, so that they are found wherever they end up.
+const MARK: &str = "MGP_SUPERVISED_MARK";
+
+/// How much memory may grow over all kills, once it has settled.
+const GROWTH: u64 = 8 << 20;
+
+#[test]
+fn killed_at_any_moment_it_comes_back_and_nothing_stays_behind() {
+    let runner = std::env::current_exe().unwrap();
+    let outcome = Command::new(runner)
+        .args(["--exact", "kills::the_killing", "--nocapture", "--test-threads=1"])
+        .env(ROLE, "1")
+        .status()
+        .unwrap();
+    assert!(outcome.success());
+}
+
+/// Does nothing unless it is told to: see the test above.
+#[test]
+fn the_killing() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(kill_and_look(kills));
+}
+
+/// The moments a child is killed at.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// As soon as there is a process.
+    Start,
+    /// While hands are shaken, or a little later.
+    Handshake,
+    /// While calls run.
+    Call,
+    /// While nothing happens.
+    Idle,
+}
+
+impl Moment {
+    fn of(kill: u32) -> Self {
+        [Self::Start, Self::Handshake, Self::Call, Self::Idle][kill as usize % 4]
+    }
+}
+
+async fn kill_and_look(kills: u32) {
+    let mark = format!("{}", std::process::id());
+    // Every second life has something beside the server, which holds its pipes and its group.
+    let text = "if [ $(( $$ % 2 )) = 0 ]; then sleep 300 & fi; exec \"$0\"";
+    let command = ChildCommand::new("sh")
+        .args(["-c", text])
+        .arg(example("mgp-server-sdk", "echo"))
+        .env(MARK, &mark)
+        .term_grace(Duration::from_millis(500));
+    let mut config = quick(10_000);
+    config.policy = RestartPolicy::OnFailure;
+    // All kills are in one window: the count must be exact.
+    config.window = Duration::from_hours(1);
+    (config.backoff_base, config.backoff_max) = (Duration::ZERO, Duration::from_millis(1));
+    let server = Client::builder("test", "1").supervise(command, config).unwrap();
+    let mut reports = server.reports();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()));
+
+    // What stays for good, such as the thread that starts children, is there after one life.
+    server.start().await;
+    server.ready().await.unwrap();
+    server.stop(ShutdownReason::OperatorRequest).await;
+    settle(&mark).await;
+    let (descriptors, begun) = (open_descriptors(), Instant::now());
+    let (mut settled_memory, mut calls, mut broken) = (memory(), 0, 0);
+
+    server.start().await;
+    connecting(&mut reports).await;
+    let mut restarts = connecting(&mut reports).await;
+    for kill in 0..kills {
+        if kill == kills.min(100) {
+            settled_memory = memory();
+        }
+        match Moment::of(kill) {
+            Moment::Start => {}
+            Moment::Handshake => sleep(Duration::from_micros(random.below(20_000))).await,
+            Moment::Idle => {
+                ready(&server).await;
+                sleep(Duration::from_micros(random.below(3_000))).await;
+            }
+            Moment::Call => {
+                let client = ready(&server).await;
+                let calling = tokio::spawn(async move {
+                    let mut outcomes = (0, 0);
+                    loop {
+                        match client.call("echo").arg("message", "hi").await {
+                            Ok(result) => assert_eq!(result.to_text(), "hi"),
+                            // The end of the one server, before the next one is there.
+                            Err(error) => {
+                                assert!([2000, 2002].contains(&error.code().0), "{error}");
+                                outcomes.1 += 1;
+                                return outcomes;
+                            }
+                        }
+                        outcomes.0 += 1;
+                    }
+                });
+                sleep(Duration::from_micros(random.below(3_000))).await;
+                murder(&mark).await;
+                let (answered, failed) = timeout(PATIENCE, calling).await.unwrap().unwrap();
+                calls += answered;
+                broken += failed;
+            }
+        }
+        if !matches!(Moment::of(kill), Moment::Call) {
+            murder(&mark).await;
+        }
+        restarts = connecting(&mut reports).await;
+        assert_eq!(restarts, u64::from(kill) + 1, "{:?}", Moment::of(kill));
+    }
+    let client = ready(&server).await;
+    assert_eq!(client.call("echo").arg("message", "hi").await.unwrap().to_text(), "hi");
+    drop(client);
+    assert_eq!((server.restarts(), restarts), (u64::from(kills), u64::from(kills)));
+    server.stop(ShutdownReason::OperatorRequest).await;
+    settle(&mark).await;
+    let (left, now) = (marked(&mark).len() + zombies(), open_descriptors());
+    let growth = memory().saturating_sub(settled_memory);
+    println!(
+        "{kills} kills in {:.1?}: {} restarts, {left} processes left, descriptors {descriptors} -> {now}, \
+         {} KiB more, {calls} calls answered, {broken} broken",
+        begun.elapsed(),
+        server.restarts(),
+        growth >> 10,
+    );
+    assert_eq!((left, now), (0, descriptors));
+    assert!(growth < GROWTH, "{growth}");
+}
+
+async fn ready(server: &SupervisedClient) -> Client {
+    timeout(PATIENCE, server.ready()).await.unwrap().unwrap()
+}
+
+/// Waits for the next start; gives how often the server was restarted until then.
+async fn connecting(reports: &mut Receiver<Report>) -> u64 {
+    let waiting = async {
+        loop {
+            let report = reports.recv().await.unwrap();
+            if report.to == ServerState::Connecting {
+                return report.restarts;
+            }
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap()
+}
+
+/// Kills the server as soon as there is one: the process of ours that leads its group.
+async fn murder(mark: &str) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let us = std::process::id();
+        let found = marked(mark).into_iter().find(|pid| {
+            stat(Path::new(&format!("/proc/{pid}")))
+                .is_some_and(|(state, parent)| parent == us && state != 'Z')
+        });
+        if let Some(pid) = found {
+            let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+            assert!(killed.success());
+            return;
+        }
+        assert!(Instant::now() < until, "there is no child to kill");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The processes with our mark, wherever they hang.
+fn marked(mark: &str) -> Vec<u32> {
+    let mark = format!("{MARK}={mark}");
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_marked = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    numbers.filter(is_marked).collect()
+}
+
+/// Our children that nobody has reaped.
+fn zombies() -> usize {
+    let us = std::process::id();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let ours = processes.filter_map(|entry| stat(&entry.path()));
+    ours.filter(|(state, parent)| *parent == us && *state == 'Z').count()
+}
+
+/// Waits a while for what is on its way out.
+async fn settle(mark: &str) {
+    for _ in 0..500 {
+        if marked(mark).is_empty() && zombies() == 0 {
+            break;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    // The ends of pipes go with the tasks that read them.
+    sleep(Duration::from_millis(100)).await;
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The memory that is really there, in bytes.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Numbers that differ from run to run; none of them is a secret.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}

@@ -1,0 +1,184 @@
+//! The program `supervise`: its lines, its exit codes, and what signals do to it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ToolResult};
+use mgp_transport::ChildCommand;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::world::{example, lives};
+
+/// A file with a policy, gone with the test.
+struct Policy(PathBuf);
+
+impl Policy {
+    fn new(name: &str, text: &str) -> Self {
+        let file = format!("mgp-policy-{name}-{}.json", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn supervise(policy: &Policy, command: &[&str]) -> Child {
+    Command::new(example("mgp-client-sdk", "supervise"))
+        .arg("--policy")
+        .arg(&policy.0)
+        .arg("--")
+        .args(command)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_crash_loop_is_told_line_by_line_and_ends_with_1() {
+    // What the file should not have is passed over, what it lacks has its default.
+    let policy = Policy::new(
+        "loop",
+        r#"{"restart_policy":"on_failure","max_restarts":2,"backoff_base_ms":5,"backoff_max_ms":9,"x":1}"#,
+    );
+    let ended = supervise(&policy, &["sh", "-c", "exit 3"]).wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let lines = lines(&String::from_utf8(ended.stdout).unwrap());
+    let words: Vec<_> = lines
+        .iter()
+        .map(|line| (line["from"].as_str().unwrap(), line["to"].as_str().unwrap()))
+        .collect();
+    assert_eq!(words[0], ("registered", "connecting"));
+    assert!(words.windows(2).all(|pair| pair[0].1 == pair[1].0), "{words:?}");
+    assert_eq!(words.iter().filter(|(_, to)| *to == "connecting").count(), 3);
+    let last = lines.last().unwrap();
+    assert_eq!((last["to"].as_str(), last["restarts"].as_u64()), (Some("error"), Some(2)));
+    let reason = last["reason"].as_str().unwrap();
+    assert!(reason.contains("restart_limit_exceeded"), "{reason}");
+    let times: Vec<_> = lines.iter().map(|line| line["t_ms"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn a_signal_stops_the_tree_and_ends_with_0() {
+    let policy = Policy::new("signal", "{}");
+    let echo = example("mgp-server-sdk", "echo");
+    for signal in ["-TERM", "-INT"] {
+        let file = std::env::temp_dir().join(format!("mgp-tree{signal}-{}", std::process::id()));
+        let (tree, echo) = (file.display(), echo.display());
+        let server = format!("sleep 60 & echo $$ $! > {tree}; exec {echo}");
+        let mut running = supervise(&policy, &["sh", "-c", &server]);
+        let mut output = BufReader::new(running.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(r#""to":"connected""#) {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0);
+        }
+        let pid = running.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        while output.read_line(&mut rest).unwrap() > 0 {}
+        assert_eq!(running.wait().unwrap().code(), Some(0));
+        let words: Vec<_> =
+            lines(&rest).iter().map(|line| line["to"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(words, ["draining", "disconnected"]);
+        let pids = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(pids.split_whitespace().count(), 2);
+        assert!(pids.split_whitespace().all(|pid| !lives(pid.parse().unwrap())), "{pids}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_long_wait_for_the_next_start() {
+    let policy = Policy::new("wait", r#"{"backoff_base_ms":60000,"backoff_max_ms":60000}"#);
+    let mut running = supervise(&policy, &["sh", "-c", "exit 3"]);
+    let mut output = BufReader::new(running.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(r#""to":"restarting""#) {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0);
+    }
+    let begun = Instant::now();
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn what_cannot_be_used_is_said_and_ends_with_2() {
+    let check = |policy: &Policy, expected: &str| {
+        let ended = supervise(policy, &["true"]).wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    };
+    check(&Policy::new("text", "never"), "expected");
+    let many = r#"{"restart_policy":"never","max_restarts":"many"}"#;
+    check(
+        &Policy::new("value", many),
+        r#"`max_restarts`: invalid type: string "many", expected u32"#,
+    );
+    check(
+        &Policy::new("negative", r#"{"backoff_base_ms":-1}"#),
+        "`backoff_base_ms`: invalid value",
+    );
+    let alone = Command::new(example("mgp-client-sdk", "supervise")).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(String::from_utf8(alone.stderr).unwrap().contains("usage: supervise"));
+}
+
+#[test]
+fn a_policy_nobody_knows_never_restarts() {
+    let policy = Policy::new("word", r#"{"restart_policy":"sometimes"}"#);
+    let ended = supervise(&policy, &["sh", "-c", "exit 3"]).wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8(ended.stderr).unwrap().contains("`sometimes` counts as `never`"));
+    let lines = lines(&String::from_utf8(ended.stdout).unwrap());
+    assert_eq!(lines.last().unwrap()["restarts"], 0);
+}
+
+#[test]
+fn the_gate_alone_on_a_client() {
+    let output = Command::new(example("mgp-client-sdk", "ready_alone")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = "connected: noon\n\
+        draining: refused, 2001 server `clock` is draining and takes no new calls\n\
+        restarting: noon\n\
+        error: refused, 2000 server `clock` failed; restart it once the cause is gone\n";
+    assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn the_gate_alone_on_a_server() {
+    let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("400");
+    let client = Client::builder("test", "1").spawn(server).await.unwrap();
+    let ask = || async { client.call("think").arg("about", "life").await };
+    let error = ask().await.unwrap_err();
+    assert_eq!((error.code().0, error.is_retryable()), (2000, true));
+    assert_eq!(error.message(), "the server is starting");
+    let until = Instant::now() + Duration::from_secs(10);
+    let answer = loop {
+        match ask().await {
+            Ok(answer) => break answer,
+            Err(_) => assert!(Instant::now() < until),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(answer.to_text(), "life: it depends.");
+    client.close().await;
+}

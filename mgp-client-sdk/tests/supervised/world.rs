@@ -1,0 +1,123 @@
+//! Children of the shell and of this workspace, and a look at the processes there are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, SuperviseConfig, SupervisedClient};
+use mgp_transport::ChildCommand;
+use mgp_types::mgp::{AuditEvent, RestartPolicy};
+use mgp_types::service::MemoryAudit;
+use tokio::time::timeout;
+
+/// How long is waited for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An example of this workspace, built if it is not there.
+pub(crate) fn example(package: &str, name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(name);
+    if !path.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "-q", "-p", package, "--example", name])
+            .args(path.iter().any(|part| part == "release").then_some("--release"))
+            .status()
+            .unwrap();
+        assert!(built.success() && path.exists(), "{}", path.display());
+    }
+    path
+}
+
+/// The server with one tool that repeats what it is told.
+pub(crate) fn echo() -> ChildCommand {
+    ChildCommand::new(example("mgp-server-sdk", "echo"))
+}
+
+/// Shakes hands in the shell.
+pub(crate) const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
+
+/// A script, with little time to leave.
+pub(crate) fn script(text: &str) -> ChildCommand {
+    ChildCommand::new("sh")
+        .args(["-c", text])
+        .close_grace(Duration::from_millis(100))
+        .term_grace(Duration::from_millis(100))
+}
+
+/// A server in the shell that has shaken hands.
+pub(crate) fn hello(then: &str) -> ChildCommand {
+    script(&format!("{HELLO}{then}"))
+}
+
+/// What the shell answers to its next call, by the number of the request.
+pub(crate) fn answer(id: u32) -> String {
+    format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"done"}}]}}}}'; "#
+    )
+}
+
+/// Quick, and as often as is said here.
+pub(crate) fn quick(max_restarts: u32) -> SuperviseConfig {
+    let mut config = SuperviseConfig::default();
+    config.max_restarts = max_restarts;
+    config.backoff_base = Duration::from_millis(5);
+    config.backoff_max = Duration::from_millis(10);
+    config
+}
+
+pub(crate) fn always(max_restarts: u32) -> SuperviseConfig {
+    let mut config = quick(max_restarts);
+    config.policy = RestartPolicy::Always;
+    config
+}
+
+/// A legacy client of a server named `files`, and the log of its comings and goings.
+pub(crate) fn recorded() -> (ClientBuilder, Arc<MemoryAudit>) {
+    let log = Arc::new(MemoryAudit::new());
+    let builder = Client::builder("test", "1").era(EraChoice::Legacy).server_id("files");
+    (builder.audit(Arc::<MemoryAudit>::clone(&log)), log)
+}
+
+/// Type and result of each event.
+pub(crate) fn told(log: &MemoryAudit) -> Vec<(String, String)> {
+    let words = |event: &AuditEvent| {
+        (event.event_type.as_str().to_owned(), event.result.as_str().to_owned())
+    };
+    log.events().iter().map(words).collect()
+}
+
+/// Kills the server of the present incarnation, and nothing else of its tree.
+pub(crate) fn kill(client: &Client) {
+    let pid = client.pid().unwrap().to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+/// Waits until a server was started again so often and is connected.
+pub(crate) async fn again(server: &SupervisedClient, restarts: u64) -> Client {
+    let waiting = async {
+        loop {
+            let client = server.ready().await.unwrap();
+            if server.restarts() >= restarts && !client.is_closed() {
+                return client;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap()
+}
+
+/// Whether a process is there and no zombie.
+pub(crate) fn lives(pid: u32) -> bool {
+    stat(&PathBuf::from(format!("/proc/{pid}"))).is_some_and(|(state, _)| state != 'Z')
+}
+
+/// The state and the parent of a process.
+pub(crate) fn stat(process: &Path) -> Option<(char, u32)> {
+    let text = std::fs::read_to_string(process.join("stat")).ok()?;
+    let mut words = text.rsplit(')').next()?.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}

@@ -1,0 +1,382 @@
+//! A gate that lets calls pass while a server is connected (MGP §11.2, §14.3: 2000, 2001, 2002).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::method::{
+    CallbackRespond, HealthPing, HealthStatusGet, Initialize, LifecycleShutdown, PermissionAwait,
+    PermissionGrant, PermissionRequest, PermissionResponse, Ping, ServerDiscover, StreamCancel,
+    TasksCancel, TasksGet, TasksResult, TasksUpdate,
+};
+use mgp_types::mgp::ServerState;
+use mgp_types::service::{
+    BoxFuture, Call, Deadline, Either, Kind, MgpService, Reply, ServerId, Waited,
+};
+use tokio::time::timeout_at;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::error::Refusal;
+use crate::state::State;
+
+/// How many calls wait at once, unless it is said otherwise.
+const WAITING: usize = 1024;
+
+/// Refuses calls that a server would not take in the state it is in: 2001 while it drains, 2002 while it is restarted,
+/// 2000 in all other states but `connected`.
+///
+/// What a handshake consists of passes in every state, as does what asks after the server or belongs to calls that are
+/// running: health, shutdown, cancellation, tasks, answers, notifications.
+/// The details of a refusal name the state, and the server where it has a name, and say that nothing was started.
+///
+/// ```
+/// use mgp_lifecycle::{ReadyLayer, State};
+/// use mgp_types::mgp::ServerState;
+/// use mgp_types::service::{Reply, Stack, mock};
+/// use tower_layer::Layer;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let state = State::new(ServerState::Connected);
+/// let server = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+/// let mut client = mock::client(Stack::new(ReadyLayer::new(state.clone()).layer(server)));
+/// assert!(client.request("tools/call", r#"{"name":"a"}"#).await.is_ok());
+///
+/// state.enter(ServerState::Draining, "operator_request").unwrap();
+/// let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+/// assert_eq!(error.to_string(), "the server is draining and takes no new calls (2001)");
+/// assert!(client.request("mgp/health/ping", "{}").await.is_ok());
+/// # });
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ReadyLayer {
+    state: State,
+    server: Option<ServerId>,
+    wait: Duration,
+    waiting: usize,
+    queue: Arc<AtomicUsize>,
+}
+
+impl ReadyLayer {
+    /// A gate for the server that has this state.
+    pub fn new(state: State) -> Self {
+        let queue = Arc::default();
+        Self { state, server: None, wait: Duration::ZERO, waiting: WAITING, queue }
+    }
+
+    /// Names the server in refusals of calls that do not say whom they go to.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.server = Some(id.into());
+        self
+    }
+
+    /// Has calls wait so long for a server that is being started or restarted; none do without it.
+    ///
+    /// A call never waits beyond its own deadline.
+    pub fn wait(mut self, at_most: Duration) -> Self {
+        self.wait = at_most;
+        self
+    }
+
+    /// Sets how many calls may wait at once; more are refused as if none waited. 1024.
+    pub fn waiting(mut self, at_most: usize) -> Self {
+        self.waiting = at_most;
+        self
+    }
+
+    /// Says why the server takes no call now, if it takes none.
+    ///
+    /// # Errors
+    /// 2000, 2001 or 2002, by its state.
+    pub fn check(&self) -> Result<(), RpcError> {
+        if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
+    }
+
+    /// Refuses, unless the server has become connected since it was looked at.
+    fn refuse(&self, server: Option<&ServerId>) -> Result<(), RpcError> {
+        let (state, why) = self.state.latest();
+        if state == ServerState::Connected {
+            return Ok(());
+        }
+        let restarts = why.is_some_and(|why| restart_follows(&why));
+        let server = server.or(self.server.as_ref()).cloned();
+        Err(Refusal::NotReady { state, server, restarts }.into())
+    }
+
+    /// Waits until the server is connected, as long as that may be.
+    async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
+        if self.wait.is_zero() || !is_starting(&self.state.now()) {
+            return self.refuse(call.cx().server.as_ref());
+        }
+        let Some(_place) = Place::take(&self.queue, self.waiting) else {
+            return self.refuse(call.cx().server.as_ref());
+        };
+        let mut state = self.state.watch();
+        // A start that fails passes through other states before the next one; only these are the end of waiting.
+        let settled = state.wait_for(|state| {
+            use ServerState::{Connected, Disconnected, Draining, Registered};
+            matches!(state, Connected | Disconnected | Draining | Registered)
+        });
+        let until = Deadline::after(self.wait).earlier(call.cx().deadline);
+        let settled = match until.instant() {
+            Some(instant) => timeout_at(instant, settled).await.ok().and_then(Result::ok),
+            None => settled.await.ok(),
+        };
+        if settled.is_some_and(|state| *state == ServerState::Connected) {
+            // What the gates above decided may have been taken back meanwhile.
+            Waited::mark(call.cx_mut());
+            return Ok(());
+        }
+        self.refuse(call.cx().server.as_ref())
+    }
+}
+
+impl fmt::Debug for ReadyLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadyLayer")
+            .field("state", &self.state)
+            .field("server", &self.server)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for ReadyLayer {
+    type Service = Ready<S>;
+
+    fn layer(&self, inner: S) -> Ready<S> {
+        Ready { inner, layer: self.clone() }
+    }
+}
+
+/// Service of [`ReadyLayer`].
+#[derive(Clone)]
+pub struct Ready<S> {
+    inner: S,
+    layer: ReadyLayer,
+}
+
+impl<S> fmt::Debug for Ready<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layer.fmt(f)
+    }
+}
+
+impl<S: MgpService> Service<Call> for Ready<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        // The rule: it is connected, so nothing waits and nothing is boxed.
+        if self.layer.state.is_connected() || passes_always(&call) {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
+        Either::Right {
+            future: Box::pin(async move {
+                layer.admit(&mut call).await?;
+                inner.call(call).await
+            }),
+        }
+    }
+}
+
+/// A place among the calls that wait; given back when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(queue: &'a AtomicUsize, bound: usize) -> Option<Self> {
+        let before = queue.fetch_add(1, Ordering::Relaxed);
+        let place = Self(queue);
+        (before < bound).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the server will be connected, if all goes well.
+fn is_starting(state: &ServerState) -> bool {
+    matches!(state, ServerState::Connecting | ServerState::Restarting)
+}
+
+/// Whether a server that stops for this reason is started again (§11.4, §11.5).
+fn restart_follows(reason: &str) -> bool {
+    use mgp_types::mgp::ShutdownReason::{ConfigurationChange, ResourceLimit};
+    reason == ConfigurationChange.as_str() || reason == ResourceLimit.as_str()
+}
+
+/// What begins no work: the handshake, questions about the server, and what running calls need.
+fn passes_always(call: &Call) -> bool {
+    call.kind() == Kind::Notification
+        // A further round of a call that is running.
+        || call.hop().request_state.is_some()
+        || is_handshake(call)
+        || call.is::<Ping>()
+        || call.is::<HealthPing>()
+        || call.is::<HealthStatusGet>()
+        || call.is::<LifecycleShutdown>()
+        || call.is::<StreamCancel>()
+        || call.is::<CallbackRespond>()
+        || call.is::<TasksGet>()
+        || call.is::<TasksResult>()
+        || call.is::<TasksUpdate>()
+        || call.is::<TasksCancel>()
+}
+
+fn is_handshake(call: &Call) -> bool {
+    call.is::<Initialize>()
+        || call.is::<ServerDiscover>()
+        || call.is::<PermissionRequest>()
+        || call.is::<PermissionResponse>()
+        || call.is::<PermissionAwait>()
+        || call.is::<PermissionGrant>()
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::ErrorCode;
+    use mgp_types::service::{Stack, mock};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const CALL: (&str, &str) = ("tools/call", r#"{"name":"a"}"#);
+
+    fn gated(layer: &ReadyLayer) -> mock::Client {
+        let server = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+        mock::client(Stack::new(layer.layer(server)))
+    }
+
+    #[track_caller]
+    fn refusal(layer: &ReadyLayer) -> RpcError {
+        layer.check().unwrap_err()
+    }
+
+    #[test]
+    fn each_state_has_its_refusal() {
+        use ServerState::{Connecting, Disconnected, Draining, Error, Registered, Restarting};
+        for (state, code) in [
+            (Registered, ErrorCode::SERVER_NOT_READY),
+            (Connecting, ErrorCode::SERVER_NOT_READY),
+            (Disconnected, ErrorCode::SERVER_NOT_READY),
+            (Error, ErrorCode::SERVER_NOT_READY),
+            (Restarting, ErrorCode::SERVER_RESTARTING),
+            (Draining, ErrorCode::SERVER_DRAINING),
+        ] {
+            let error = refusal(&ReadyLayer::new(State::new(state.clone())).server("files"));
+            assert_eq!(error.code(), code, "{state}");
+            let text = serde_json::to_string(&error).unwrap();
+            let details =
+                format!(r#""details":{{"state":"{state}","server_id":"files","started":false}}"#);
+            assert!(text.contains(&details), "{text}");
+            assert_eq!(error.as_recovery().unwrap().is_retryable(), state != Draining, "{state}");
+        }
+        assert!(ReadyLayer::new(State::new(ServerState::Connected)).check().is_ok());
+    }
+
+    #[test]
+    fn draining_is_worth_another_attempt_only_when_a_restart_follows() {
+        for (reason, retryable) in [
+            ("operator_request", false),
+            ("idle_timeout", false),
+            ("kernel_shutdown", false),
+            ("configuration_change", true),
+            ("resource_limit", true),
+        ] {
+            let state = State::new(ServerState::Connected);
+            state.enter(ServerState::Draining, reason).unwrap();
+            let error = refusal(&ReadyLayer::new(state));
+            let hints = error.as_recovery().unwrap();
+            assert_eq!(hints.is_retryable(), retryable, "{reason}");
+            assert_eq!(hints.retry_after_ms, retryable.then_some(1000), "{reason}");
+            assert_eq!(hints.max_retries, retryable.then_some(5), "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_begins_no_work_passes_in_every_state() {
+        let state = State::new(ServerState::Connecting);
+        let mut client = gated(&ReadyLayer::new(state));
+        for method in ["initialize", "ping", "mgp/health/ping", "mgp/lifecycle/shutdown"] {
+            assert!(client.request(method, "{}").await.is_ok(), "{method}");
+        }
+        assert!(client.notify("notifications/cancelled", "{}").await.is_ok());
+        for method in ["tools/list", "resources/read", "prompts/get"] {
+            assert!(client.request(method, "{}").await.is_err(), "{method}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_a_start_and_no_longer_than_it_may() {
+        let state = State::new(ServerState::Connecting);
+        let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(2));
+        let mut client = gated(&layer);
+        let waiting = tokio::spawn(client.call(CALL.0, CALL.1));
+        sleep(Duration::from_secs(1)).await;
+        state.enter(ServerState::Connected, "ready").unwrap();
+        assert!(waiting.await.unwrap().is_ok());
+
+        let state = State::new(ServerState::Restarting);
+        let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(2));
+        let before = Instant::now();
+        let error = gated(&layer).request(CALL.0, CALL.1).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
+        assert_eq!(before.elapsed(), Duration::from_secs(2));
+
+        // The caller's own deadline is nearer.
+        let mut client = gated(&layer);
+        client.cx.deadline = Deadline::after(Duration::from_millis(300));
+        let before = Instant::now();
+        assert!(client.request(CALL.0, CALL.1).await.is_err());
+        assert_eq!(before.elapsed(), Duration::from_millis(300));
+        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_what_was_stopped_or_where_too_many_wait() {
+        for state in [ServerState::Registered, ServerState::Disconnected, ServerState::Error] {
+            let layer = ReadyLayer::new(State::new(state)).wait(Duration::from_secs(9));
+            let before = Instant::now();
+            assert!(gated(&layer).request(CALL.0, CALL.1).await.is_err());
+            assert!(before.elapsed().is_zero());
+        }
+        let state = State::new(ServerState::Connecting);
+        let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(9)).waiting(1);
+        let mut client = gated(&layer);
+        let first = tokio::spawn(client.call(CALL.0, CALL.1));
+        tokio::task::yield_now().await;
+        let before = Instant::now();
+        assert!(client.request(CALL.0, CALL.1).await.is_err());
+        // The start was given up by a person: whoever waits for it is told at once.
+        state.enter(ServerState::Disconnected, "operator_request").unwrap();
+        assert!(first.await.unwrap().is_err());
+        assert!(before.elapsed().is_zero());
+        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_dropped_gives_its_place_back() {
+        let layer = ReadyLayer::new(State::new(ServerState::Connecting)).wait(Duration::MAX);
+        let call = tokio::spawn(gated(&layer).call(CALL.0, CALL.1));
+        tokio::task::yield_now().await;
+        assert_eq!(layer.queue.load(Ordering::Relaxed), 1);
+        call.abort();
+        assert!(call.await.is_err());
+        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+    }
+}
