@@ -20,12 +20,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = Arc::clone(&is_up);
     let mut bounds = HealthConfig::default();
     bounds.fresh = Duration::from_millis(5);
-    let server = Server::new("books", "1.0")
-        .health(|_| Health::with_config(bounds))
-        .check("database", move || {
+    let server = Server::new("books", "1.0").health(|_| Health::with_config(bounds)).check(
+        "database",
+        move || {
             let is_up = database.load(Ordering::Relaxed);
             async move { is_up }
-        });
+        },
+    );
     let (here, there) = duplex();
     tokio::spawn(Connection::new(there.reader, there.writer, server.into_stack()?).run());
     let client = Client::builder("health_alone", "1.0").connect(here.reader, here.writer).await?;
