@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -35,7 +35,7 @@ async fn begin(raw: &mut Raw, id: u64, tool: &str) {
 async fn a_status_has_real_figures_and_the_checks_of_its_author() {
     let server = Server::new("books", "1.0")
         .tool(Tool::new("now", "The time", || async { "noon" }))
-        .tool(Tool::new("hangs", "Hangs", || std::future::pending::<String>()))
+        .tool(Tool::new("hangs", "Hangs", std::future::pending::<String>))
         .offer(|offer| offer.mgp.as_mut().unwrap().server_id = Some("books.main".to_owned()))
         .check("database", || async { true })
         .health(|health| health.optional_check("search", || async { false }))
@@ -78,7 +78,7 @@ async fn without_the_extension_it_is_an_unknown_method() {
 async fn a_ping_is_answered_while_every_turn_is_taken() {
     let mut limit = LimitConfig::default();
     (limit.running, limit.waiting) = (1, 0);
-    let hangs = Tool::new("hangs", "Hangs", || std::future::pending::<String>());
+    let hangs = Tool::new("hangs", "Hangs", std::future::pending::<String>);
     let server = Server::new("s", "1").tool(hangs).limit(limit);
     let mut raw = connect(server).await;
     begin(&mut raw, 100, "hangs").await;
@@ -101,7 +101,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
     let blocks = Tool::new("blocks", "Blocks its thread", move || {
         let blocked = Arc::clone(&blocked);
         async move {
-            let freed = blocked.lock().unwrap().recv_timeout(Duration::from_secs(60)).is_ok();
+            let freed = blocked.lock().unwrap().recv_timeout(Duration::from_mins(1)).is_ok();
             if freed { "freed" } else { "forgotten" }
         }
     });

@@ -199,7 +199,16 @@ impl HealthMonitor {
                 self.is_over = true;
                 self.turn_into(HealthStatus::Unhealthy, HealthReason::Ended)
             }
-            Sign::Told(HealthStatus::Unhealthy) => {
+            Sign::Told(status) => self.told(&status),
+            Sign::Answered => self.good_sign(None),
+        }
+    }
+
+    /// It said how it is.
+    fn told(&mut self, status: &HealthStatus) -> Option<HealthChange> {
+        match status {
+            HealthStatus::Healthy => self.good_sign(Some(HealthStatus::Healthy)),
+            HealthStatus::Unhealthy => {
                 self.until = None;
                 let unhealthy = self.bad_sign(HealthReason::Told);
                 // It still answers, so it is not given up at once.
@@ -210,9 +219,8 @@ impl HealthMonitor {
                     _ => None,
                 })
             }
-            Sign::Told(HealthStatus::Healthy) => self.good_sign(Some(HealthStatus::Healthy)),
-            Sign::Told(_) => self.good_sign(Some(HealthStatus::Degraded)),
-            Sign::Answered => self.good_sign(None),
+            // Whatever else it says is no praise.
+            _ => self.good_sign(Some(HealthStatus::Degraded)),
         }
     }
 

@@ -21,6 +21,10 @@ fn checks(status: &StatusResult) -> String {
     serde_json::to_string(status.checks.as_ref().unwrap()).unwrap()
 }
 
+fn panic_now() -> bool {
+    panic!("a bug")
+}
+
 /// Lets what was started run.
 async fn settle() {
     for _ in 0..8 {
@@ -31,19 +35,19 @@ async fn settle() {
 #[tokio::test(start_paused = true)]
 async fn the_worst_check_says_how_the_server_is() {
     #[track_caller]
-    fn check(status: &StatusResult, expected: HealthStatus) {
-        assert_eq!(status.status, expected);
+    fn check(status: &StatusResult, expected: &HealthStatus) {
+        assert_eq!(&status.status, expected);
     }
-    check(&Health::new().status().await, HealthStatus::Healthy);
+    check(&Health::new().status().await, &HealthStatus::Healthy);
     let well = Health::new().check("a", || async {}).optional_check("b", || async { true });
-    check(&well.status().await, HealthStatus::Healthy);
+    check(&well.status().await, &HealthStatus::Healthy);
     let limited = Health::new().optional_check("b", || async { false });
-    check(&limited.status().await, HealthStatus::Degraded);
+    check(&limited.status().await, &HealthStatus::Degraded);
     let failing = Health::new()
         .optional_check("b", || async { HealthStatus::Degraded })
         .check("a", || async { Err::<(), _>("no route to host") });
     let status = failing.status().await;
-    check(&status, HealthStatus::Unhealthy);
+    check(&status, &HealthStatus::Unhealthy);
     assert_eq!(checks(&status), r#"{"b":"degraded","a":false}"#);
 }
 
@@ -54,13 +58,9 @@ async fn checks_run_at_once_and_each_has_its_time() {
     let health = Health::new()
         .check(a.0, a.1)
         .check(b.0, b.1)
-        .check("hangs", || std::future::pending::<bool>())
-        .check("panics", || async {
-            if true {
-                panic!("a bug")
-            }
-        })
-        .resource("lost", || std::future::pending::<u64>())
+        .check("hangs", std::future::pending::<bool>)
+        .check("panics", || async { panic_now() })
+        .resource("lost", std::future::pending::<u64>)
         .resource("queue", || async { 7 });
     let begin = Instant::now();
     let status = health.status().await;
@@ -99,9 +99,11 @@ fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
     let blocked = Arc::new(std::sync::Mutex::new(blocked));
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
-    let mut config = HealthConfig::default();
-    config.timeout = Duration::from_millis(20);
-    config.fresh = Duration::ZERO;
+    let config = HealthConfig {
+        timeout: Duration::from_millis(20),
+        fresh: Duration::ZERO,
+        ..HealthConfig::default()
+    };
     let health = Health::with_config(config).check("stuck", move || {
         counted.fetch_add(1, Ordering::SeqCst);
         let blocked = Arc::clone(&blocked);
@@ -184,8 +186,7 @@ async fn figures_are_counted_when_they_are_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn there_are_so_many_checks_and_no_more() {
-    let mut config = HealthConfig::default();
-    config.probes = 2;
+    let config = HealthConfig { probes: 2, ..HealthConfig::default() };
     let health = Health::with_config(config)
         .check("a", || async { false })
         .check("a", || async { true })

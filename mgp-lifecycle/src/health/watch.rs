@@ -186,8 +186,8 @@ impl Listed {
             self.idle = 0;
             return true;
         }
-        // The lower half.
-        if self.seen % ENDED > 0 {
+        let running = self.seen & (ENDED - 1);
+        if running > 0 {
             drop(self.runtime.spawn(async {}));
             return true;
         }

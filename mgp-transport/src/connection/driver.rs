@@ -5,7 +5,7 @@
 //!
 //! Applies to: both.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll, ready};
@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use futures_util::stream::{FuturesUnordered, Stream};
-use mgp_types::method::{LogMessage, Notification, Progress, StreamChunk, StreamProgress};
 use mgp_types::service::{
-    BadMessage, BoxFuture, Call, CallKey, Context, Message, Method, Params, Reply, WireRules,
-    write_answer,
+    BadMessage, Call, CallKey, Context, Message, Method, Params, Reply, WireRules, write_answer,
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -24,8 +22,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::ahead::Ahead;
 use super::batch::Batch;
-use super::lane::Lane;
+use super::lane::{Lane, only_reports};
 use super::link::read_reply;
+use super::running::Running;
 use super::sign::{SIGN_BYTES, asks_for_life};
 use super::{Closed, Connection};
 use crate::frame::{Line, LineBuffer};
@@ -281,7 +280,7 @@ where
     fn look_ahead(&mut self, line: Line, task: &mut Task<'_>) {
         let Some((message, size)) = self.read_line(line) else { return };
         match message {
-            Message::Request { ref method, .. } if is_sign(method, size) => {
+            Message::Request { ref method, .. } if Self::is_sign(method, size) => {
                 self.take_message(message, size, None, task);
             }
             message => self.ahead.push(message, size),
@@ -419,8 +418,13 @@ where
 
     /// Whether a request is let in where no other is: a peer must learn that this side lives, above all when it is busy.
     fn squeezes_in(&self, method: &Method, size: usize) -> bool {
-        is_sign(method, size)
+        Self::is_sign(method, size)
             && self.calls.len() < self.connection.limits.in_flight.saturating_add(SIGNS)
+    }
+
+    /// Whether a request asks for a sign of life, and for nothing that weighs.
+    fn is_sign(method: &Method, size: usize) -> bool {
+        asks_for_life(method) && size <= SIGN_BYTES + CALL_COST
     }
 
     fn notification(&mut self, method: Method, params: Params, size: usize, task: &mut Task<'_>) {
@@ -562,47 +566,5 @@ impl<R, W> Driver<R, W> {
 impl<R, W> Drop for Driver<R, W> {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Whether a request asks for a sign of life, and for nothing that weighs.
-fn is_sign(method: &Method, size: usize) -> bool {
-    asks_for_life(method) && size <= SIGN_BYTES + CALL_COST
-}
-
-/// Whether a notification only reports, so that losing one loses no decision.
-fn only_reports(method: &str) -> bool {
-    matches!(
-        method,
-        Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD
-    )
-}
-
-/// A call that did not complete at once.
-struct Running {
-    id: Option<Id>,
-    size: usize,
-    batch: Option<Batch>,
-    future: BoxFuture<'static, Result<Reply, RpcError>>,
-}
-
-struct Finished {
-    id: Id,
-    size: usize,
-    batch: Option<Batch>,
-    outcome: Result<Reply, RpcError>,
-}
-
-impl Future for Running {
-    type Output = Finished;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Finished> {
-        let outcome = ready!(self.future.as_mut().poll(task));
-        Poll::Ready(Finished {
-            id: self.id.take().unwrap_or(Id::Number(0)),
-            size: self.size,
-            batch: self.batch.take(),
-            outcome,
-        })
     }
 }

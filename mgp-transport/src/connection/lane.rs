@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
+use mgp_types::method::{LogMessage, Notification as _, Progress, StreamChunk, StreamProgress};
 use mgp_types::service::{BoxFuture, Reply};
 
 type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
@@ -42,4 +43,12 @@ impl Lane {
             self.queue.pop_front();
         }
     }
+}
+
+/// Whether a notification only reports, so that losing one loses no decision.
+pub(super) fn only_reports(method: &str) -> bool {
+    matches!(
+        method,
+        Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD
+    )
 }

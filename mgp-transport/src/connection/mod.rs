@@ -12,6 +12,7 @@ mod lane;
 mod link;
 mod outbox;
 mod pending;
+mod running;
 mod sign;
 
 use std::fmt;
