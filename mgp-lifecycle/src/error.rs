@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
 
 /// A refusal of a lifecycle layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +18,17 @@ pub enum Refusal {
     /// A call took longer than it may.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
+    /// A call came after the server began to drain; it was never started.
+    #[error("the server is shutting down ({0}) and starts no new calls; {remedy}", remedy = remedy(.0))]
+    Draining(ShutdownReason),
+    /// A call still ran when the time of the drain was over.
+    #[error("the server shut down before the call ended; it may have had effects")]
+    CutShort,
+    /// Somebody else than the owner asked the server to shut down.
+    #[error(
+        "only the owner shuts this server down: the process that started it, over stdio, or a key with operator authority"
+    )]
+    NotOwner,
     /// A request came before `initialize`.
     #[error(
         "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
@@ -71,7 +83,9 @@ impl From<Refusal> for RpcError {
             | Refusal::TooManyTasks
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::TimedOut(_) => ErrorCode::TIMEOUT,
+            Refusal::TimedOut(_) | Refusal::CutShort => ErrorCode::TIMEOUT,
+            Refusal::Draining(_) => ErrorCode::SERVER_DRAINING,
+            Refusal::NotOwner => ErrorCode::PERMISSION_DENIED,
             Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
                 ErrorCode::INVALID_REQUEST
             }
@@ -86,7 +100,41 @@ impl From<Refusal> for RpcError {
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION
             ))),
+            Refusal::Draining(reason) => error.recovery(draining(&reason)),
+            Refusal::CutShort => {
+                let hints = Recovery::default_for(code).unwrap_or_default().no_retry();
+                error.recovery(hints.details(started(true)))
+            }
             _ => error,
         }
     }
+}
+
+/// Whether a server that stops for this comes back (checklist C21).
+fn comes_back(reason: &ShutdownReason) -> bool {
+    matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
+}
+
+fn remedy(reason: &ShutdownReason) -> &'static str {
+    if comes_back(reason) { "try again once it is back" } else { "use another one" }
+}
+
+/// What a caller may do whose call came too late: nothing of it was done.
+fn draining(reason: &ShutdownReason) -> Recovery {
+    let hints = Recovery::default_for(ErrorCode::SERVER_DRAINING).unwrap_or_default();
+    let hints =
+        if comes_back(reason) { hints.retry(RetryStrategy::FixedDelay, 1000, 5) } else { hints };
+    let mut details = started(false);
+    // Words can always be written.
+    let _ = details.encode("state", ServerState::Draining.as_str());
+    let _ = details.encode("reason", reason.as_str());
+    hints.details(details)
+}
+
+/// Whether a call began, for who decides whether to make it again.
+fn started(started: bool) -> Object {
+    let mut details = Object::new();
+    // A word can always be written.
+    let _ = details.encode("started", &started);
+    details
 }

@@ -125,6 +125,8 @@ record! {
         opt reason: Option<ShutdownReason>,
         /// How long running requests may take.
         opt timeout_ms: Option<u64>,
+        /// The server behind this one that is meant; this one without it.
+        opt server_id: Option<String>,
     }
 
     /// Result of `mgp/lifecycle/shutdown`.
@@ -135,6 +137,10 @@ record! {
         opt pending_requests: Option<u64>,
         /// How long they may take.
         opt estimated_drain_ms: Option<u64>,
+        /// The server that was named, where it was not found.
+        opt server_id: Option<String>,
+        /// `not_found`, where it was not.
+        opt status: Option<String>,
     }
 
     /// Parameters of `notifications/mgp.lifecycle`.
