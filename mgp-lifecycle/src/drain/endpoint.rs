@@ -24,7 +24,7 @@ impl Drain {
     ///
     /// Only the [`Owner`] may ask. Without a reason it is `operator_request`, without a time-out
     /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); asked again it answers what is left, and shortens the time if told so.
-    /// A `server_id` names a server of the [fleet](Drain::of_fleet).
+    /// A `server_id` names a server of the [fleet](Drain::fleet).
     ///
     /// ```
     /// use mgp_lifecycle::{Drain, Owner};
@@ -56,7 +56,7 @@ impl Drain {
         let Some(server) = named.filter(|id| self.config().server_id.as_ref() != Some(id)) else {
             return Box::pin(ready(self.own(cx, params)));
         };
-        let Some(asked) = self.fleet().map(|fleet| fleet.shutdown(cx, &server, params)) else {
+        let Some(asked) = self.servers().map(|fleet| fleet.shutdown(cx, &server, params)) else {
             return Box::pin(ready(Ok(not_found(&server))));
         };
         Box::pin(async move { asked.await.unwrap_or_else(|| Ok(not_found(&server))) })

@@ -77,9 +77,9 @@ pub struct Drain(Arc<Inner>);
 struct Inner {
     gate: Gate,
     pace: Pace,
-    config: DrainConfig,
+    config: Mutex<DrainConfig>,
     state: State,
-    fleet: Option<Arc<dyn Fleet>>,
+    fleet: OnceLock<Arc<dyn Fleet>>,
     /// Why it began; the first reason stays.
     why: OnceLock<ShutdownReason>,
     /// When what still runs is cut.
@@ -96,30 +96,20 @@ type Herald = Arc<dyn Fn(Transition) -> BoxFuture<'static, ()> + Send + Sync>;
 impl Default for Drain {
     /// A server that is connected.
     fn default() -> Self {
-        Self::new(State::new(ServerState::Connected), DrainConfig::default())
+        Self::new(State::new(ServerState::Connected))
     }
 }
 
 impl Drain {
     /// The drain of the server with this state.
     #[must_use]
-    pub fn new(state: State, config: DrainConfig) -> Self {
-        Self::with_fleet(state, config, None)
-    }
-
-    /// The same of a server that others stand behind: they are shut down by their `server_id`.
-    #[must_use]
-    pub fn of_fleet(state: State, config: DrainConfig, fleet: Arc<dyn Fleet>) -> Self {
-        Self::with_fleet(state, config, Some(fleet))
-    }
-
-    fn with_fleet(state: State, config: DrainConfig, fleet: Option<Arc<dyn Fleet>>) -> Self {
+    pub fn new(state: State) -> Self {
         Self(Arc::new(Inner {
             gate: Gate::default(),
             pace: Pace::default(),
-            config,
+            config: Mutex::default(),
             state,
-            fleet,
+            fleet: OnceLock::new(),
             why: OnceLock::new(),
             until: watch::Sender::new(None),
             is_cut: AtomicBool::new(false),
@@ -129,10 +119,20 @@ impl Drain {
         }))
     }
 
+    /// Changes how it drains; a drain that began keeps the time it has.
+    pub fn configure(&self, change: impl FnOnce(&mut DrainConfig)) {
+        change(&mut self.0.config.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Names the servers behind this one: they are shut down by their `server_id`. The first fleet stays.
+    pub fn fleet(&self, fleet: Arc<dyn Fleet>) {
+        let _ = self.0.fleet.set(fleet);
+    }
+
     /// How it drains.
     #[must_use]
-    pub fn config(&self) -> &DrainConfig {
-        &self.0.config
+    pub fn config(&self) -> DrainConfig {
+        self.0.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The state of the server.
@@ -162,7 +162,7 @@ impl Drain {
         // Ahead of the gate: whoever is refused is told why.
         let _ = inner.why.set(reason);
         let is_first = inner.gate.close();
-        self.shorten(timeout.min(inner.config.longest));
+        self.shorten(timeout.min(self.config().longest));
         if is_first {
             let entered = inner.state.enter(ServerState::Draining, self.reason().as_str());
             let entered = entered.inspect_err(|error| tracing::debug!(%error, "draining anyway"));
@@ -200,7 +200,7 @@ impl Drain {
         }
         let has = match *self.0.until.borrow() {
             Some(until) => until.saturating_duration_since(Instant::now()),
-            None => self.0.config.timeout,
+            None => self.config().timeout,
         };
         // Of what never ended before only the bound is known.
         let usual = self.0.pace.longest().unwrap_or(Duration::MAX);
@@ -230,8 +230,8 @@ impl Drain {
         self.0.why.get().cloned().unwrap_or(ShutdownReason::OperatorRequest)
     }
 
-    pub(super) fn fleet(&self) -> Option<&Arc<dyn Fleet>> {
-        self.0.fleet.as_ref()
+    pub(super) fn servers(&self) -> Option<&Arc<dyn Fleet>> {
+        self.0.fleet.get()
     }
 
     /// Counts a new call, unless it comes too late.
@@ -286,7 +286,7 @@ impl Drain {
             let _ = telling.await;
             self.clone().herald(last.ok()).await;
         };
-        if timeout(inner.config.farewell, farewell).await.is_err() {
+        if timeout(self.config().farewell, farewell).await.is_err() {
             tracing::debug!("a peer was not told that the server ends: it does not read");
         }
         inner.is_over.send_replace(true);

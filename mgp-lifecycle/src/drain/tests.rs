@@ -14,9 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_layer::Layer;
 
 use super::gate::Gate;
-use super::{Drain, DrainConfig, DrainLayer, Owner};
+use super::{Drain, DrainLayer, Owner};
 use crate::fleet::Fleet;
-use crate::state::State;
 use crate::tasks::{TasksConfig, TasksLayer};
 
 const TOOL: (&str, &str) = ("tools/call", r#"{"name":"a"}"#);
@@ -135,10 +134,9 @@ async fn what_still_runs_at_the_time_out_is_answered_3003_and_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn no_time_at_all_ends_at_once_and_too_much_is_capped() {
-    let mut config = DrainConfig::default();
-    config.longest = Duration::from_mins(1);
     for (asked, seconds) in [(Duration::ZERO, 0), (Duration::MAX, 60)] {
-        let drain = Drain::new(State::new(ServerState::Connected), config.clone());
+        let drain = Drain::default();
+        drain.configure(|config| config.longest = Duration::from_mins(1));
         let mut client = takes(&drain, Duration::from_hours(1));
         let running = started(&mut client).await;
         let begun = Instant::now();
@@ -338,11 +336,11 @@ impl Fleet for Two {
 
 #[tokio::test]
 async fn servers_behind_this_one_are_found_by_their_id_or_not_at_all() {
-    let mut config = DrainConfig::default();
-    config.server_id = Some("kernel".into());
-    let state = || State::new(ServerState::Connected);
-    let alone = Drain::new(state(), config.clone());
-    let fleet = Drain::of_fleet(state(), config, Arc::new(Two));
+    let (alone, fleet) = (Drain::default(), Drain::default());
+    for drain in [&alone, &fleet] {
+        drain.configure(|config| config.server_id = Some("kernel".into()));
+    }
+    fleet.fleet(Arc::new(Two));
     let unknown = r#"{"accepted":false,"server_id":"mail","status":"not_found"}"#;
     for (drain, id, expected) in [
         (&alone, "mail", unknown),
