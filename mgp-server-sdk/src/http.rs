@@ -4,13 +4,15 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use ::http::{Request, Response};
 use hyper::body::Incoming;
+use mgp_lifecycle::Drain;
 use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
 use mgp_types::service::{BoxFuture, Principal};
 use tokio::net::{TcpListener, lookup_host};
@@ -19,6 +21,7 @@ use tower_service::Service;
 
 use crate::error::ServeError;
 use crate::server::Server;
+use crate::signals::Signals;
 
 /// The service behind its door, whatever the door is; cheaper to clone for each request than a boxed service.
 #[derive(Clone)]
@@ -100,6 +103,9 @@ impl Server {
     ///
     /// Who calls is read from the request's extensions: put an authenticating layer around it, or say in the
     /// configuration who callers without one are. Pages of other origins need a [`CorsLayer`] outside of both.
+    ///
+    /// To end gracefully, drain it by its [handle](Server::drain_handle); once that has ended,
+    /// [`HttpService::end_streams`] lets go of those who read, and the router can be shut down.
     ///
     /// # Errors
     /// As [`Server::into_stack`].
@@ -189,15 +195,19 @@ impl HttpServer {
         }
         // A browser asks whether it may call before it says who calls.
         let cors = CorsLayer::new(&config);
+        let drain = server.drain_handle();
         let service = HttpService::new(server.into_stack()?, config);
         let guarded = match door {
             Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
             Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
         };
-        Ok(Bound { listener, local, service, guarded, limits })
+        Ok(Bound { listener, local, service, guarded, limits, drain })
     }
 
-    /// Takes the address and serves until the future is dropped.
+    /// Takes the address and serves until the server has [drained](Server::drain_handle).
+    ///
+    /// SIGTERM and SIGINT drain it, unless they are left [to the program](Server::without_signals); the second one ends
+    /// the process.
     ///
     /// # Errors
     /// As [`HttpServer::bind`].
@@ -205,7 +215,10 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn serve(self) -> Result<(), ServeError> {
-        self.bind().await?.run().await;
+        let heeds = self.server.stopping.heeds_signals();
+        let bound = self.bind().await?;
+        let _signals = heeds.then(|| Signals::heed(&bound.drain));
+        bound.run().await;
         Ok(())
     }
 }
@@ -260,6 +273,7 @@ pub struct Bound {
     service: HttpService,
     guarded: Guarded,
     limits: ConnectionLimits,
+    drain: Drain,
 }
 
 impl Bound {
@@ -273,7 +287,9 @@ impl Bound {
         self.service.clone()
     }
 
-    /// Serves until the future is dropped.
+    /// Serves until the server has [drained](Server::drain_handle).
+    ///
+    /// New connections are taken until then, so that their calls are answered 2001 and not lost.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -281,12 +297,26 @@ impl Bound {
         self.run_until(pending()).await;
     }
 
-    /// Serves until `stop` completes, then lets running answers finish for a moment.
+    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then lets running answers finish
+    /// for a moment ([`ConnectionLimits::grace`]).
+    ///
+    /// To let running calls finish too, drain instead.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
-        listen(self.listener, self.guarded, self.limits, stop).await;
+        let Self { listener, service, guarded, limits, drain, .. } = self;
+        let end = async move {
+            let (mut stop, mut drained) = (pin!(stop), pin!(drain.ended()));
+            poll_fn(|task| match stop.as_mut().poll(task) {
+                Poll::Pending => drained.as_mut().poll(task),
+                Poll::Ready(()) => Poll::Ready(()),
+            })
+            .await;
+            // Who reads them would keep its connection for ever.
+            service.end_streams();
+        };
+        listen(listener, guarded, limits, end).await;
     }
 }
 

@@ -103,6 +103,7 @@ mod ask;
 mod audience;
 mod catalog;
 mod complete;
+mod drain;
 mod error;
 mod features;
 mod furnish;
@@ -120,6 +121,7 @@ mod prompt;
 mod request;
 mod resource;
 mod server;
+mod signals;
 mod stack;
 mod tool;
 
@@ -130,6 +132,7 @@ pub use error::ServeError;
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;
+pub use mgp_lifecycle::{Drain, DrainConfig, Remaining};
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
 /// Governance and its layers; most programs need its `prelude` and no more.

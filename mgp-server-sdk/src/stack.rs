@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer, TasksLayer, TimeoutLayer,
+    CatchPanicLayer, Drain, DrainLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer,
+    TasksLayer, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -29,6 +30,7 @@ pub(crate) struct Parts {
     pub(crate) limit: LimitLayer,
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
+    pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: Logging,
@@ -59,8 +61,8 @@ impl std::fmt::Debug for Gate {
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, rounds, tasks, logging, endpoints, gates } =
-        parts;
+    let Parts { offer, tools, limit, timeout, cancel, drain, rounds, tasks, .. } = parts;
+    let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed = |method| endpoints.methods().any(|known| known == method);
@@ -76,7 +78,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, rounds, tasks, logging };
+    let outer = Outer { handshake, cancel, drain, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -87,6 +89,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
 struct Outer {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
+    drain: Drain,
     rounds: RoundsLayer,
     tasks: TasksLayer,
     logging: Logging,
@@ -105,6 +108,10 @@ impl Outer {
             .layer(self.rounds)
             // It must see a call before anything can wait, so that a cancellation right behind it finds it.
             .layer(self.cancel)
+            // What changes the state of the server is done in wire order: a call behind it finds it changed.
+            .layer(self.drain.router().into_layer())
+            // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
+            .layer(DrainLayer::new(self.drain))
             // The way back opens above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
             // A refusal below answers at once; what runs on may leave its request, and its guards go with it.

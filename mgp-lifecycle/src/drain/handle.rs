@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::{LifecycleParams, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, ServerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -62,7 +62,7 @@ pub struct Remaining {
 /// ```
 /// use std::time::Duration;
 /// use mgp_lifecycle::Drain;
-/// use mgp_types::mgp::{ServerState, ShutdownReason};
+/// use mgp_types::mgp::{LifecycleParams, ServerState, ShutdownReason};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let drain = Drain::default();
@@ -91,7 +91,7 @@ struct Inner {
 }
 
 /// Tells others of a transition.
-type Herald = Arc<dyn Fn(Transition) -> BoxFuture<'static, ()> + Send + Sync>;
+type Herald = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Default for Drain {
     /// A server that is connected.
@@ -141,11 +141,11 @@ impl Drain {
         &self.0.state
     }
 
-    /// Has somebody told of each transition of the drain; the server ends after they were told, or took too long
-    /// ([`DrainConfig::farewell`]).
+    /// Has peers told of each transition, as `notifications/mgp.lifecycle` words it; the server ends after they were told,
+    /// or took too long ([`DrainConfig::farewell`]).
     pub fn tell(
         &self,
-        herald: impl Fn(Transition) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+        herald: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) {
         self.heralds().push(Arc::new(herald));
     }
@@ -289,6 +289,9 @@ impl Drain {
         if timeout(self.config().farewell, farewell).await.is_err() {
             tracing::debug!("a peer was not told that the server ends: it does not read");
         }
+        // What they held of the server goes with it.
+        let heralds = std::mem::take(&mut *self.heralds());
+        drop(heralds);
         inner.is_over.send_replace(true);
     }
 
@@ -316,7 +319,7 @@ impl Drain {
         let Some(transition) = transition else { return };
         let heralds = self.heralds().clone();
         for herald in heralds {
-            herald(transition.clone()).await;
+            herald(transition.to_params(self.config().server_id.as_ref())).await;
         }
     }
 

@@ -257,7 +257,7 @@ async fn everybody_is_told_in_order_and_who_does_not_listen_is_not_waited_for() 
     let told = Arc::new(Mutex::new(Vec::new()));
     let own = Arc::clone(&told);
     drain.tell(move |change| {
-        own.lock().unwrap().push(change.to.to_string());
+        own.lock().unwrap().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
     drain.tell(|_| Box::pin(std::future::pending()));
@@ -270,7 +270,7 @@ async fn everybody_is_told_in_order_and_who_does_not_listen_is_not_waited_for() 
     let drain = Drain::default();
     let own = Arc::clone(&told);
     drain.tell(move |change| {
-        own.lock().unwrap().push(change.to.to_string());
+        own.lock().unwrap().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
     drain.begin(ShutdownReason::OperatorRequest, LONG);
