@@ -11,6 +11,7 @@ use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
+use mgp_types::mgp::{LifecycleParams, ServerState};
 use mgp_types::service::{Asks, AuditSink, Progress};
 
 use crate::wire::{ProgressHook, not_offered};
@@ -108,6 +109,11 @@ pub trait ClientHandler: Send + Sync + 'static {
         let _ = what;
     }
 
+    /// Hears that the server enters another state (MGP §11.4); it must not wait.
+    fn state(&self, change: &LifecycleParams) {
+        let _ = change;
+    }
+
     /// Hears how far a tool call is; it must not wait.
     fn progress(&self, tool: &str, step: &Progress) {
         let _ = (tool, step);
@@ -131,10 +137,14 @@ pub enum Changed {
 /// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
+/// Hears of states.
+pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
+
 /// Who is told of what.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
+    pub(crate) states: Vec<StateHook>,
     pub(crate) progress: Option<ProgressHook>,
     /// Who records that the server is there, and that it is gone.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
@@ -147,6 +157,19 @@ impl Hooks {
         !self.changed.is_empty()
     }
 
+    pub(crate) fn hears_states(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Tells of another state of the server; servers write the words in more than one way (checklist C19).
+    pub(crate) fn tell_state(&self, mut change: LifecycleParams) {
+        change.new_state = change.new_state.in_any_case();
+        change.previous_state = change.previous_state.map(ServerState::in_any_case);
+        for hook in &self.states {
+            hook(&change);
+        }
+    }
+
     pub(crate) fn tell(&self, what: &Changed) {
         for hook in &self.changed {
             hook(what);
@@ -156,6 +179,7 @@ impl Hooks {
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} hooks", self.changed.len() + usize::from(self.progress.is_some()))
+        let all = self.changed.len() + self.states.len() + usize::from(self.progress.is_some());
+        write!(f, "{all} hooks")
     }
 }

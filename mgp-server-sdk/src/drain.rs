@@ -13,28 +13,25 @@ use crate::signals::Signals;
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     pub(crate) drain: Drain,
-    signals: Heed,
+    pub(crate) signals: Heed,
     /// Whether the peer of [`Server::serve`] owns the server.
     pub(crate) is_owned: bool,
 }
 
 /// What becomes of SIGTERM and SIGINT.
-#[derive(Debug, Default)]
-enum Heed {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Heed {
+    /// They drain the server.
     #[default]
     Drains,
+    /// The program hears them.
     Program,
 }
 
-impl Stopping {
-    /// Whether signals drain the server.
-    pub(crate) fn heeds_signals(&self) -> bool {
-        matches!(self.signals, Heed::Drains)
-    }
-
-    /// Heeds signals as long as the answer lives, unless the program does.
-    pub(crate) fn heed(&self) -> Option<Signals> {
-        self.heeds_signals().then(|| Signals::heed(&self.drain))
+impl Heed {
+    /// Has signals drain the server as long as the answer lives, unless the program does.
+    pub(crate) fn heed(self, drain: &Drain) -> Option<Signals> {
+        (self == Self::Drains).then(|| Signals::heed(drain))
     }
 }
 

@@ -19,9 +19,9 @@ use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::drain::Heed;
 use crate::error::ServeError;
 use crate::server::Server;
-use crate::signals::Signals;
 
 /// The service behind its door, whatever the door is; cheaper to clone for each request than a boxed service.
 #[derive(Clone)]
@@ -195,13 +195,13 @@ impl HttpServer {
         }
         // A browser asks whether it may call before it says who calls.
         let cors = CorsLayer::new(&config);
-        let drain = server.drain_handle();
+        let (drain, signals) = (server.drain_handle(), server.stopping.signals);
         let service = HttpService::new(server.into_stack()?, config);
         let guarded = match door {
             Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
             Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
         };
-        Ok(Bound { listener, local, service, guarded, limits, drain })
+        Ok(Bound { listener, local, service, guarded, limits, drain, signals })
     }
 
     /// Takes the address and serves until the server has [drained](Server::drain_handle).
@@ -215,10 +215,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn serve(self) -> Result<(), ServeError> {
-        let heeds = self.server.stopping.heeds_signals();
-        let bound = self.bind().await?;
-        let _signals = heeds.then(|| Signals::heed(&bound.drain));
-        bound.run().await;
+        self.bind().await?.serve().await;
         Ok(())
     }
 }
@@ -274,6 +271,7 @@ pub struct Bound {
     guarded: Guarded,
     limits: ConnectionLimits,
     drain: Drain,
+    signals: Heed,
 }
 
 impl Bound {
@@ -285,6 +283,15 @@ impl Bound {
     /// The service behind the door, to look at what runs.
     pub fn service(&self) -> HttpService {
         self.service.clone()
+    }
+
+    /// Does what [`run`](Self::run) does, and heeds signals as [`HttpServer::serve`] does.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all connections and their calls.
+    pub async fn serve(self) {
+        let _signals = self.signals.heed(&self.drain);
+        self.run().await;
     }
 
     /// Serves until the server has [drained](Server::drain_handle).

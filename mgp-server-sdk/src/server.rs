@@ -357,7 +357,7 @@ impl Server {
     /// Dropping the future ends the connection and its calls.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
         let (reader, writer) = take_stdio()?;
-        let _signals = self.stopping.heed();
+        let _signals = self.stopping.signals.heed(&self.stopping.drain);
         self.owned_by_peer().serve(reader, writer).await
     }
 }

@@ -11,9 +11,10 @@ use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
-    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged,
-    ToolsListChanged,
+    LifecycleNotification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated,
+    SubscriptionsAcknowledged, ToolsListChanged,
 };
+use mgp_types::mgp::Extension;
 use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack, Unaudited};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -24,7 +25,7 @@ use crate::cache::Lists;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
-use crate::listening::{Listening, Parts, acknowledged};
+use crate::listening::{Listening, Parts, Told, acknowledged};
 use crate::permission::answered;
 use crate::presence::Presence;
 use crate::wire::{
@@ -219,7 +220,8 @@ async fn shake_hands(
             config: config.listen,
             patience: config.timeout,
         };
-        Listening::new(parts, &capabilities)
+        let told = if facts.has(Extension::Lifecycle) { Told::States } else { Told::Changes };
+        Listening::new(parts, &capabilities, told)
     });
     Ok(Client(Arc::new(Inner {
         listening,
@@ -331,13 +333,17 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
     let tools = note(|| Changed::Tools);
     let resources = note(|| Changed::Resources);
     let prompts = note(|| Changed::Prompts);
-    let hooks = hooks.clone();
+    let (hooks, states) = (hooks.clone(), hooks.clone());
     Router::new()
         .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
             hooks.tell(&Changed::Resource(params.uri));
+            std::future::ready(Ok(()))
+        })
+        .on_notification::<LifecycleNotification, _, _>(move |_, change| {
+            states.tell_state(change);
             std::future::ready(Ok(()))
         })
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
                 };
                 let bound = server(&settings).http(address.as_str()).no_auth().bind().await?;
                 eprintln!("serving http://{}/mcp", bound.local_addr());
-                bound.run().await;
+                bound.serve().await;
                 Ok(())
             })
         });

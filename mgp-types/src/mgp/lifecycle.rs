@@ -60,6 +60,14 @@ open_enum! {
 }
 
 impl ServerState {
+    /// The state that a word means in whatever case it is written; words nobody knows stay as they are.
+    #[must_use]
+    pub fn in_any_case(self) -> Self {
+        let known =
+            Self::KNOWN.iter().find(|state| state.as_str().eq_ignore_ascii_case(self.as_str()));
+        known.cloned().unwrap_or(self)
+    }
+
     /// Whether a server may go from this state to another: the edges of §11.2, and those a crash,
     /// a retry and a second start need.
     #[must_use]
@@ -185,6 +193,8 @@ mod tests {
         assert_eq!(edges, 8 + 6);
         assert!(!ServerState::Registered.can_become(&ServerState::Connected));
         assert_eq!(ServerState::from("Connected"), ServerState::Connected);
+        assert_eq!(ServerState::from("DRAINING").in_any_case(), ServerState::Draining);
+        assert_eq!(ServerState::from("Reconnecting").in_any_case().as_str(), "Reconnecting");
         assert!(!ServerState::from("reconnecting").can_become(&ServerState::Connected));
     }
 }
