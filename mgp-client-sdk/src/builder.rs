@@ -19,7 +19,9 @@ use mgp_types::method::{
     CallbackRequest, ElicitationComplete, ElicitationCreate, HealthPing, LogMessage, Notification,
     RootsList, SamplingCreateMessage,
 };
-use mgp_types::mgp::{CallbackRequestParams, Extension, ExtensionSet, HealthStatus, PingResult};
+use mgp_types::mgp::{
+    CallbackRequestParams, Extension, ExtensionSet, HealthStatus, LifecycleParams, PingResult,
+};
 use mgp_types::service::{
     AuditSink, BoxFuture, Grantor, MgpService, Principal, Progress, Router, ServerId, Stack,
 };
@@ -472,8 +474,10 @@ impl ClientBuilder {
             });
         }
         let (logs, changes) = (Arc::clone(&handler), Arc::clone(&handler));
+        let states = Arc::clone(&handler);
         self.on_log(move |message| logs.log(message))
             .on_change(move |what| changes.changed(what))
+            .on_lifecycle(move |change| states.state(change))
             .on_progress(move |tool, step| handler.progress(tool, step))
     }
 
@@ -507,6 +511,23 @@ impl ClientBuilder {
     /// [`ListenConfig`](crate::ListenConfig). After a stream was interrupted everything on it is told as changed.
     pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
+        self
+    }
+
+    /// Hears that the server enters another state: that it drains, and that it is gone (MGP §11.4).
+    ///
+    /// A modern server tells it on the stream of changes, which the client keeps open for this too.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Client;
+    ///
+    /// let builder = Client::builder("me", "1.0").on_lifecycle(|change| {
+    ///     println!("{} because of {:?}", change.new_state, change.reason);
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn on_lifecycle(mut self, hook: impl Fn(&LifecycleParams) + Send + Sync + 'static) -> Self {
+        self.config.hooks.states.push(Arc::new(hook));
         self
     }
 

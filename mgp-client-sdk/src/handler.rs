@@ -12,7 +12,7 @@ use mgp_types::mcp::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, LogMessageParams, Root,
 };
 use mgp_types::method::{ElicitationCreate, Request, RootsList, SamplingCreateMessage};
-use mgp_types::mgp::LifecycleParams;
+use mgp_types::mgp::{LifecycleParams, ServerState};
 use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
@@ -110,6 +110,11 @@ pub trait ClientHandler: Send + Sync + 'static {
         let _ = what;
     }
 
+    /// Hears that the server enters another state (MGP §11.4); it must not wait.
+    fn state(&self, change: &LifecycleParams) {
+        let _ = change;
+    }
+
     /// Hears how far a tool call is; it must not wait.
     fn progress(&self, tool: &str, step: &Progress) {
         let _ = (tool, step);
@@ -158,10 +163,16 @@ impl Hooks {
         !self.changed.is_empty()
     }
 
-    /// Tells of another state of the server.
-    pub(crate) fn tell_state(&self, change: &LifecycleParams) {
+    pub(crate) fn hears_states(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Tells of another state of the server; servers write the words in more than one way (checklist C19).
+    pub(crate) fn tell_state(&self, mut change: LifecycleParams) {
+        change.new_state = change.new_state.in_any_case();
+        change.previous_state = change.previous_state.map(ServerState::in_any_case);
         for hook in &self.states {
-            hook(change);
+            hook(&change);
         }
     }
 
@@ -174,6 +185,7 @@ impl Hooks {
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} hooks", self.changed.len() + usize::from(self.progress.is_some()))
+        let all = self.changed.len() + self.states.len() + usize::from(self.progress.is_some());
+        write!(f, "{all} hooks")
     }
 }

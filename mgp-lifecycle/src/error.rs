@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use mgp_types::mcp::{TaskStatus, key};
-use mgp_types::mgp::ServerState;
+use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RetryStrategy, RpcError};
 
@@ -43,6 +43,17 @@ pub enum Refusal {
         /// Whether it will be started again without anybody asking for it.
         restarts: bool,
     },
+    /// A call came after the server began to drain; it was never started.
+    #[error("the server is shutting down ({0}) and starts no new calls; {remedy}", remedy = remedy(.0))]
+    Draining(ShutdownReason),
+    /// A call still ran when the time of the drain was over.
+    #[error("the server shut down before the call ended; it may have had effects")]
+    CutShort,
+    /// Somebody else than the owner asked the server to shut down.
+    #[error(
+        "only the owner shuts this server down: the process that started it, over stdio, or a key with operator authority"
+    )]
+    NotOwner,
     /// A request came before `initialize`.
     #[error(
         "send `initialize` first, or `_meta` with `io.modelcontextprotocol/protocolVersion` in each request"
@@ -114,9 +125,11 @@ impl From<Refusal> for RpcError {
             | Refusal::TooManyTasks
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::TimedOut(_) | Refusal::NoTurn(_) => ErrorCode::TIMEOUT,
+            Refusal::TimedOut(_) | Refusal::NoTurn(_) | Refusal::CutShort => ErrorCode::TIMEOUT,
             Refusal::RateLimited(_) => ErrorCode::RATE_LIMITED,
             Refusal::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
+            Refusal::Draining(_) => ErrorCode::SERVER_DRAINING,
+            Refusal::NotOwner => ErrorCode::PERMISSION_DENIED,
             Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
                 ErrorCode::INVALID_REQUEST
             }
@@ -156,13 +169,12 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
 
 /// The details of a refusal by state: both are words of ours, so they are always written.
 fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
-    let mut details = Object::new();
+    // Whoever decides whether to make the call again need not ask what it may have done.
+    let mut details = started(false);
     let _ = details.encode("state", state.as_str());
     if let Some(server) = server {
         let _ = details.encode("server_id", server.as_str());
     }
-    // Whoever decides whether to make the call again need not ask what it may have done.
-    let _ = details.encode("started", &false);
     details
 }
 
@@ -195,12 +207,9 @@ fn hints(code: ErrorCode, refusal: &Refusal) -> Option<Recovery> {
         Refusal::TooManyRounds(_) | Refusal::StateTooLarge(_) => usual.no_retry(),
         // The same again is as large.
         Refusal::TooLarge(large) => usual.no_retry().details(large.details()),
-        Refusal::NoTurn(_) => {
-            let mut details = Object::new();
-            // A word can always be written.
-            drop(details.encode("started", &false));
-            usual.details(details)
-        }
+        Refusal::NoTurn(_) => usual.details(started(false)),
+        Refusal::Draining(reason) => draining(usual, reason),
+        Refusal::CutShort => usual.no_retry().details(started(true)),
         _ => return None,
     })
 }
@@ -210,11 +219,37 @@ fn left_alone(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) ->
     // A wait that is rounded down ends too early.
     let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     hints.retry_after_ms = Some(ms.saturating_add(1));
-    let mut details = Object::new();
-    details.insert("circuit", Payload::from_trusted(r#""open""#));
-    details.insert("started", Payload::from_trusted("false"));
-    if let Some(Ok(server)) = server.map(|id| Payload::of(id.as_str())) {
-        details.insert("server_id", server);
+    let mut details = started(false);
+    let _ = details.encode("circuit", "open");
+    if let Some(server) = server {
+        let _ = details.encode("server_id", server.as_str());
     }
     hints.details(details)
+}
+/// Whether a server that stops for this comes back (checklist C21).
+fn comes_back(reason: &ShutdownReason) -> bool {
+    matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
+}
+
+fn remedy(reason: &ShutdownReason) -> &'static str {
+    if comes_back(reason) { "try again once it is back" } else { "use another one" }
+}
+
+/// What a caller may do whose call came too late: nothing of it was done.
+fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
+    let hints =
+        if comes_back(reason) { hints.retry(RetryStrategy::FixedDelay, 1000, 5) } else { hints };
+    let mut details = started(false);
+    // Words can always be written.
+    let _ = details.encode("state", ServerState::Draining.as_str());
+    let _ = details.encode("reason", reason.as_str());
+    hints.details(details)
+}
+
+/// Whether a call began, for who decides whether to make it again.
+fn started(started: bool) -> Object {
+    let mut details = Object::new();
+    // A word can always be written.
+    let _ = details.encode("started", &started);
+    details
 }

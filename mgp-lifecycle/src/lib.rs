@@ -1,8 +1,9 @@
-//! Handshake, supervision, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
+//! Handshake, health, drain, supervision, retry, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
 //!
 //! Applies to: both.
 
 mod catch_panic;
+mod drain;
 mod error;
 mod fleet;
 mod handshake;
@@ -17,6 +18,7 @@ mod tasks;
 mod timeout;
 
 pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
+pub use drain::{Drain, DrainConfig, DrainLayer, Draining, Owner, Remaining};
 pub use error::Refusal;
 pub use fleet::Fleet;
 pub use handshake::{

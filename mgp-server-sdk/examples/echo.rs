@@ -131,7 +131,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let bound = server.http(address).no_auth().config(|config| config.answers = answers);
     let bound = bound.bind().await?;
     eprintln!("serving http://{}/mcp", bound.local_addr());
-    bound.run().await;
+    bound.serve().await;
     Ok(())
 }
 

@@ -11,13 +11,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_types::RpcError;
-use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities};
+use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities, key};
 use mgp_types::method::{
-    Notification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated, ToolsListChanged,
+    LifecycleNotification, Notification, PromptsListChanged, ResourcesListChanged,
+    ResourcesUpdated, ToolsListChanged,
 };
-use mgp_types::service::{Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
+use mgp_types::mgp::{Extension, LifecycleParams};
+use mgp_types::service::{BoxFuture, Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
+use mgp_types::{Payload, RpcError};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
@@ -70,6 +73,8 @@ struct Listener {
     /// The call whose stream carries what is told, and what marks it; a session has neither.
     stream: Option<(CallKey, Meta)>,
     lists: Lists,
+    /// Whether it negotiated to hear of the state of the server.
+    hears_state: bool,
     runtime: Handle,
     state: Mutex<State>,
 }
@@ -167,6 +172,29 @@ impl Audience {
                 watched.contains(uri) && news.resources.insert(uri.to_owned())
             });
         }
+    }
+
+    /// Tells everyone who negotiated it that the server enters another state; done when all were told, or are gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves those untold who do not read.
+    pub(crate) fn tell_state(&self, params: &LifecycleParams) -> BoxFuture<'static, ()> {
+        let listeners = self.listeners();
+        let told = listeners.values().filter(|listener| listener.hears_state).map(|listener| {
+            let (listener, params) = (Arc::clone(listener), params.clone());
+            async move {
+                if let Err(error) = listener.send_state(&params).await {
+                    tracing::debug!(%error, "a listener is gone");
+                }
+            }
+        });
+        // Each for itself: one that does not read holds up nobody else.
+        let told: Vec<_> = told.collect();
+        drop(listeners);
+        Box::pin(async move {
+            let all: JoinSet<()> = told.into_iter().collect();
+            all.join_all().await;
+        })
     }
 
     /// Enters the session of a call; it leaves when its scope ends.
@@ -285,6 +313,7 @@ impl Listener {
             principal: cx.principal.clone(),
             stream,
             lists,
+            hears_state: cx.caller.has(Extension::Lifecycle),
             runtime: Handle::current(),
             state: Mutex::default(),
         }
@@ -340,6 +369,19 @@ impl Listener {
             self.send::<ResourcesUpdated>(&updated).await?;
         }
         Ok(())
+    }
+
+    async fn send_state(&self, params: &LifecycleParams) -> Result<(), RpcError> {
+        let (peer, scope) = (self.peer.clone(), self.scope.clone());
+        let cx = Context::new(peer, scope, self.principal.clone());
+        let mut call = Call::tell::<LifecycleNotification>(params, cx)?;
+        if let Some((key, mark)) = &self.stream {
+            let id = mark.subscription_id()?.map(|id| Payload::of(&id)).transpose()?;
+            let mark = id.map(|id| (key::SUBSCRIPTION_ID.into(), id));
+            call.hop_mut().meta.extend(mark);
+            call = call.related(*key);
+        }
+        self.peer.send(call).await.map(drop)
     }
 
     async fn send<N: Notification>(&self, params: &N::Params) -> Result<(), RpcError> {

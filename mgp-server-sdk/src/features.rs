@@ -2,15 +2,17 @@
 //!
 //! Applies to: inbound.
 
-use mgp_lifecycle::ServerOffer;
+use mgp_lifecycle::{Drain, ServerOffer};
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability};
 use mgp_types::method::Initialized;
+use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
 
 use crate::audience::{Audience, Lists};
 use crate::complete::Completing;
 use crate::error::Flaw;
 use crate::furnish::Logging;
+use crate::listen::Told;
 use crate::prompt::{Prompt, Prompts};
 use crate::request::{Function, RequestHandler, Serving};
 use crate::resource::{Resource, ResourceSet, Resources};
@@ -28,6 +30,14 @@ pub(crate) struct Features {
     audience: Audience,
     /// What was put together wrongly.
     flaws: Vec<Flaw>,
+}
+
+/// How the server ends.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) drain: Drain,
+    /// Whether those who negotiated it are told (MGP §11.4).
+    pub(crate) are_told: bool,
 }
 
 impl Default for Features {
@@ -61,6 +71,7 @@ impl Features {
         offer: &mut ServerOffer,
         tools: &Tools,
         serving: &Serving,
+        ends: Ends,
     ) -> (Router, Logging) {
         let can_complete = self.completer.is_some()
             || self.prompts.can_complete()
@@ -109,12 +120,20 @@ impl Features {
         let watches = offered.resources.as_ref().is_some_and(|one| one.subscribe == Some(true));
         self.audience.announce(lists);
         tools.tell(self.audience.clone());
-        if lists != Lists::default() || watches {
-            router =
-                router.merge(listen::routes(self.audience.clone(), watches.then_some(resources)));
+        let tells_changes = lists != Lists::default() || watches;
+        if ends.are_told {
+            let audience = self.audience.clone();
+            ends.drain.tell(move |change| audience.tell_state(&change));
+        }
+        if tells_changes || ends.are_told {
+            let resources = watches.then_some(resources);
+            let told = Told { audience: self.audience.clone(), resources, tells_changes };
+            router = router.merge(listen::routes(told, ends.drain));
             let audience = self.audience;
             router = router.on_notification::<Initialized, _, _>(move |cx, _| {
-                audience.join(&cx);
+                if tells_changes || cx.caller.has(Extension::Lifecycle) {
+                    audience.join(&cx);
+                }
                 async { Ok(()) }
             });
         }

@@ -4,19 +4,22 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use ::http::{Request, Response};
 use hyper::body::Incoming;
+use mgp_lifecycle::Drain;
 use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
 use mgp_types::service::{BoxFuture, Principal};
 use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::drain::Heed;
 use crate::error::ServeError;
 use crate::server::Server;
 
@@ -100,6 +103,9 @@ impl Server {
     ///
     /// Who calls is read from the request's extensions: put an authenticating layer around it, or say in the
     /// configuration who callers without one are. Pages of other origins need a [`CorsLayer`] outside of both.
+    ///
+    /// To end gracefully, drain it by its [handle](Server::drain_handle); once that has ended,
+    /// [`HttpService::end_streams`] lets go of those who read, and the router can be shut down.
     ///
     /// # Errors
     /// As [`Server::into_stack`].
@@ -189,16 +195,20 @@ impl HttpServer {
         }
         // A browser asks whether it may call before it says who calls.
         let cors = CorsLayer::new(&config);
+        let (drain, signals) = (server.drain_handle(), server.stopping.signals);
         server.count_http(&limits);
         let service = HttpService::new(server.into_stack()?, config);
         let guarded = match door {
             Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
             Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
         };
-        Ok(Bound { listener, local, service, guarded, limits })
+        Ok(Bound { listener, local, service, guarded, limits, drain, signals })
     }
 
-    /// Takes the address and serves until the future is dropped.
+    /// Takes the address and serves until the server has [drained](Server::drain_handle).
+    ///
+    /// SIGTERM and SIGINT drain it, unless they are left [to the program](Server::without_signals); the second one ends
+    /// the process.
     ///
     /// # Errors
     /// As [`HttpServer::bind`].
@@ -206,7 +216,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn serve(self) -> Result<(), ServeError> {
-        self.bind().await?.run().await;
+        self.bind().await?.serve().await;
         Ok(())
     }
 }
@@ -261,6 +271,8 @@ pub struct Bound {
     service: HttpService,
     guarded: Guarded,
     limits: ConnectionLimits,
+    drain: Drain,
+    signals: Heed,
 }
 
 impl Bound {
@@ -274,7 +286,18 @@ impl Bound {
         self.service.clone()
     }
 
-    /// Serves until the future is dropped.
+    /// Does what [`run`](Self::run) does, and heeds signals as [`HttpServer::serve`] does.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all connections and their calls.
+    pub async fn serve(self) {
+        let _signals = self.signals.heed(&self.drain);
+        self.run().await;
+    }
+
+    /// Serves until the server has [drained](Server::drain_handle).
+    ///
+    /// New connections are taken until then, so that their calls are answered 2001 and not lost.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -282,12 +305,26 @@ impl Bound {
         self.run_until(pending()).await;
     }
 
-    /// Serves until `stop` completes, then lets running answers finish for a moment.
+    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then lets running answers finish
+    /// for a moment ([`ConnectionLimits::grace`]).
+    ///
+    /// To let running calls finish too, drain instead.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
-        listen(self.listener, self.guarded, self.limits, stop).await;
+        let Self { listener, service, guarded, limits, drain, .. } = self;
+        let end = async move {
+            let (mut stop, mut drained) = (pin!(stop), pin!(drain.ended()));
+            poll_fn(|task| match stop.as_mut().poll(task) {
+                Poll::Pending => drained.as_mut().poll(task),
+                Poll::Ready(()) => Poll::Ready(()),
+            })
+            .await;
+            // Who reads them would keep its connection for ever.
+            service.end_streams();
+        };
+        listen(listener, guarded, limits, end).await;
     }
 }
 

@@ -103,6 +103,7 @@ mod ask;
 mod audience;
 mod catalog;
 mod complete;
+mod drain;
 mod error;
 mod features;
 mod furnish;
@@ -122,6 +123,7 @@ mod prompt;
 mod request;
 mod resource;
 mod server;
+mod signals;
 mod stack;
 mod tool;
 
@@ -132,6 +134,7 @@ pub use error::ServeError;
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;
+pub use mgp_lifecycle::{Drain, DrainConfig, Remaining};
 pub use mgp_lifecycle::{
     LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
 };

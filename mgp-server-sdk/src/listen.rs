@@ -1,33 +1,55 @@
 //! The stream of notifications a modern client opens (MCP `subscriptions/listen`).
 //!
 //! It lives as long as its request: who cancels the request, or leaves, is told nothing more.
+//! A server that ends tells that too, and completes the request.
 //!
 //! Applies to: inbound.
 
+use mgp_lifecycle::Drain;
 use mgp_types::RpcError;
 use mgp_types::mcp::{
-    ListenParams, ListenResult, Meta, SubscriptionFilter, SubscriptionsAcknowledgedParams, key,
+    ListenParams, ListenResult, Meta, ResultType, SubscriptionFilter,
+    SubscriptionsAcknowledgedParams, key,
 };
-use mgp_types::method::{SubscriptionsAcknowledged, SubscriptionsListen};
-use mgp_types::service::{Call, Context, Router};
+use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsListen};
+use mgp_types::mgp::Extension;
+use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
 use crate::audience::{Audience, List, Lists};
 use crate::resource::Resources;
 
-/// Answers what opens a stream; resources are watched where the server offers that.
-pub(crate) fn routes(audience: Audience, watched: Option<Resources>) -> Router {
-    Router::new().on::<SubscriptionsListen, _, _>(move |cx, params| {
-        let (audience, watched) = (audience.clone(), watched.clone());
-        async move { listen(&audience, watched.as_ref(), cx, params).await }
-    })
+/// What a stream can tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) audience: Audience,
+    /// Resources are watched where the server offers that.
+    pub(crate) resources: Option<Resources>,
+    /// Whether there is anything to tell somebody who does not speak MGP.
+    pub(crate) tells_changes: bool,
+}
+
+/// Answers what opens a stream; it ends with the server.
+pub(crate) fn routes(told: Told, drain: Drain) -> Router {
+    let listening = Stack::from_fn(move |call: Call| {
+        let (told, drain) = (told.clone(), drain.clone());
+        async move {
+            let (method, params, cx) = call.into_parts();
+            if !told.tells_changes && !cx.caller.has(Extension::Lifecycle) {
+                return Err(RpcError::method_not_found(method.as_str()));
+            }
+            Reply::of(&listen(&told, &drain, cx, params.get()?).await?)
+        }
+    });
+    Router::new().route(SubscriptionsListen::METHOD, listening)
 }
 
 async fn listen(
-    audience: &Audience,
-    resources: Option<&Resources>,
+    told: &Told,
+    drain: &Drain,
     cx: Context,
     params: ListenParams,
 ) -> Result<ListenResult, RpcError> {
+    let (audience, resources) = (&told.audience, told.resources.as_ref());
     let id = cx.wire_id.as_ref().ok_or_else(|| RpcError::internal("a stream without an id"))?;
     let mut mark = Meta::new();
     mark.encode(key::SUBSCRIPTION_ID, id)?;
@@ -51,10 +73,13 @@ async fn listen(
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
 
-    // Only whoever opened it ends it: by cancelling, or by leaving.
-    let () = std::future::pending().await;
+    // Whoever opened it ends it by cancelling, or by leaving; else it ends when nothing more will be told.
+    drain.ended().await;
     drop(listening);
-    Ok(ListenResult::new())
+    let mut ended = ListenResult::new();
+    ended.result_type = Some(ResultType::Complete);
+    ended.meta = acknowledged.meta;
+    Ok(ended)
 }
 
 /// What of the wish is granted: nothing is promised that is never told.

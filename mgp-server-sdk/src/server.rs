@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    Health, HealthLayer, LimitConfig, LimitLayer, MgpOffer, RoundsLayer, ServerOffer, TasksConfig,
-    TasksLayer, TimeoutLayer, Timeouts,
+    Health, HealthLayer, LimitConfig, LimitLayer, MgpOffer, Owner, RoundsLayer, ServerOffer,
+    TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
@@ -19,8 +19,9 @@ use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
+use crate::drain::{Leaving, Stopping};
 use crate::error::{Flaw, Flaws, ServeError};
-use crate::features::Features;
+use crate::features::{Ends, Features};
 use crate::health;
 use crate::limit::Bounds;
 use crate::request::Serving;
@@ -54,6 +55,7 @@ pub struct Server {
     around: Vec<Gate>,
     tasks: TasksConfig,
     cancel: CancelLayer,
+    pub(crate) stopping: Stopping,
     pub(crate) health: Health,
     /// Whether the author chose the extensions.
     chosen: bool,
@@ -107,6 +109,7 @@ impl Server {
             around: Vec::new(),
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
+            stopping: Stopping::default(),
             health: Health::new(),
             chosen: false,
         }
@@ -282,16 +285,28 @@ impl Server {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
         }
-        let hears = |mgp: &MgpOffer| mgp.extensions.contains(Extension::Permissions);
-        let hears_decisions = self.offer.mgp.as_ref().is_some_and(hears);
+        let offers = |extension| {
+            self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
+        };
+        let (hears_decisions, tells_states) =
+            (offers(Extension::Permissions), offers(Extension::Lifecycle));
         let decisions = if hears_decisions { Grants::router() } else { Router::new() };
         let serving = Serving { timeout: self.timeouts.tool, state };
-        let (features, logging) = self.features.assemble(&mut self.offer, &self.tools, &serving);
+        let drain = self.stopping.drain;
+        if let Some(id) = self.offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
+            drain.configure(|config| {
+                config.server_id.get_or_insert_with(|| id.into());
+            });
+        }
+        let ends = Ends { drain: drain.clone(), are_told: tells_states };
+        let (features, logging) =
+            self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel);
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
+        let tasks = tasks.drain(drain.clone());
         let stack = inbound(Parts {
             offer: self.offer,
             tools: self.tools,
@@ -302,6 +317,7 @@ impl Server {
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
+            drain,
             health: HealthLayer::new(health),
             logging,
             // What a server's author answers wins.
@@ -310,10 +326,10 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Serves one peer over a pair of byte streams until it leaves.
+    /// Serves one peer over a pair of byte streams until it leaves, or until the server has [drained](Self::drain_handle).
     ///
     /// # Errors
-    /// Why the connection failed; a peer that leaves is no error.
+    /// Why the connection failed; a peer that leaves is no error, and neither is an end that was asked for.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -322,9 +338,15 @@ impl Server {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let limits = self.wire.clone();
+        let (limits, drain) = (self.wire.clone(), self.drain_handle());
+        let is_owned = self.stopping.is_owned;
         let _open = self.count_connections().enter();
-        match Connection::new(reader, writer, self.into_stack()?).limits(limits).run().await {
+        let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
+        if is_owned {
+            Owner::mark(connection.scope());
+        }
+        let _leaving = Leaving::when_drained(drain, connection.ending());
+        match connection.run().await {
             Closed::Eof | Closed::Local => Ok(()),
             closed => Err(ServeError::Connection(closed)),
         }
@@ -334,6 +356,10 @@ impl Server {
     ///
     /// Standard output is pointed at standard error first, so that a stray `println!` cannot corrupt the wire.
     ///
+    /// That process owns the server, so it may shut it down. SIGTERM and SIGINT drain it, unless they are left
+    /// [to the program](Self::without_signals); the second one ends the process. A tool that blocks its thread cannot be
+    /// ended: it keeps the runtime, and so the process, from ending.
+    ///
     /// # Errors
     /// As [`Server::serve`], or when stdin and stdout cannot be used.
     ///
@@ -341,6 +367,7 @@ impl Server {
     /// Dropping the future ends the connection and its calls.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
         let (reader, writer) = take_stdio()?;
-        self.serve(reader, writer).await
+        let _signals = self.stopping.signals.heed(&self.stopping.drain);
+        self.owned_by_peer().serve(reader, writer).await
     }
 }

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, HandshakeLayer, HealthLayer, LimitLayer, RoundsLayer, ServerOffer, TasksLayer,
-    TimeoutLayer,
+    CatchPanicLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer, LimitLayer, RoundsLayer,
+    ServerOffer, TasksLayer, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -31,6 +31,7 @@ pub(crate) struct Parts {
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
     pub(crate) health: HealthLayer,
+    pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: Logging,
@@ -61,19 +62,8 @@ impl std::fmt::Debug for Gate {
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts {
-        offer,
-        tools,
-        limit,
-        timeout,
-        cancel,
-        health,
-        rounds,
-        tasks,
-        logging,
-        endpoints,
-        gates,
-    } = parts;
+    let Parts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } = parts;
+    let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed = |method| endpoints.methods().any(|known| known == method);
@@ -89,7 +79,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, health, rounds, tasks, logging };
+    let outer = Outer { handshake, cancel, health, drain, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -101,6 +91,7 @@ struct Outer {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
     health: HealthLayer,
+    drain: Drain,
     rounds: RoundsLayer,
     tasks: TasksLayer,
     logging: Logging,
@@ -121,6 +112,9 @@ impl Outer {
             .layer(self.cancel)
             // It answers however full or slow everything below is, and while the server drains.
             .layer(self.health)
+            // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
+            // It is told to end here, in wire order.
+            .layer(DrainLayer::new(self.drain))
             // The way back opens above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
             // A refusal below answers at once; what runs on may leave its request, and its guards go with it.

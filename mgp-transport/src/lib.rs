@@ -14,7 +14,7 @@ mod own;
 mod stdio;
 
 pub use child::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, StderrCap};
-pub use connection::{Closed, Connection, Limits, Monitor};
+pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};
 pub use own::{Owned, own};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

@@ -225,3 +225,71 @@ impl Drop for CountDrop {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
+
+// === Ending gracefully ===
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_answered_before_this_side_leaves() {
+    let (mut here, there) = duplex();
+    let slow = Stack::from_fn(|_| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Reply::of(&"late")
+    });
+    let connection = Connection::new(there.reader, there.writer, slow);
+    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let running = tokio::spawn(connection.run());
+    here.writer.write_all(&requests(5)).await.unwrap();
+    while monitor.running() < 5 {
+        tokio::task::yield_now().await;
+    }
+    ending.begin();
+    ending.begin();
+    tokio::task::yield_now().await;
+    // Nobody reads this any more.
+    here.writer.write_all(&requests(1)).await.unwrap();
+    let mut heard = String::new();
+    soon(here.reader.read_to_string(&mut heard)).await.unwrap();
+    assert_eq!(heard.lines().count(), 5, "{heard}");
+    assert!(matches!(running.await.unwrap(), Closed::Local));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_end_is_left_behind() {
+    let (mut here, there) = duplex();
+    let connection =
+        Connection::new(there.reader, there.writer, Stack::from_fn(|_| std::future::pending()));
+    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let running = tokio::spawn(connection.run());
+    here.writer.write_all(&requests(1)).await.unwrap();
+    while monitor.running() < 1 {
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    ending.begin();
+    assert!(matches!(soon(running).await.unwrap(), Closed::Local));
+    assert_eq!(begun.elapsed(), Limits::default().linger);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_the_last_answers_whole() {
+    let (mut here, there) = duplex();
+    let connection = Connection::new(there.reader, there.writer, later(300_000));
+    let (ending, monitor) = (connection.ending(), connection.monitor());
+    let running = tokio::spawn(connection.run());
+    here.writer.write_all(&requests(8)).await.unwrap();
+    while monitor.unread_bytes() < 2_000_000 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    ending.begin();
+    let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
+    loop {
+        // Slow, but never as slow as the linger time.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        match soon(here.reader.read(&mut piece)).await.unwrap() {
+            0 => break,
+            count => all += count,
+        }
+    }
+    assert!(all > 8 * 300_000, "{all}");
+    assert!(matches!(running.await.unwrap(), Closed::Local));
+}

@@ -14,6 +14,7 @@ use mgp_types::method::{
     LifecycleNotification, PromptsListChanged, ResourcesListChanged, ResourcesUpdated,
     SubscriptionsAcknowledged, ToolsListChanged,
 };
+use mgp_types::mgp::Extension;
 use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack, Unaudited};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -24,7 +25,7 @@ use crate::cache::Lists;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
-use crate::listening::{Listening, Parts, acknowledged};
+use crate::listening::{Listening, Parts, Told, acknowledged};
 use crate::permission::answered;
 use crate::presence::Presence;
 use crate::wire::{
@@ -220,7 +221,8 @@ async fn shake_hands(
             config: config.listen,
             patience: config.timeout,
         };
-        Listening::new(parts, &capabilities)
+        let told = if facts.has(Extension::Lifecycle) { Told::States } else { Told::Changes };
+        Listening::new(parts, &capabilities, told)
     });
     Ok(Client(Arc::new(Inner {
         listening,
@@ -360,7 +362,7 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
             std::future::ready(Ok(()))
         })
         .on_notification::<LifecycleNotification, _, _>(move |_, change| {
-            states.tell_state(&change);
+            states.tell_state(change);
             std::future::ready(Ok(()))
         })
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {

@@ -2,6 +2,8 @@
 //!
 //! Applies to: outbound.
 
+use std::time::Duration;
+
 use mgp_types::Timestamp;
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, CallbackRespond, DiscoveryDeregister, DiscoveryList,
@@ -125,6 +127,48 @@ impl Mgp<'_> {
     /// Dropping the future cancels the request at the server.
     pub async fn health_status(&self) -> Result<types::StatusResult, Error> {
         self.0.request::<HealthStatusGet>(&types::StatusParams::new()).await
+    }
+
+    /// Asks a server to finish what it does and stop, within a time (§11.4); see [`lifecycle_shutdown`](Self::lifecycle_shutdown).
+    ///
+    /// Only its owner is heard: the client that started it, or one with operator authority. Asked again it answers what is
+    /// left, and has less time if told so, never more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mgp_client_sdk::Client;
+    /// use mgp_server_sdk::Server;
+    /// use mgp_transport::duplex;
+    /// use mgp_types::mgp::ShutdownReason;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let (here, there) = duplex();
+    /// let server = Server::new("s", "1").owned_by_peer();
+    /// let serving = tokio::spawn(server.serve(there.reader, there.writer));
+    /// let client = Client::builder("me", "1.0").connect(here.reader, here.writer).await.unwrap();
+    ///
+    /// let time = Duration::from_secs(30);
+    /// let answer = client.mgp().shutdown(ShutdownReason::IdleTimeout, time).await.unwrap();
+    /// assert!(answer.accepted);
+    /// client.closed().await;
+    /// serving.await.unwrap().unwrap();
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::request`]; 1000 when it is not the owner who asks.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may or may not have asked.
+    pub async fn shutdown(
+        &self,
+        reason: types::ShutdownReason,
+        time: Duration,
+    ) -> Result<types::ShutdownResult, Error> {
+        let mut params = types::ShutdownParams::new();
+        params.reason = Some(reason);
+        params.timeout_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.lifecycle_shutdown(&params).await
     }
 
     /// Asks for fewer chunks (§12.8); nothing is sent where streaming is not active.

@@ -2,7 +2,7 @@
 //!
 //! In the modern era a server tells nothing to a client that does not listen.
 //! So a client whose user wants to hear of changes, or watches a resource, keeps one such request open: for the lists the
-//! server announces changes of and for the resources that are watched.
+//! server announces changes of and for the resources that are watched. A server that speaks of its states does it there.
 //!
 //! Applies to: outbound, modern.
 
@@ -41,6 +41,13 @@ pub(crate) struct Parts {
     pub(crate) patience: Duration,
 }
 
+/// Whether a server tells of its states besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Changes,
+    States,
+}
+
 /// What is listened for, and the task that does; it ends with this.
 pub(crate) struct Listening {
     offer: Offer,
@@ -61,8 +68,9 @@ enum Task {
 
 impl Listening {
     /// Listens at once where the user hears of changes, else once a resource is watched.
-    pub(crate) fn new(parts: Parts, capabilities: &ServerCapabilities) -> Self {
-        let offer = Offer::of(capabilities, parts.hooks.hears_changes());
+    pub(crate) fn new(parts: Parts, capabilities: &ServerCapabilities, told: Told) -> Self {
+        let mut offer = Offer::of(capabilities, parts.hooks.hears_changes());
+        offer.states = told == Told::States && parts.hooks.hears_states();
         let (wish, wishes) = watch::channel(Wish::default());
         let (settle, settled) = watch::channel(Settled::default());
         let task = if offer.is_empty() {
@@ -77,7 +85,7 @@ impl Listening {
             turn: tokio::sync::Mutex::default(),
             task: Mutex::new(task),
         };
-        if offer.tells_lists() {
+        if offer.is_heard() {
             listening.start();
         }
         listening

@@ -9,12 +9,14 @@ use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
 
 /// Of what a server tells changes, and somebody wants to hear.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "it is a form with four boxes to tick")]
+#[expect(clippy::struct_excessive_bools, reason = "it is a form with five boxes to tick")]
 pub(super) struct Offer {
     tools: bool,
     prompts: bool,
     resources: bool,
     watched: bool,
+    /// The states of the server, which are told on any stream.
+    pub(super) states: bool,
 }
 
 impl Offer {
@@ -27,15 +29,17 @@ impl Offer {
             prompts: tells(capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
             resources: tells(resources.and_then(|resources| resources.list_changed)),
             watched: resources.and_then(|resources| resources.subscribe) == Some(true),
+            states: false,
         }
     }
 
     pub(super) fn is_empty(self) -> bool {
-        !self.tells_lists() && !self.watched
+        !self.is_heard() && !self.watched
     }
 
-    pub(super) fn tells_lists(self) -> bool {
-        self.tools || self.prompts || self.resources
+    /// Whether there is something to hear from the beginning.
+    pub(super) fn is_heard(self) -> bool {
+        self.tools || self.prompts || self.resources || self.states
     }
 
     pub(super) fn watches(self) -> bool {
@@ -44,7 +48,7 @@ impl Offer {
 
     /// What to ask for; none where there is nothing to hear.
     pub(super) fn filter(self, wish: &Wish) -> Option<SubscriptionFilter> {
-        if !self.tells_lists() && wish.watched.is_empty() {
+        if !self.is_heard() && wish.watched.is_empty() {
             return None;
         }
         let asks = |is_offered: bool| is_offered.then_some(true);

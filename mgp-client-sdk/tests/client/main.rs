@@ -6,6 +6,7 @@ mod children;
 mod connect;
 mod contract;
 mod dead;
+mod ending;
 mod health;
 mod listening;
 mod lists;

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Reply};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tracing::Instrument;
 
 use super::entry::{Entry, Outcome};
@@ -26,13 +26,24 @@ pub(super) fn spawn(
     future: BoxFuture<'static, Result<Reply, RpcError>>,
 ) {
     let (running, broken) = (table.enter(), Broken(Arc::clone(entry)));
+    let (held, asked_for) = (table.hold(), table.config().poll_interval * 2);
     let (weak, own) = (Arc::downgrade(table), Arc::clone(entry));
     let driver = async move {
-        let outcome = run(&own, future).await;
+        let mut cut = held.as_ref().map(|held| Box::pin(held.cut()) as BoxFuture<'static, ()>);
+        let outcome = run(&own, future, &mut cut).await;
         drop(running);
         if let Some(outcome) = outcome {
             own.end(Outcome::of(veil(outcome, &own.caller, Seen::TOOL_CALL)));
         }
+        if let Some(cut) = &mut cut {
+            // A server that ends at once would take the outcome with it, before its caller asks the next time.
+            let fetched = timeout(asked_for, own.delivered());
+            tokio::select! {
+                _ = fetched => {}
+                () = cut => {}
+            }
+        }
+        drop((cut, held));
         // Time over and still without an outcome: nobody reads one any more.
         sleep_until(own.expires).await;
         if let Some(table) = weak.upgrade() {
@@ -52,6 +63,7 @@ pub(super) fn spawn(
 async fn run(
     entry: &Entry,
     mut future: BoxFuture<'static, Result<Reply, RpcError>>,
+    cut: &mut Option<BoxFuture<'static, ()>>,
 ) -> Option<Result<Reply, RpcError>> {
     let mut expired = pin!(sleep_until(entry.expires));
     poll_fn(|task| {
@@ -60,6 +72,10 @@ async fn run(
         }
         if let Poll::Ready(outcome) = future.as_mut().poll(task) {
             return Poll::Ready(Some(outcome));
+        }
+        if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(task).is_ready()) {
+            *cut = None;
+            return Poll::Ready(Some(Err(Refusal::CutShort.into())));
         }
         expired.as_mut().poll(task).map(|()| None)
     })

@@ -162,8 +162,26 @@ impl Entry {
         if state.gone {
             return Some(Err(Refusal::UnknownTask));
         }
-        state.delivered |= state.outcome.is_some();
+        self.deliver(&mut state);
         state.outcome.clone().map(Ok)
+    }
+
+    /// Its caller learns the outcome, where there is one.
+    fn deliver(&self, state: &mut State) {
+        if state.outcome.is_some() && !std::mem::replace(&mut state.delivered, true) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Waits until the caller has asked for the outcome.
+    pub(super) async fn delivered(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_delivered() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Whether the task ended and its caller knows, so that it may give way to another.
@@ -279,7 +297,7 @@ impl Entry {
     /// The task as its caller sees it; the modern era joins questions and outcome to it.
     pub(super) fn describe(&self) -> Result<Reply, RpcError> {
         let mut state = self.state();
-        state.delivered |= state.outcome.is_some();
+        self.deliver(&mut state);
         let task = self.snapshot(&state);
         let mut reply = Reply::of(&task)?;
         let (Era::Modern, Some(body)) = (self.era, reply.as_body_mut()) else { return Ok(reply) };

@@ -19,6 +19,7 @@ use super::future::ResponseFuture;
 use super::negotiate::Plan;
 use super::switch::Switch;
 use super::table::Table;
+use crate::drain::Drain;
 
 /// Bounds of a [`TasksLayer`].
 #[derive(Clone, Debug)]
@@ -115,7 +116,15 @@ impl TasksLayer {
         Self { table: Arc::new(Table::new(config)), support: Arc::new(support) }
     }
 
-    /// Tasks whose call still runs, for drain to wait for.
+    /// Has a drain wait for the tasks, and cut them with the calls when its time is over.
+    ///
+    /// An outcome nobody asked for yet is kept up for two [`poll_interval`](TasksConfig::poll_interval)s.
+    pub fn drain(self, drain: Drain) -> Self {
+        self.table.drain(drain);
+        self
+    }
+
+    /// Tasks whose call still runs.
     #[must_use]
     pub fn running(&self) -> usize {
         self.table.running()
@@ -127,7 +136,7 @@ impl TasksLayer {
         self.table.kept()
     }
 
-    /// Cancels every task that runs, when drain has waited long enough.
+    /// Cancels every task that runs.
     pub fn cancel_all(&self) {
         self.table.cancel_all();
     }

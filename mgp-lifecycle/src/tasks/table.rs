@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mgp_types::RpcError;
 use mgp_types::service::{AgentId, Context, Principal, Subject, TenantId};
@@ -14,6 +14,7 @@ use mgp_types::service::{AgentId, Context, Principal, Subject, TenantId};
 use super::entry::{Entry, Outcome};
 use super::layer::TasksConfig;
 use super::negotiate::Plan;
+use crate::drain::{Drain, Held};
 use crate::error::Refusal;
 
 /// Holds every task, running or ended, until its time to live is over.
@@ -21,6 +22,8 @@ pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,
     running: Arc<AtomicUsize>,
+    /// The drain that waits for them.
+    drain: OnceLock<Drain>,
 }
 
 #[derive(Default)]
@@ -49,7 +52,7 @@ impl Owner {
 
 impl Table {
     pub(super) fn new(config: TasksConfig) -> Self {
-        Self { config, tasks: Mutex::default(), running: Arc::default() }
+        Self { config, tasks: Mutex::default(), running: Arc::default(), drain: OnceLock::new() }
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -129,6 +132,16 @@ impl Table {
 
     pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
+    }
+
+    /// Has a drain wait for the tasks; the first one stays.
+    pub(super) fn drain(&self, drain: Drain) {
+        let _ = self.drain.set(drain);
+    }
+
+    /// Holds up the drain for a task, whose request still does.
+    pub(super) fn hold(&self) -> Option<Held> {
+        self.drain.get().map(Drain::hold)
     }
 
     /// Counts a call that is about to be driven here.

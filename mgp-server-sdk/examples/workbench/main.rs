@@ -76,6 +76,6 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let Some(address) = &settings.http else { return server(&settings).serve_stdio().await };
     let bound = server(&settings).http(address.as_str()).no_auth().bind().await?;
     eprintln!("serving http://{}/mcp", bound.local_addr());
-    bound.run().await;
+    bound.serve().await;
     Ok(())
 }

@@ -24,6 +24,7 @@ use super::ahead::Ahead;
 use super::batch::Batch;
 use super::lane::{Lane, only_reports};
 use super::link::read_reply;
+use super::outbox::End;
 use super::running::Running;
 use super::sign::{SIGN_BYTES, asks_for_life};
 use super::{Closed, Connection};
@@ -67,6 +68,8 @@ enum Phase {
     Open,
     /// The peer closed its side: running calls may finish.
     Lingering,
+    /// This side leaves: running calls may finish.
+    Leaving,
     /// Only what is queued is still written.
     Flushing(Why),
 }
@@ -195,8 +198,8 @@ where
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
                     self.connection.shared.outbox.drained();
-                    // The peer reads: a stall is over.
-                    if self.phase == Phase::Open {
+                    // The peer reads: a stall is over, and an answer on its way has the time it takes.
+                    if matches!(self.phase, Phase::Open | Phase::Leaving) {
                         self.patience = None;
                     }
                 }
@@ -213,9 +216,19 @@ where
         if self.phase != Phase::Open {
             return Ok(false);
         }
-        if self.connection.shared.outbox.is_closed() {
-            self.flush(Why::Local);
-            return Ok(true);
+        match self.connection.shared.outbox.end() {
+            None => {}
+            Some(End::Now) => {
+                self.flush(Why::Local);
+                return Ok(true);
+            }
+            Some(End::Answered) => {
+                // What was read is answered, if only to say that it comes too late.
+                self.take_lines(task);
+                self.phase = Phase::Leaving;
+                self.patience = None;
+                return Ok(true);
+            }
         }
         match self.take_lines(task) {
             Taken::All => {}
@@ -526,6 +539,13 @@ where
                 let linger = limits.linger;
                 ready!(self.wait(linger, task));
                 Poll::Ready(Closed::Eof)
+            }
+            Phase::Leaving => {
+                if !idle || !self.calls.is_empty() || self.lane.len() > 0 {
+                    let linger = self.connection.limits.linger;
+                    ready!(self.wait(linger, task));
+                }
+                Poll::Ready(Closed::Local)
             }
             Phase::Flushing(why) => {
                 if !idle {

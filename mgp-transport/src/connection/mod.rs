@@ -57,7 +57,7 @@ pub struct Limits {
     pub unread_bytes: usize,
     /// How long a peer may read nothing while senders wait; then the connection ends. 30 s.
     pub stall: Duration,
-    /// How long running calls may go on after the peer closed its side. 2 s.
+    /// How long running calls may go on after the peer closed its side, or this side [ended](Connection::ending). 2 s.
     pub linger: Duration,
 }
 
@@ -182,6 +182,11 @@ where
         Monitor { shared: Arc::clone(&self.shared), counters: Arc::clone(&self.counters) }
     }
 
+    /// Lets the connection be ended gracefully, while it runs.
+    pub fn ending(&self) -> Ending {
+        Ending(Arc::clone(&self.shared))
+    }
+
     /// Drives the connection until it ends.
     ///
     /// # Cancel safety
@@ -222,6 +227,33 @@ impl<R, W> fmt::Debug for Connection<R, W> {
             .field("scope", &self.scope)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
+    }
+}
+
+/// Ends a connection gracefully.
+///
+/// ```
+/// use mgp_transport::{Closed, Connection, duplex};
+/// use mgp_types::service::{Router, Stack};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let (_here, there) = duplex();
+/// let connection = Connection::new(there.reader, there.writer, Stack::new(Router::new()));
+/// let ending = connection.ending();
+/// let running = tokio::spawn(connection.run());
+/// ending.begin();
+/// assert!(matches!(running.await.unwrap(), Closed::Local));
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ending(Arc<Shared>);
+
+impl Ending {
+    /// Nothing more is read; what runs is answered, and with the last answer the connection ends.
+    ///
+    /// Calls that take longer than [`Limits::linger`] end with it.
+    pub fn begin(&self) {
+        self.0.outbox.leave();
     }
 }
 

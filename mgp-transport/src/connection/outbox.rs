@@ -25,7 +25,17 @@ pub(crate) struct Outbox {
 struct State {
     buffer: Vec<u8>,
     closed: bool,
+    leaving: bool,
     driver: Option<Waker>,
+}
+
+/// When a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// When what is queued is written.
+    Now,
+    /// When what runs is answered.
+    Answered,
 }
 
 /// The connection no longer takes messages.
@@ -155,6 +165,28 @@ impl Outbox {
             driver.wake();
         }
         self.room.notify_waiters();
+    }
+
+    /// Asks the connection to end once what runs is answered; until then messages are taken.
+    pub(crate) fn leave(&self) {
+        let driver = {
+            let mut state = self.state();
+            state.leaving = true;
+            state.driver.take()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    /// How the connection is to end, if it is.
+    pub(crate) fn end(&self) -> Option<End> {
+        let state = self.state();
+        match (state.closed, state.leaving) {
+            (true, _) => Some(End::Now),
+            (false, true) => Some(End::Answered),
+            (false, false) => None,
+        }
     }
 
     /// Lets go of what is queued: nobody will write it.

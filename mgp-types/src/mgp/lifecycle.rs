@@ -60,6 +60,14 @@ open_enum! {
 }
 
 impl ServerState {
+    /// The state that a word means in whatever case it is written; words nobody knows stay as they are.
+    #[must_use]
+    pub fn in_any_case(self) -> Self {
+        let known =
+            Self::KNOWN.iter().find(|state| state.as_str().eq_ignore_ascii_case(self.as_str()));
+        known.cloned().unwrap_or(self)
+    }
+
     /// Whether a server may go from this state to another: the edges of §11.2, and those a crash,
     /// a retry and a second start need.
     #[must_use]
@@ -132,6 +140,8 @@ record! {
         opt reason: Option<ShutdownReason>,
         /// How long running requests may take.
         opt timeout_ms: Option<u64>,
+        /// The server behind this one that is meant; this one without it.
+        opt server_id: Option<String>,
     }
 
     /// Result of `mgp/lifecycle/shutdown`.
@@ -142,6 +152,10 @@ record! {
         opt pending_requests: Option<u64>,
         /// How long they may take.
         opt estimated_drain_ms: Option<u64>,
+        /// The server that was named, where it was not found.
+        opt server_id: Option<String>,
+        /// `not_found`, where it was not.
+        opt status: Option<String>,
     }
 
     /// Parameters of `notifications/mgp.lifecycle`.
@@ -186,6 +200,8 @@ mod tests {
         assert_eq!(edges, 8 + 6);
         assert!(!ServerState::Registered.can_become(&ServerState::Connected));
         assert_eq!(ServerState::from("Connected"), ServerState::Connected);
+        assert_eq!(ServerState::from("DRAINING").in_any_case(), ServerState::Draining);
+        assert_eq!(ServerState::from("Reconnecting").in_any_case().as_str(), "Reconnecting");
         assert!(!ServerState::from("reconnecting").can_become(&ServerState::Connected));
     }
 }

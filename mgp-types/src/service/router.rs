@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{BoxFuture, Call, Context, Kind, MgpService, Reply, Stack};
-use crate::method::{Notification, Request};
+use crate::method::{Notification, Request, ToolsCall};
 use crate::wire::RpcError;
 
 /// Answers methods; what it does not know goes to its fallback.
@@ -162,7 +162,11 @@ impl<S> Layer<S> for RouterLayer {
     type Service = Routed<S>;
 
     fn layer(&self, inner: S) -> Routed<S> {
-        Routed { routes: Arc::clone(&self.0), inner }
+        Routed {
+            routes: Arc::clone(&self.0),
+            inner,
+            has_tools: self.0.contains_key(ToolsCall::METHOD),
+        }
     }
 }
 
@@ -171,6 +175,7 @@ impl<S> Layer<S> for RouterLayer {
 pub struct Routed<S> {
     routes: Arc<FxHashMap<&'static str, Stack>>,
     inner: S,
+    has_tools: bool,
 }
 
 impl<S> fmt::Debug for Routed<S> {
@@ -189,6 +194,10 @@ impl<S: MgpService> Service<Call> for Routed<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
+        // The rule, and cheaper to tell than a look into the table.
+        if !self.has_tools && call.tool().is_some() {
+            return super::Either::Right { future: self.inner.call(call) };
+        }
         match self.routes.get(call.method().as_str()) {
             Some(route) => super::Either::Left { future: route.send(call) },
             None => super::Either::Right { future: self.inner.call(call) },

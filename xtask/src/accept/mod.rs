@@ -195,6 +195,11 @@ const CHECKS: &[Check] = &[
         run: |_| life::ping(),
     },
     Check {
+        name: "life.drain",
+        about: "a thousand servers end under load: nothing accepted is lost, nothing late is accepted",
+        run: |_| life::drain(),
+    },
+    Check {
         name: "life.kills",
         about: "a real child killed a thousand times, and children with bad manners",
         run: |_| life::kills(),

@@ -104,6 +104,13 @@ impl HttpService {
         self.0.sessions.len()
     }
 
+    /// Ends the streams of the legacy sessions that belong to no call, once their readers have what there is.
+    ///
+    /// They would keep a server from ending that waits for its connections. Calls and their streams go on.
+    pub fn end_streams(&self) {
+        self.0.sessions.end_streams();
+    }
+
     /// Requests that run.
     #[must_use]
     pub fn running(&self) -> usize {

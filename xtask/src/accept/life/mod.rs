@@ -1,11 +1,13 @@
 //! The checks of the life of servers: health, drain, supervision, retry.
 
+mod drain;
 mod kills;
 mod ping;
 
 use super::{Verdict, binary};
 use crate::run::Outcome;
 
+pub(super) use drain::drain;
 pub(super) use kills::kills;
 pub(super) use ping::ping;
 

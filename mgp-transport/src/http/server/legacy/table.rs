@@ -99,6 +99,15 @@ impl Sessions {
         self.known().len()
     }
 
+    /// Ends the streams that belong to no call.
+    pub(in super::super) fn end_streams(&self) {
+        let all: Vec<_> = self.known().values().cloned().collect();
+        for session in all {
+            // A stream that was not opened yet ends for who opens it now.
+            session.standalone().end();
+        }
+    }
+
     fn now(&self) -> u64 {
         self.start.elapsed().as_secs()
     }

@@ -1,0 +1,416 @@
+//! Every rule of a drain, with a clock of its own (MGP §11.4).
+//!
+//! Applies to: inbound.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_types::mcp::{Revision, TaskSupport};
+use mgp_types::method::{Kind, methods};
+use mgp_types::mgp::{
+    PingResult, ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusResult,
+};
+use mgp_types::service::{BoxFuture, Context, Facts, Principal, Reply, ServerId, Stack, mock};
+use mgp_types::{Payload, RpcError};
+use tokio::time::{Instant, sleep, timeout};
+use tower_layer::Layer;
+
+use super::gate::Gate;
+use super::{Drain, DrainLayer, Owner};
+use crate::fleet::Fleet;
+use crate::tasks::{TasksConfig, TasksLayer};
+
+const TOOL: (&str, &str) = ("tools/call", r#"{"name":"a"}"#);
+const LONG: Duration = Duration::from_secs(30);
+
+/// A stack whose tool takes so long.
+fn takes(drain: &Drain, time: Duration) -> mock::Client {
+    let slow = Stack::from_fn(move |_| async move {
+        sleep(time).await;
+        Ok(Reply::empty())
+    });
+    mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(slow)))
+}
+
+type Running = tokio::task::JoinHandle<Result<Reply, RpcError>>;
+
+async fn started(client: &mut mock::Client) -> Running {
+    let running = tokio::spawn(client.call(TOOL.0, TOOL.1));
+    tokio::task::yield_now().await;
+    running
+}
+
+fn hints(error: &RpcError) -> serde_json::Value {
+    serde_json::to_value(error.as_recovery().unwrap()).unwrap()
+}
+
+#[test]
+fn nothing_enters_once_closing_the_gate_has_returned() {
+    for _ in 0..200 {
+        let gate = Gate::default();
+        let (entered, closed) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        let was_closed = closed.load(Ordering::SeqCst);
+                        if gate.enter() {
+                            assert!(!was_closed, "a call entered behind the end");
+                            entered.fetch_add(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+            assert!(gate.close());
+            closed.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(gate.count(), entered.load(Ordering::SeqCst), "each that entered counts");
+        assert!(!gate.close());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_finished_what_is_new_is_refused_and_the_end_does_not_wait_for_the_time() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_secs(5));
+    let mut changes = drain.state().changes();
+    let running = started(&mut client).await;
+    let begun = Instant::now();
+    let remaining = drain.begin(ShutdownReason::OperatorRequest, LONG);
+    assert_eq!((remaining.calls, remaining.estimate), (1, LONG), "nothing is known of the tool");
+
+    let late = client.request(TOOL.0, TOOL.1).await.unwrap_err();
+    assert_eq!(late.code().0, 2001);
+    assert_eq!(
+        late.message(),
+        "the server is shutting down (operator_request) and starts no new calls; use another one"
+    );
+    drain.ended().await;
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    assert!(running.await.unwrap().is_ok());
+    let seen = [changes.recv().await.unwrap(), changes.recv().await.unwrap()];
+    let edges = seen.map(|change| (change.from, change.to, change.reason.to_string()));
+    let reason = || "operator_request".to_owned();
+    assert_eq!(
+        edges,
+        [
+            (ServerState::Connected, ServerState::Draining, reason()),
+            (ServerState::Draining, ServerState::Disconnected, reason())
+        ]
+    );
+    assert_eq!(client.request(TOOL.0, TOOL.1).await.unwrap_err().code().0, 2001, "and stays so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_came_too_late_is_worth_repeating_only_if_the_server_comes_back() {
+    for reason in ShutdownReason::KNOWN {
+        let drain = Drain::default();
+        let mut client = takes(&drain, LONG);
+        drain.begin(reason.clone(), LONG);
+        let hints = hints(&client.request(TOOL.0, TOOL.1).await.unwrap_err());
+        let comes_back = ["configuration_change", "resource_limit"].contains(&reason.as_str());
+        assert_eq!(hints["retryable"], comes_back, "{reason}");
+        assert_eq!(hints["details"]["started"], false);
+        assert_eq!(hints["details"]["reason"], reason.as_str());
+        let waits = (hints["retry_after_ms"].as_u64(), hints["max_retries"].as_u64());
+        assert_eq!(waits, if comes_back { (Some(1000), Some(5)) } else { (None, None) });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_still_runs_at_the_time_out_is_answered_3003_and_dropped() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_hours(1));
+    let running = started(&mut client).await;
+    let begun = Instant::now();
+    drain.begin(ShutdownReason::ConfigurationChange, Duration::from_secs(7));
+    drain.ended().await;
+    assert_eq!(begun.elapsed().as_secs(), 7);
+    let error = running.await.unwrap().unwrap_err();
+    let hints = hints(&error);
+    assert_eq!(error.code().0, 3003);
+    assert_eq!((&hints["retryable"], &hints["details"]["started"]), (&false.into(), &true.into()));
+    assert_eq!(drain.remaining().calls, 0);
+    assert_eq!(drain.state().now(), ServerState::Disconnected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_time_at_all_ends_at_once_and_too_much_is_capped() {
+    for (asked, seconds) in [(Duration::ZERO, 0), (Duration::MAX, 60)] {
+        let drain = Drain::default();
+        drain.configure(|config| config.longest = Duration::from_mins(1));
+        let mut client = takes(&drain, Duration::from_hours(1));
+        let running = started(&mut client).await;
+        let begun = Instant::now();
+        drain.begin(ShutdownReason::OperatorRequest, asked);
+        drain.ended().await;
+        assert_eq!(begun.elapsed().as_secs(), seconds);
+        assert_eq!(running.await.unwrap().unwrap_err().code().0, 3003);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_one_shortens_the_time_and_never_lengthens_it() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_hours(1));
+    let _running = started(&mut client).await;
+    let begun = Instant::now();
+    drain.begin(ShutdownReason::ResourceLimit, Duration::from_secs(20));
+    drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(200));
+    sleep(Duration::from_secs(1)).await;
+    let again = drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(9));
+    assert_eq!((again.calls, again.estimate.as_secs()), (1, 9));
+    let late = client.request(TOOL.0, TOOL.1).await.unwrap_err();
+    assert!(late.message().contains("resource_limit"), "the first reason stays: {late}");
+    drain.ended().await;
+    assert_eq!(begun.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_dropped_hold_up_nobody() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_hours(1));
+    let (unpolled, running) = (client.call(TOOL.0, TOOL.1), started(&mut client).await);
+    let remaining = drain.begin(ShutdownReason::OperatorRequest, LONG);
+    assert_eq!(remaining.calls, 2, "accepted is what was dispatched, polled or not");
+    drop(unpolled);
+    running.abort();
+    let begun = Instant::now();
+    drain.ended().await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helps_running_calls_to_their_end_passes_and_work_does_not() {
+    let drain = Drain::default();
+    let ok = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(ok)));
+    Owner::mark(&client.cx.scope);
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    let mut refused = BTreeSet::new();
+    for info in methods() {
+        let params = r#"{"name":"a","uri":"a:b"}"#;
+        match info.kind {
+            Kind::Notification => client.notify(info.name, params).await.unwrap(),
+            Kind::Request => {
+                if let Err(error) = client.request(info.name, params).await {
+                    assert_eq!(error.code().0, 2001);
+                    refused.insert(info.name);
+                }
+            }
+        }
+    }
+    let passed = methods().filter(|info| info.kind == Kind::Request);
+    let passed: BTreeSet<_> =
+        passed.map(|info| info.name).filter(|name| !refused.contains(name)).collect();
+    assert_eq!(
+        passed.into_iter().collect::<Vec<_>>(),
+        [
+            "initialize",
+            "mgp/access/revoke",
+            "mgp/callback/respond",
+            "mgp/events/unsubscribe",
+            "mgp/health/ping",
+            "mgp/health/status",
+            "mgp/lifecycle/shutdown",
+            "mgp/permission/grant",
+            "mgp/permission/response",
+            "mgp/stream/cancel",
+            "ping",
+            "resources/unsubscribe",
+            "server/discover",
+            "tasks/cancel",
+            "tasks/get",
+            "tasks/list",
+            "tasks/result",
+            "tasks/update",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_notifications_are_not_waited_for() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_hours(1));
+    let mut listening = client.call("subscriptions/listen", r#"{"notifications":{}}"#);
+    assert!(timeout(Duration::from_secs(1), &mut listening).await.is_err());
+    assert_eq!(drain.begin(ShutdownReason::OperatorRequest, LONG).calls, 0);
+    drain.ended().await;
+    let late = client.request("subscriptions/listen", r#"{"notifications":{}}"#).await;
+    assert_eq!(late.unwrap_err().code().0, 2001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_estimate_is_what_such_calls_took() {
+    let drain = Drain::default();
+    let mut client = takes(&drain, Duration::from_secs(4));
+    assert_eq!(drain.remaining().estimate, Duration::ZERO);
+    for _ in 0..3 {
+        client.request(TOOL.0, TOOL.1).await.unwrap();
+    }
+    let _running = started(&mut client).await;
+    assert_eq!(drain.remaining().estimate.as_secs(), 4);
+    let remaining = drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(2));
+    assert_eq!(remaining.estimate.as_secs(), 2, "never longer than there is time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_is_told_in_order_and_who_does_not_listen_is_not_waited_for() {
+    let drain = Drain::default();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&told);
+    drain.tell(move |change| {
+        own.lock().unwrap().push(change.new_state.to_string());
+        Box::pin(async move { sleep(Duration::from_millis(10)).await })
+    });
+    drain.tell(|_| Box::pin(std::future::pending()));
+    let begun = Instant::now();
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    drain.ended().await;
+    assert_eq!(begun.elapsed(), Duration::from_millis(500));
+    assert_eq!(*told.lock().unwrap(), ["draining"], "the second never overtakes the first");
+
+    let drain = Drain::default();
+    let own = Arc::clone(&told);
+    drain.tell(move |change| {
+        own.lock().unwrap().push(change.new_state.to_string());
+        Box::pin(async move { sleep(Duration::from_millis(10)).await })
+    });
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    drain.ended().await;
+    assert_eq!(*told.lock().unwrap(), ["draining", "draining", "disconnected"]);
+}
+
+// === The method ===
+
+#[tokio::test]
+async fn only_the_owner_is_heard() {
+    let drain = Drain::default();
+    let mut client = mock::client(Stack::new(drain.router()));
+    let refused = client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
+    assert_eq!(refused.code().0, 1000);
+    assert!(refused.message().contains("operator authority"), "{refused}");
+    assert!(!drain.is_draining());
+
+    client.cx.principal = Principal::new("acme", "ada").operator();
+    let params = r#"{"reason":"tidying_up","timeout_ms":18446744073709551615}"#;
+    client.request("mgp/lifecycle/shutdown", params).await.unwrap();
+    assert!(drain.is_draining());
+    let again = client.request("mgp/lifecycle/shutdown", "{}").await.unwrap();
+    let again: ShutdownResult = again.get().unwrap();
+    assert_eq!((again.accepted, again.pending_requests), (true, Some(0)));
+    drain.ended().await;
+    assert!(client.request("mgp/lifecycle/shutdown", "{}").await.is_ok());
+}
+
+struct Two;
+
+impl Fleet for Two {
+    fn ping(
+        &self,
+        _: &Context,
+        _: &ServerId,
+    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn status(
+        &self,
+        _: &Context,
+        _: &ServerId,
+    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn shutdown(
+        &self,
+        _: &Context,
+        server: &ServerId,
+        params: ShutdownParams,
+    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
+        let known = (server.as_str() == "files").then(|| {
+            let mut result = ShutdownResult::new(true);
+            result.estimated_drain_ms = params.timeout_ms;
+            Ok(result)
+        });
+        Box::pin(std::future::ready(known))
+    }
+}
+
+#[tokio::test]
+async fn servers_behind_this_one_are_found_by_their_id_or_not_at_all() {
+    let (alone, fleet) = (Drain::default(), Drain::default());
+    for drain in [&alone, &fleet] {
+        drain.configure(|config| config.server_id = Some("kernel".into()));
+    }
+    fleet.fleet(Arc::new(Two));
+    let unknown = r#"{"accepted":false,"server_id":"mail","status":"not_found"}"#;
+    for (drain, id, expected) in [
+        (&alone, "mail", unknown),
+        (&fleet, "mail", unknown),
+        (&fleet, "files", r#"{"accepted":true,"estimated_drain_ms":7}"#),
+        (&fleet, "kernel", r#"{"accepted":true,"pending_requests":0,"estimated_drain_ms":0}"#),
+    ] {
+        let mut client = mock::client(Stack::new(drain.router()));
+        Owner::mark(&client.cx.scope);
+        let params = format!(r#"{{"server_id":"{id}","timeout_ms":7}}"#);
+        let answer = client.request("mgp/lifecycle/shutdown", &params).await.unwrap();
+        assert_eq!(answer.as_str(), expected);
+    }
+    assert!(fleet.is_draining() && !alone.is_draining());
+}
+
+// === Tasks ===
+
+fn with_tasks(drain: &Drain, time: Duration) -> mock::Client {
+    let slow = Stack::from_fn(move |_| async move {
+        sleep(time).await;
+        Ok(Reply::raw(Payload::from_trusted(r#"{"content":[]}"#)))
+    });
+    let tasks = TasksLayer::new(TasksConfig::default(), |_| TaskSupport::Optional);
+    let inner = tasks.drain(drain.clone()).layer(slow);
+    let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(inner)));
+    let mut facts = Facts::new(Revision::MODERN);
+    let offers = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+    facts.capabilities = Some(Payload::from_trusted(offers));
+    client.cx.caller = Arc::new(facts);
+    client
+}
+
+async fn task(client: &mut mock::Client) -> String {
+    let task: serde_json::Value = client.request(TOOL.0, TOOL.1).await.unwrap().get().unwrap();
+    format!(r#"{{"taskId":{}}}"#, task["taskId"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_are_waited_for_and_their_callers_get_the_time_to_ask() {
+    let drain = Drain::default();
+    let mut client = with_tasks(&drain, Duration::from_secs(5));
+    let (_forgotten, asked_for) = (task(&mut client).await, task(&mut client).await);
+    let begun = Instant::now();
+    assert_eq!(drain.begin(ShutdownReason::OperatorRequest, LONG).calls, 2);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(drain.remaining().calls, 2, "both ended, and nobody knows yet");
+    assert!(client.request("tasks/get", &asked_for).await.unwrap().as_str().contains("completed"));
+    tokio::task::yield_now().await;
+    assert_eq!(drain.remaining().calls, 1);
+    drain.ended().await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_take_too_long_fail_with_3003() {
+    let drain = Drain::default();
+    let mut client = with_tasks(&drain, Duration::from_hours(1));
+    let params = task(&mut client).await;
+    let begun = Instant::now();
+    drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(3));
+    drain.ended().await;
+    assert_eq!(begun.elapsed().as_secs(), 3);
+    let failed = client.request("tasks/get", &params).await.unwrap();
+    // To a plain caller a refusal is a result.
+    assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
+    assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
+}

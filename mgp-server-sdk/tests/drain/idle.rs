@@ -1,0 +1,35 @@
+//! A server with nothing to do ends at once.
+//!
+//! Applies to: inbound.
+
+use std::time::Duration;
+
+use mgp_types::mgp::ShutdownReason;
+use tokio::time::Instant;
+
+use crate::drains;
+use crate::load::say_figure;
+use crate::world::{Began, World, rest, server};
+
+/// How long it may take, at the 99th percentile.
+const BOUND: Duration = Duration::from_millis(50);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_server_is_gone_in_fifty_milliseconds() {
+    let mut times = Vec::new();
+    for _ in 0..drains() {
+        let World { mut from, serving, drain, to: _to } =
+            World::new(server(&Began::default())).await;
+        let begun = Instant::now();
+        let remaining = drain.begin(ShutdownReason::IdleTimeout, Duration::from_secs(30));
+        assert_eq!((remaining.calls, remaining.estimate), (0, Duration::ZERO));
+        let heard = rest(&mut from).await;
+        serving.await.unwrap().unwrap();
+        times.push(begun.elapsed());
+        assert_eq!(heard.states, ["draining", "disconnected"]);
+    }
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 100];
+    say_figure(&format!("idle: p50 {:?}, p99 {:?}, worst {:?}", at(50), at(99), at(100)));
+    assert!(at(99) < BOUND, "{:?}", at(99));
+}

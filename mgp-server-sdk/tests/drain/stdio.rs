@@ -1,0 +1,162 @@
+//! Real servers on pipes: told to end by a signal, and by their parents.
+//!
+//! Applies to: inbound.
+
+#![cfg(unix)]
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, timeout};
+
+use crate::drains;
+use crate::world::{Heard, PATIENCE, request};
+
+/// A workbench that runs.
+struct Process {
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+    child: Child,
+}
+
+fn path(example: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(example);
+    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
+    path
+}
+
+impl Process {
+    async fn start() -> Self {
+        let mut command = Command::new(path("workbench"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut process = Self { to, from, child };
+        let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        process.say(&request(1_000_000, "initialize", hello)).await;
+        process.hear().await.unwrap();
+        process.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        process
+    }
+
+    async fn say(&mut self, message: &Value) {
+        // A server that is gone is found out where its answers are read.
+        let _ = self.to.write_all(format!("{message}\n").as_bytes()).await;
+    }
+
+    async fn hear(&mut self) -> Option<Value> {
+        let line = timeout(PATIENCE, self.from.next_line()).await.unwrap().unwrap()?;
+        Some(serde_json::from_str(&line).unwrap())
+    }
+
+    async fn signal(&self, name: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+    }
+
+    /// Makes calls, and waits until they were accepted.
+    async fn load(&mut self, calls: u64, ms: u64) {
+        for id in 0..calls {
+            self.say(&tool(id, "sleep", &json!({"ms": ms}))).await;
+        }
+        self.say(&tool(calls, "echo", &json!({"message": "here"}))).await;
+        assert_eq!(self.hear().await.unwrap()["id"], calls);
+    }
+}
+
+fn tool(id: u64, name: &str, arguments: &Value) -> Value {
+    request(id, "tools/call", json!({"name": name, "arguments": arguments}))
+}
+
+#[tokio::test]
+async fn a_process_finishes_its_calls_and_exits_with_success() {
+    for number in 0..(drains() / 10).max(20) {
+        let mut process = Process::start().await;
+        process.load(10, 60).await;
+        match number % 3 {
+            0 => process.signal("-TERM").await,
+            1 => process.signal("-INT").await,
+            _ => process.say(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
+        }
+        let mut heard = Heard::default();
+        // Until it says so nobody knows whether a signal has arrived.
+        while heard.states.is_empty() {
+            heard.take(process.hear().await.unwrap());
+        }
+        for id in 600..605 {
+            process.say(&tool(id, "echo", &json!({"message": "late"}))).await;
+        }
+        while let Some(message) = process.hear().await {
+            heard.take(message);
+        }
+        let text = |id| heard.answers[&id]["result"]["content"][0]["text"].as_str();
+        assert!((0..10).all(|id| text(id) == Some("slept 60 ms")), "{heard:?}");
+        assert!((600..605).all(|id| matches!(heard.code(id), Some(2001) | None)), "{heard:?}");
+        assert!(
+            (600..605).all(|id| heard.answers.get(&id).is_none_or(|one| one["error"].is_object()))
+        );
+        assert_eq!(heard.states, ["draining", "disconnected"]);
+        assert!(process.end().await.success());
+    }
+}
+
+#[tokio::test]
+async fn an_idle_process_ends_at_once() {
+    let mut times = Vec::new();
+    for _ in 0..(drains() / 20).max(5) {
+        let mut process = Process::start().await;
+        process.load(0, 0).await;
+        let begun = Instant::now();
+        process.signal("-TERM").await;
+        while process.hear().await.is_some() {}
+        times.push(begun.elapsed());
+        assert!(process.end().await.success());
+    }
+    times.sort_unstable();
+    // Starting `kill` is part of it.
+    assert!(times[times.len() / 2] < Duration::from_millis(50), "{times:?}");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_process_that_takes_too_long() {
+    let mut process = Process::start().await;
+    process.load(1, 60_000).await;
+    process.signal("-TERM").await;
+    assert_eq!(process.hear().await.unwrap()["params"]["new_state"], "draining");
+    let begun = Instant::now();
+    process.signal("-TERM").await;
+    assert_eq!(process.end().await.code(), Some(128 + 15));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_parent_that_leaves_ends_a_drain_too() {
+    let mut process = Process::start().await;
+    process.load(1, 60_000).await;
+    process.signal("-TERM").await;
+    assert_eq!(process.hear().await.unwrap()["params"]["new_state"], "draining");
+    let Process { to, mut from, mut child } = process;
+    drop(to);
+    let begun = Instant::now();
+    while timeout(PATIENCE, from.next_line()).await.unwrap().unwrap().is_some() {}
+    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,219 @@
+//! A server that notes which calls began, and a peer that writes lines.
+//!
+//! Applies to: inbound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{Drain, ServeError};
+use mgp_types::mcp::TaskSupport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::task::JoinHandle;
+
+/// How long a test waits for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The calls whose tools began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Began(Arc<Mutex<BTreeSet<u64>>>);
+
+impl Began {
+    pub(crate) fn all(&self) -> BTreeSet<u64> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Work {
+    /// Names the call.
+    number: u64,
+    /// How long it takes; none is at once.
+    ms: u64,
+}
+
+/// A server with tools of all kinds.
+pub(crate) fn server(began: &Began) -> Server {
+    let note = |began: &Began| {
+        let began = began.clone();
+        move |number| began.0.lock().unwrap().insert(number)
+    };
+    let (task, inline, thread) = (note(began), note(began), note(began));
+    let sleeps = move |Args(work): Args<Work>| {
+        task(work.number);
+        async move {
+            tokio::time::sleep(Duration::from_millis(work.ms)).await;
+            format!("done {}", work.number)
+        }
+    };
+    let at_once = move |Args(work): Args<Work>| {
+        inline(work.number);
+        async move { format!("done {}", work.number) }
+    };
+    let blocks = Tool::blocking("block", "Blocks a thread", move |work: Work| {
+        thread(work.number);
+        std::thread::sleep(Duration::from_millis(work.ms));
+        format!("done {}", work.number)
+    });
+    Server::new("work", "1")
+        .owned_by_peer()
+        .tool(Tool::new("sleep", "Sleeps", sleeps).task(TaskSupport::Optional))
+        .tool(Tool::new("inline", "Is there at once", at_once).inline())
+        .tool(blocks)
+}
+
+/// Numbers that look as if they came by chance, the same each time.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A server that runs, and its peer.
+pub(crate) struct World {
+    pub(crate) to: WriteHalf<DuplexStream>,
+    pub(crate) from: BufReader<ReadHalf<DuplexStream>>,
+    pub(crate) serving: JoinHandle<Result<(), ServeError>>,
+    pub(crate) drain: Drain,
+}
+
+impl World {
+    /// Serves a peer that has shaken hands.
+    pub(crate) async fn new(server: Server) -> Self {
+        let mut world = Self::without_hands(server);
+        let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        world.say(&request(1_000_000, "initialize", hello)).await;
+        world.hear().await.unwrap();
+        world.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        // Heard once what comes behind it is answered.
+        world.say(&request(1_000_001, "ping", json!({}))).await;
+        world.hear().await.unwrap();
+        world
+    }
+
+    pub(crate) fn without_hands(server: Server) -> Self {
+        let drain = server.drain_handle();
+        let (here, there) = tokio::io::duplex(64 * 1024);
+        let (reader, writer) = tokio::io::split(there);
+        let serving = tokio::spawn(server.serve(reader, writer));
+        let (from, to) = tokio::io::split(here);
+        Self { to, from: BufReader::new(from), serving, drain }
+    }
+
+    pub(crate) async fn say(&mut self, message: &Value) {
+        assert!(say(&mut self.to, message).await, "the server is gone");
+    }
+
+    /// The next message; none once the server has closed the connection.
+    pub(crate) async fn hear(&mut self) -> Option<Value> {
+        hear(&mut self.from).await
+    }
+
+    /// Everything up to the end, and that it was a good one.
+    pub(crate) async fn rest(mut self) -> Heard {
+        let heard = rest(&mut self.from).await;
+        tokio::time::timeout(PATIENCE, self.serving).await.unwrap().unwrap().unwrap();
+        heard
+    }
+}
+
+/// Writes a message; `false` when the server no longer reads.
+pub(crate) async fn say(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
+    to.write_all(format!("{message}\n").as_bytes()).await.is_ok()
+}
+
+async fn hear(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
+    let mut line = String::new();
+    let read = tokio::time::timeout(PATIENCE, from.read_line(&mut line)).await;
+    (read.expect("the server says nothing").unwrap() > 0)
+        .then(|| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no whole line: {line:?}")))
+}
+
+/// Reads to the end.
+pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Heard {
+    let mut heard = Heard::default();
+    while let Some(message) = hear(from).await {
+        heard.take(message);
+    }
+    heard
+}
+
+/// What a server said.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) answers: BTreeMap<u64, Value>,
+    /// The states it entered.
+    pub(crate) states: Vec<String>,
+}
+
+impl Heard {
+    pub(crate) fn take(&mut self, message: Value) {
+        if let Some(id) = message["id"].as_u64() {
+            assert!(!self.answers.contains_key(&id), "answered twice: {message}");
+            self.answers.insert(id, message);
+        } else if message["method"] == "notifications/mgp.lifecycle" {
+            self.states.push(message["params"]["new_state"].as_str().unwrap().to_owned());
+        }
+    }
+
+    /// The code of a refusal.
+    pub(crate) fn code(&self, id: u64) -> Option<i64> {
+        self.answers.get(&id)?["error"]["code"].as_i64()
+    }
+
+    /// Holds what was answered against what began: whatever began was answered, whatever was refused had not begun.
+    ///
+    /// Returns how many succeeded, and how many came too late.
+    pub(crate) fn judge(
+        &self,
+        sent: impl Iterator<Item = u64>,
+        began: &BTreeSet<u64>,
+    ) -> (usize, usize) {
+        let (mut done, mut late) = (0, 0);
+        for id in sent {
+            let answer = self.answers.get(&id);
+            match (began.contains(&id), answer, self.code(id)) {
+                (true, Some(answer), None) => {
+                    let text = answer["result"]["content"][0]["text"].as_str();
+                    assert_eq!(text, Some(&*format!("done {id}")), "{answer}");
+                    done += 1;
+                }
+                (true, Some(answer), Some(3003)) => {
+                    let hints = &answer["error"]["data"]["_mgp"];
+                    assert_eq!(hints["details"]["started"], true, "{answer}");
+                    assert_eq!(hints["retryable"], false, "{answer}");
+                    done += 1;
+                }
+                (false, Some(answer), Some(2001)) => {
+                    assert_eq!(answer["error"]["data"]["_mgp"]["details"]["started"], false);
+                    late += 1;
+                }
+                // It was never read.
+                (false, None, _) => late += 1,
+                other => panic!("call {id}: {other:?}"),
+            }
+        }
+        (done, late)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is made for the message")]
+pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// A call that is named by its id.
+pub(crate) fn call(id: u64, tool: &str, ms: u64) -> Value {
+    request(id, "tools/call", json!({"name": tool, "arguments": {"number": id, "ms": ms}}))
+}
