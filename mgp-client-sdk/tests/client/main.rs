@@ -6,6 +6,7 @@ mod children;
 mod connect;
 mod contract;
 mod dead;
+mod ending;
 mod listening;
 mod lists;
 mod mgp;

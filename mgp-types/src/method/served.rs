@@ -222,10 +222,22 @@ static SERVED: &[Served] = &[
         test: "mgp-security/tests/access_changes.rs",
     },
     Served {
+        method: "mgp/lifecycle/shutdown",
+        by: "mgp-lifecycle",
+        call: "Mgp::shutdown",
+        test: "mgp-server-sdk/tests/drain/load.rs",
+    },
+    Served {
         method: "mgp/stream/cancel",
         by: "mgp-stream",
         call: "Mgp::stream_cancel",
         test: "mgp-client-sdk/tests/core_service/isolation.rs",
+    },
+    Served {
+        method: "notifications/mgp.lifecycle",
+        by: "mgp-server-sdk",
+        call: "ClientBuilder::on_lifecycle",
+        test: "mgp-server-sdk/tests/drain/told.rs",
     },
     Served {
         method: "notifications/mgp.stream.chunk",
