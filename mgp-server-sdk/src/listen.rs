@@ -13,7 +13,7 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsListen};
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Call, Context, Router};
+use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
 use crate::audience::{Audience, List, Lists};
 use crate::resource::Resources;
@@ -30,10 +30,17 @@ pub(crate) struct Told {
 
 /// Answers what opens a stream; it ends with the server.
 pub(crate) fn routes(told: Told, drain: Drain) -> Router {
-    Router::new().on::<SubscriptionsListen, _, _>(move |cx, params| {
+    let listening = Stack::from_fn(move |call: Call| {
         let (told, drain) = (told.clone(), drain.clone());
-        async move { listen(&told, &drain, cx, params).await }
-    })
+        async move {
+            let (method, params, cx) = call.into_parts();
+            if !told.tells_changes && !cx.caller.has(Extension::Lifecycle) {
+                return Err(RpcError::method_not_found(method.as_str()));
+            }
+            Reply::of(&listen(&told, &drain, cx, params.get()?).await?)
+        }
+    });
+    Router::new().route(SubscriptionsListen::METHOD, listening)
 }
 
 async fn listen(
@@ -42,9 +49,6 @@ async fn listen(
     cx: Context,
     params: ListenParams,
 ) -> Result<ListenResult, RpcError> {
-    if !told.tells_changes && !cx.caller.has(Extension::Lifecycle) {
-        return Err(RpcError::method_not_found(SubscriptionsListen::METHOD));
-    }
     let (audience, resources) = (&told.audience, told.resources.as_ref());
     let id = cx.wire_id.as_ref().ok_or_else(|| RpcError::internal("a stream without an id"))?;
     let mut mark = Meta::new();

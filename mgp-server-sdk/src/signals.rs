@@ -31,7 +31,7 @@ impl Signals {
             // It outlives the server: somebody has to end the process when it is told to.
             Ok(waiting) => drop(tokio::spawn(waiting.follow(drain.clone(), Arc::clone(&serves)))),
             Err(error) => {
-                tracing::warn!(%error, "signals are not heard: they end the process at once")
+                tracing::warn!(%error, "signals are not heard: they end the process at once");
             }
         }
         Self(serves)

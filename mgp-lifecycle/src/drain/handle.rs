@@ -156,7 +156,6 @@ impl Drain {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    #[expect(clippy::must_use_candidate, reason = "what remains is of interest to few")]
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> Remaining {
         let inner = &*self.0;
         // Ahead of the gate: whoever is refused is told why.

@@ -85,9 +85,8 @@ impl<S> Draining<S> {
     /// Lets a call in, counted where it has to be waited for.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
         let held = match Way::of(call) {
-            Way::Passing => return Ok(None),
             Way::Lasting if self.drain.is_draining() => None,
-            Way::Lasting => return Ok(None),
+            Way::Passing | Way::Lasting => return Ok(None),
             Way::Counted => self.drain.enter().or_else(|| {
                 let again = goes_on(call).then(|| self.drain.enter_again());
                 again.flatten()

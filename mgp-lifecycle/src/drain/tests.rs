@@ -1,3 +1,7 @@
+//! Every rule of a drain, with a clock of its own (MGP §11.4).
+//!
+//! Applies to: inbound.
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -117,7 +117,7 @@ async fn calls(
     let (mut sent, mut too_late, mut heard) = (Vec::new(), BTreeSet::new(), Heard::default());
     loop {
         let id = next.fetch_add(1, Ordering::SeqCst);
-        let tool = if id % 3 == 0 { "inline" } else { "sleep" };
+        let tool = if id.is_multiple_of(3) { "inline" } else { "sleep" };
         if late.load(Ordering::SeqCst) {
             too_late.insert(id);
         }

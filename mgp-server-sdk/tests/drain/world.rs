@@ -208,6 +208,7 @@ impl Heard {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is made for the message")]
 pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
