@@ -108,9 +108,8 @@ impl Outer {
             .layer(self.rounds)
             // It must see a call before anything can wait, so that a cancellation right behind it finds it.
             .layer(self.cancel)
-            // What changes the state of the server is done in wire order: a call behind it finds it changed.
-            .layer(self.drain.router().into_layer())
             // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
+            // It is told to end here, in wire order.
             .layer(DrainLayer::new(self.drain))
             // The way back opens above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())

@@ -6,9 +6,9 @@ use std::future::ready;
 use std::time::Duration;
 
 use mgp_types::RpcError;
-use mgp_types::method::LifecycleShutdown;
+use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{ShutdownParams, ShutdownReason, ShutdownResult};
-use mgp_types::service::{BoxFuture, Context, Router, ServerId};
+use mgp_types::service::{BoxFuture, Call, Context, Reply, Router, ServerId, Stack};
 
 use super::handle::Drain;
 use super::owner::Owner;
@@ -20,7 +20,7 @@ const NOT_FOUND: &str = "not_found";
 type Answer = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 
 impl Drain {
-    /// Answers `mgp/lifecycle/shutdown`; put it above the [layer](crate::DrainLayer).
+    /// Answers `mgp/lifecycle/shutdown`, where the [layer](crate::DrainLayer) does not stand.
     ///
     /// Only the [`Owner`] may ask. Without a reason it is `operator_request`, without a time-out
     /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); asked again it answers what is left, and shortens the time if told so.
@@ -45,10 +45,15 @@ impl Drain {
     #[must_use]
     pub fn router(&self) -> Router {
         let drain = self.clone();
-        Router::new().on::<LifecycleShutdown, _, _>(move |cx, params| {
-            // It begins here, in wire order: what comes behind it on the wire comes too late.
-            drain.asked(&cx, params)
-        })
+        let answer = Stack::from_fn(move |call| drain.answer(call));
+        Router::new().route(LifecycleShutdown::METHOD, answer)
+    }
+
+    /// It begins here, in wire order: what comes behind it on the wire comes too late.
+    pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let (_, params, cx) = call.into_parts();
+        let asked = params.get().map(|params| self.asked(&cx, params));
+        Box::pin(async move { Reply::of(&asked?.await?) })
     }
 
     fn asked(&self, cx: &Context, params: ShutdownParams) -> Answer {

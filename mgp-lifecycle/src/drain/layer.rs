@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
+use mgp_types::method::LifecycleShutdown;
 use mgp_types::service::{BoxFuture, Call, MgpService, Reply};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
@@ -21,7 +22,7 @@ use crate::error::Refusal;
 ///
 /// What tells how things are (pings, health, tasks) and what helps running calls to their end (answers, cancellations)
 /// passes at any time. What still runs when the time is over is answered 3003.
-/// `mgp/lifecycle/shutdown` is answered by [`Drain::router`].
+/// It answers `mgp/lifecycle/shutdown` too, as [`Drain::router`] does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -107,6 +108,11 @@ impl<S: MgpService> Service<Call> for Draining<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
+        // In wire order, as all that changes the state of a server; after the look that tells most calls apart.
+        if call.tool().is_none() && call.is::<LifecycleShutdown>() {
+            let inner = Inner::Answered { answer: self.drain.answer(call) };
+            return ResponseFuture { inner, slow: None, counted: None };
+        }
         match self.admit(&call) {
             Ok(counted) => {
                 let inner = self.inner.call(call);
@@ -143,6 +149,7 @@ pin_project! {
     #[project = InnerProj]
     enum Inner<F> {
         Running { #[pin] inner: F },
+        Answered { answer: BoxFuture<'static, Result<Reply, RpcError>> },
         Refused { refusal: Option<Refusal> },
     }
 }
@@ -172,6 +179,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let this = self.project();
         let inner = match this.inner.project() {
             InnerProj::Running { inner } => inner,
+            InnerProj::Answered { answer } => return answer.as_mut().poll(task),
             InnerProj::Refused { refusal } => {
                 return match refusal.take() {
                     Some(refusal) => Poll::Ready(Err(refusal.into())),

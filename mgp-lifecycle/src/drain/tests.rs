@@ -187,6 +187,7 @@ async fn what_helps_running_calls_to_their_end_passes_and_work_does_not() {
     let drain = Drain::default();
     let ok = Stack::from_fn(|_| async { Ok(Reply::empty()) });
     let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(ok)));
+    Owner::mark(&client.cx.scope);
     drain.begin(ShutdownReason::OperatorRequest, LONG);
     let mut refused = BTreeSet::new();
     for info in methods() {
