@@ -58,6 +58,7 @@ mod config;
 mod error;
 mod govern;
 mod handler;
+mod health;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -75,7 +76,8 @@ pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
-pub use mgp_lifecycle::{EraChoice, Ungranted};
+pub use health::HealthWatch;
+pub use mgp_lifecycle::{EraChoice, HealthChange, HealthReason, MonitorConfig, Ungranted};
 /// Governance and its layers; most programs need its `prelude` and no more.
 pub use mgp_security as security;
 #[cfg(feature = "http")]

@@ -1,4 +1,4 @@
-//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6).
+//! Each layer of governance alone, and health, on either side of a connection and in both eras (MGP §3–§6).
 //!
 //! Applies to: both.
 
@@ -90,12 +90,7 @@ fn operator() -> Principal {
 
 #[test]
 fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.set_file_name("examples");
-    let output = Command::new(path.join("access_alone")).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = run("access_alone");
     let said: Vec<_> = said.lines().map(|line| line.get(..20).unwrap_or(line)).collect();
     let expected = [
         r#"listed: ["read"]"#,
@@ -106,6 +101,26 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
         "delete: refused, 100",
     ];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn the_example_says_how_its_server_is_and_becomes() {
+    let expected = "healthy, {\"database\":true}\n\
+        healthy to unhealthy: it says so\n\
+        unhealthy to healthy: it answers again\n\
+        healthy to unhealthy: it ended\n";
+    assert_eq!(run("health_alone"), expected);
+}
+
+/// Runs an example and gives what it said.
+#[track_caller]
+fn run(name: &str) -> String {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.set_file_name("examples");
+    let output = Command::new(path.join(name)).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[tokio::test]

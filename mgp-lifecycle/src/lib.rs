@@ -7,6 +7,7 @@ mod drain;
 mod error;
 mod fleet;
 mod handshake;
+mod health;
 mod limit;
 mod rounds;
 mod state;
@@ -21,6 +22,10 @@ pub use handshake::{
     ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
     PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
     Ungranted, Verdict, connect,
+};
+pub use health::{
+    Found, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
+    HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
 };
 pub use limit::{Limit, LimitConfig, LimitLayer};
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};

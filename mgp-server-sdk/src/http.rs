@@ -160,7 +160,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future lets go of the address.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        let Self { server, address, mut config, limits, door } = self;
+        let Self { mut server, address, mut config, limits, door } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
@@ -196,6 +196,7 @@ impl HttpServer {
         // A browser asks whether it may call before it says who calls.
         let cors = CorsLayer::new(&config);
         let (drain, signals) = (server.drain_handle(), server.stopping.signals);
+        server.count_http(&limits);
         let service = HttpService::new(server.into_stack()?, config);
         let guarded = match door {
             Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),

@@ -110,6 +110,7 @@ mod furnish;
 mod govern;
 #[cfg(doctest)]
 mod guides;
+mod health;
 #[cfg(feature = "http")]
 mod http;
 mod into_stack;

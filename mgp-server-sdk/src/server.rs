@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    LimitConfig, LimitLayer, MgpOffer, Owner, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
-    TimeoutLayer,
+    Health, HealthLayer, LimitConfig, LimitLayer, MgpOffer, Owner, RoundsLayer, ServerOffer,
+    TasksConfig, TasksLayer, TimeoutLayer,
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
@@ -22,6 +22,7 @@ use tower_layer::Layer;
 use crate::drain::{Leaving, Stopping};
 use crate::error::{Flaw, Flaws, ServeError};
 use crate::features::{Ends, Features};
+use crate::health;
 use crate::request::Serving;
 use crate::stack::{Gate, Parts, inbound};
 use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
@@ -53,6 +54,7 @@ pub struct Server {
     tasks: TasksConfig,
     cancel: CancelLayer,
     pub(crate) stopping: Stopping,
+    pub(crate) health: Health,
     /// Whether the author chose the extensions.
     chosen: bool,
 }
@@ -105,6 +107,7 @@ impl Server {
             tasks: TasksConfig::default(),
             cancel: CancelLayer::default(),
             stopping: Stopping::default(),
+            health: Health::new(),
             chosen: false,
         }
     }
@@ -297,6 +300,7 @@ impl Server {
             self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
+        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel);
         let known = self.tools.clone();
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
         let tasks = tasks.drain(drain.clone());
@@ -310,6 +314,7 @@ impl Server {
             rounds: RoundsLayer::new(Sealer::random()?),
             cancel: self.cancel,
             drain,
+            health: HealthLayer::new(health),
             logging,
             // What a server's author answers wins.
             endpoints: features.merge(decisions).merge(self.endpoints),
@@ -324,13 +329,14 @@ impl Server {
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
-    pub async fn serve<R, W>(self, reader: R, writer: W) -> Result<(), ServeError>
+    pub async fn serve<R, W>(mut self, reader: R, writer: W) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (limits, drain) = (self.wire.clone(), self.drain_handle());
         let is_owned = self.stopping.is_owned;
+        let _open = self.count_connections().enter();
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
             Owner::mark(connection.scope());

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
-    CatchPanicLayer, Drain, DrainLayer, HandshakeLayer, LimitLayer, RoundsLayer, ServerOffer,
-    TasksLayer, TimeoutLayer,
+    CatchPanicLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer, LimitLayer, RoundsLayer,
+    ServerOffer, TasksLayer, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
@@ -30,6 +30,7 @@ pub(crate) struct Parts {
     pub(crate) limit: LimitLayer,
     pub(crate) timeout: TimeoutLayer,
     pub(crate) cancel: CancelLayer,
+    pub(crate) health: HealthLayer,
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Gate {
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, drain, rounds, tasks, .. } = parts;
+    let Parts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } = parts;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -78,7 +79,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, drain, rounds, tasks, logging };
+    let outer = Outer { handshake, cancel, health, drain, rounds, tasks, logging };
     if gates.is_empty() {
         return outer.over(inner);
     }
@@ -89,6 +90,7 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
 struct Outer {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
+    health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
     tasks: TasksLayer,
@@ -108,6 +110,8 @@ impl Outer {
             .layer(self.rounds)
             // It must see a call before anything can wait, so that a cancellation right behind it finds it.
             .layer(self.cancel)
+            // It answers however full or slow everything below is, and while the server drains.
+            .layer(self.health)
             // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
             // It is told to end here, in wire order.
             .layer(DrainLayer::new(self.drain))

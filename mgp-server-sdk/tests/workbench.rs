@@ -56,6 +56,7 @@ async fn every_tool_of_the_contract_is_listed() {
         "exit",
         "fail",
         "fetch",
+        "freeze",
         "progress",
         "publish",
         "remove_tool",

@@ -259,6 +259,11 @@ impl Client {
         cx
     }
 
+    /// Whether the server is there.
+    pub(crate) fn life(&self) -> &Life {
+        &self.0.life
+    }
+
     /// How long a call may take that says nothing about it.
     pub(crate) fn allowance(&self) -> Allowance {
         self.0.allowance

@@ -7,6 +7,7 @@ use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ const LAST_BYTES: Duration = Duration::from_secs(1);
 pub(crate) struct Life {
     ended: watch::Receiver<Option<Arc<str>>>,
     child: Option<Arc<Child>>,
+    /// Counts what the server answered.
+    answers: Arc<AtomicU64>,
 }
 
 impl Life {
@@ -44,6 +47,11 @@ impl Life {
     /// Why it is over, if it is.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.ended.borrow().clone()
+    }
+
+    /// How much the server has answered; who watches over it compares.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// Waits until it is over.
@@ -136,7 +144,7 @@ pub(crate) fn attend(
     child: Option<Arc<Child>>,
 ) -> (Life, Driver) {
     let (tell, ended) = watch::channel(None);
-    let life = Life { ended, child };
+    let life = Life { ended, child, answers: Arc::default() };
     let task = tokio::spawn(async move {
         let closed = running.await;
         tell.send_replace(Some(closed.to_string().into()));
@@ -184,6 +192,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
 }
 
 // === The innermost service ===
+
+/// Whether an outcome came from the server: one that is gone, or did not answer in time, says nothing.
+pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
+    let code = outcome.as_ref().err().map(RpcError::code);
+    !matches!(code, Some(ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT))
+}
 
 /// The other end, with errors that say what became of it.
 #[derive(Clone, Debug)]
@@ -241,7 +255,12 @@ impl Future for ResponseFuture {
                 {
                     *this.why = Some(Box::pin(this.life.clone().why(error)));
                 }
-                outcome => return Poll::Ready(outcome),
+                outcome => {
+                    if is_answer(&outcome) {
+                        this.life.answers.fetch_add(1, Ordering::Relaxed);
+                    }
+                    return Poll::Ready(outcome);
+                }
             }
         }
         match this.why {

@@ -11,7 +11,7 @@ mod patience;
 pub(crate) use inbound::{Inbound, inbound, not_offered};
 #[cfg(feature = "http")]
 pub(crate) use life::attend;
-pub(crate) use life::{Driver, Life, Lively, Watched, drive};
+pub(crate) use life::{Driver, Life, Lively, Watched, drive, is_answer};
 pub(crate) use mirror::MirrorLayer;
 pub(crate) use outbound::outbound;
 pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};

@@ -7,6 +7,7 @@ mod connect;
 mod contract;
 mod dead;
 mod ending;
+mod health;
 mod listening;
 mod lists;
 mod mgp;

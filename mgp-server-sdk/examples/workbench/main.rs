@@ -10,6 +10,7 @@
 //! | `--hang-init` | never answers the handshake |
 //! | `--ready-after MS` | reads nothing for so long |
 //! | `--exit-after N` | answers N tool calls and exits with status 3 at the next |
+//! | `--workers N` | runs on so many threads, the server as one task among others; without it on one |
 //! | `--http ADDR` | serves at a URL, to anyone on this machine, instead of on stdin and stdout |
 //!
 //! An extension that is forced by `--extensions` is negotiated, no more: its methods still answer −32601.
@@ -19,6 +20,7 @@
 //! | `echo {message}` | says it |
 //! | `sleep {ms}` | waits, and can be cancelled |
 //! | `block {ms}` | blocks a thread, and cannot |
+//! | `freeze {ms}` | blocks the very thread its server may need, as no tool should |
 //! | `fail {code, message, data}` | fails with this error |
 //! | `exit {code}` | ends the process |
 //! | `big {bytes}` | answers with a text of this size |
@@ -37,6 +39,7 @@ mod bench;
 use std::process::ExitCode;
 
 use bench::{Settings, server};
+use mgp_server_sdk::ServeError;
 
 #[expect(clippy::print_stderr, reason = "a command line program says what is wrong with its flags")]
 fn main() -> ExitCode {
@@ -47,28 +50,32 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let served =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
-            runtime.block_on(async {
-                tokio::time::sleep(settings.ready_after).await;
-                let Some(address) = &settings.http else {
-                    return server(&settings).serve_stdio().await;
-                };
-                let bound = server(&settings).http(address.as_str()).no_auth().bind().await?;
-                eprintln!("serving http://{}/mcp", bound.local_addr());
-                bound.serve().await;
-                Ok(())
-            })
-        });
-    match served {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
-            eprintln!("workbench: {error}");
-            ExitCode::FAILURE
-        }
+    match run(settings) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("workbench: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
+    let Some(workers) = settings.workers else {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return Ok(runtime.block_on(serve(settings))?);
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    // A server that shares its threads with the tools, as in a program that does other things too.
+    Ok(runtime.block_on(async move { tokio::spawn(serve(settings)).await })??)
+}
+
+#[expect(clippy::print_stderr, reason = "whoever lets the system choose a port must learn which")]
+async fn serve(settings: Settings) -> Result<(), ServeError> {
+    tokio::time::sleep(settings.ready_after).await;
+    let Some(address) = &settings.http else { return server(&settings).serve_stdio().await };
+    let bound = server(&settings).http(address.as_str()).no_auth().bind().await?;
+    eprintln!("serving http://{}/mcp", bound.local_addr());
+    bound.serve().await;
+    Ok(())
 }

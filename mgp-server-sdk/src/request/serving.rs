@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{Refusal, panicked};
+use mgp_lifecycle::{Refusal, panicked, spawn_watched};
 use mgp_types::RpcError;
 use mgp_types::service::{Context, Extensions, Reply};
 use tokio::task::JoinHandle;
@@ -31,7 +31,7 @@ impl Serving {
         let asking = cx.asking.clone();
         // The questions of a round are taken where the handler is polled, so that a round is one poll.
         let running = async move { asking.drive(handler).await };
-        let mut task = AbortOnDrop(tokio::spawn(tokio::time::timeout(self.timeout, running)));
+        let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Refusal::TimedOut(self.timeout).into()),

@@ -83,6 +83,13 @@ impl Tool {
     /// A tool from an async function whose arguments are taken from the call: [`Args`], [`State`], `Context`, `Outlet` and so on.
     ///
     /// Schemas of arguments and of a [`Json`] result come from the function's types.
+    ///
+    /// It runs on a task of its own and should not block its thread; one that must belongs
+    /// [on the blocking pool](Self::on_blocking_pool).
+    /// Where it blocks all the same, a multi-thread runtime with a free thread goes on with everything else, pings
+    /// included. Nothing can go on where it blocked the only thread (a current-thread runtime), where calls block every
+    /// thread, or on the one connection it has just told something (a chunk, progress, a log message) before it
+    /// blocked, if that connection is served on a spawned task.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,

@@ -264,6 +264,11 @@ impl Tools {
         self.snapshot().order.len()
     }
 
+    /// How many can be called.
+    pub(crate) fn available(&self) -> usize {
+        self.snapshot().order.iter().filter(|entry| entry.state == Switch::On).count()
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::ToolRequest;
 use super::{Place, Tool};
-use mgp_lifecycle::panicked;
+use mgp_lifecycle::{panicked, spawn_watched};
 
 impl Tool {
     pub(crate) fn start(&self, request: ToolRequest) -> Running {
@@ -25,7 +25,8 @@ impl Tool {
             Place::Task => {
                 let function = (self.run)(request);
                 // The questions of a round are taken where the function is polled, so that a round is one poll.
-                Running::Task(AbortOnDrop(tokio::spawn(
+                // It should not block its thread, but pings are answered also when it does.
+                Running::Task(AbortOnDrop(spawn_watched(
                     async move { asking.drive(function).await },
                 )))
             }

@@ -22,10 +22,12 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::ahead::Ahead;
 use super::batch::Batch;
 use super::lane::Lane;
 use super::link::read_reply;
 use super::outbox::End;
+use super::sign::{SIGN_BYTES, asks_for_life};
 use super::{Closed, Connection};
 use crate::frame::{Line, LineBuffer};
 
@@ -36,6 +38,8 @@ const CALL_COST: usize = 512;
 /// A peer may write faster than calls of microseconds get their turn on the runtime; one whose calls really run
 /// does not notice, and what stands behind (a cancellation, an answer a call waits for) is read in time.
 const GRACE: Duration = Duration::from_millis(50);
+/// How many requests for a sign of life may run beyond the bound.
+const SIGNS: usize = 16;
 /// How many finished calls one turn answers before it writes and reads again.
 const TURN: usize = 128;
 
@@ -44,6 +48,10 @@ pub(super) struct Driver<R, W> {
     /// Cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
+    /// What was read while too many calls run.
+    ahead: Ahead,
+    /// Whether the peer closed its side; what was read ahead may still wait.
+    is_read_up: bool,
     /// What is being written.
     writing: Vec<u8>,
     written: usize,
@@ -92,6 +100,8 @@ where
         Self {
             cx: connection.context(),
             lines: LineBuffer::new(connection.limits.line_bytes),
+            ahead: Ahead::default(),
+            is_read_up: false,
             writing: Vec::new(),
             written: 0,
             calls: FuturesUnordered::new(),
@@ -227,16 +237,19 @@ where
             Taken::Some => return Ok(true),
             Taken::Nothing => return Ok(false),
         }
-        let count = {
+        if !self.is_read_up {
             let buffer = self.lines.reading();
             let reading = pin!(self.connection.reader.read_buf(buffer));
             match reading.poll(task) {
-                Poll::Ready(result) => result?,
+                Poll::Ready(result) => self.is_read_up = result? == 0,
                 Poll::Pending => return Ok(false),
             }
-        };
-        self.take_lines(task);
-        if count == 0 && self.phase == Phase::Open {
+            self.take_lines(task);
+        }
+        if self.is_read_up && self.phase == Phase::Open {
+            if !self.ahead.is_empty() {
+                return Ok(false);
+            }
             if let Some(line) = self.lines.rest() {
                 self.take_line(line, task);
             }
@@ -251,10 +264,23 @@ where
     fn take_lines(&mut self, task: &mut Task<'_>) -> Taken {
         let mut taken = Taken::Nothing;
         while self.phase == Phase::Open {
-            if self.connection.shared.outbox.is_full(self.unwritten()) || self.pauses(task) {
+            if self.connection.shared.outbox.is_full(self.unwritten()) {
                 return taken;
             }
+            let pauses = self.pauses(task);
+            if pauses && self.ahead.is_full() {
+                return taken;
+            }
+            if !pauses
+                && !self.ahead.is_empty()
+                && let Some((message, size)) = self.ahead.pop()
+            {
+                self.take_message(message, size, None, task);
+                taken = Taken::Some;
+                continue;
+            }
             match self.lines.next_line() {
+                Some(line) if pauses => self.look_ahead(line, task),
                 Some(line) => self.take_line(line, task),
                 None if taken == Taken::Nothing => return Taken::All,
                 None => return taken,
@@ -262,6 +288,17 @@ where
             taken = Taken::Some;
         }
         taken
+    }
+
+    /// Keeps a line for later, unless it asks for a sign of life: that overtakes the others.
+    fn look_ahead(&mut self, line: Line, task: &mut Task<'_>) {
+        let Some((message, size)) = self.read_line(line) else { return };
+        match message {
+            Message::Request { ref method, .. } if is_sign(method, size) => {
+                self.take_message(message, size, None, task);
+            }
+            message => self.ahead.push(message, size),
+        }
     }
 
     /// Whether reading pauses because too many calls run.
@@ -274,8 +311,15 @@ where
     }
 
     fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
+        if let Some((message, size)) = self.read_line(line) {
+            self.take_message(message, size, None, task);
+        }
+    }
+
+    /// Reads a line and says what it weighs; one that is no message is refused.
+    fn read_line(&self, line: Line) -> Option<(Message, usize)> {
         let error = match line {
-            Line::Text(text) => return self.take_message(text, None, task),
+            Line::Text(text) => return self.read_message(text, None),
             Line::NotText => {
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8")
             }
@@ -285,18 +329,36 @@ where
             )),
         };
         self.refuse(None, None, error);
+        None
     }
 
-    fn take_message(&mut self, text: ByteString, batch: Option<&Batch>, task: &mut Task<'_>) {
+    fn read_message(&self, text: ByteString, batch: Option<&Batch>) -> Option<(Message, usize)> {
         let size = text.len() + CALL_COST;
         match Message::parse(text) {
-            Ok(Message::Request { id, method, params }) => {
+            Ok(message) => return Some((message, size)),
+            Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
+            Err(BadMessage { error: None, .. }) => {
+                tracing::debug!("a malformed answer was ignored");
+            }
+        }
+        None
+    }
+
+    fn take_message(
+        &mut self,
+        message: Message,
+        size: usize,
+        batch: Option<&Batch>,
+        task: &mut Task<'_>,
+    ) {
+        match message {
+            Message::Request { id, method, params } => {
                 self.request(id, method, params, size, batch, task);
             }
-            Ok(Message::Notification { method, params }) => {
+            Message::Notification { method, params } => {
                 self.notification(method, params, size, task);
             }
-            Ok(Message::Response { id, outcome }) => {
+            Message::Response { id, outcome } => {
                 let known = id.as_ref().is_some_and(|id| {
                     self.connection
                         .shared
@@ -307,11 +369,7 @@ where
                     tracing::debug!(?id, "an answer to no request of ours");
                 }
             }
-            Ok(Message::Batch(items)) => self.batch(items, batch, task),
-            Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
-            Err(BadMessage { error: None, .. }) => {
-                tracing::debug!("a malformed answer was ignored");
-            }
+            Message::Batch(items) => self.batch(items, batch, task),
         }
     }
 
@@ -327,7 +385,9 @@ where
         // Held open until every item is dispatched, so that a fast answer does not close the array early.
         batch.open();
         for item in items {
-            self.take_message(item, Some(&batch), task);
+            if let Some((message, size)) = self.read_message(item, Some(&batch)) {
+                self.take_message(message, size, Some(&batch), task);
+            }
         }
         self.answer_batch(&batch, &[]);
     }
@@ -344,7 +404,8 @@ where
         let limits = &self.connection.limits;
         let counters = &self.connection.counters;
         let held = counters.held.load(Ordering::Relaxed);
-        if self.calls.len() >= limits.in_flight || held + size > limits.held_bytes {
+        let is_full = self.calls.len() >= limits.in_flight || held + size > limits.held_bytes;
+        if is_full && !self.squeezes_in(&method, size) {
             counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
@@ -367,6 +428,12 @@ where
             return self.finish(&id, size, batch, &outcome);
         }
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
+    }
+
+    /// Whether a request is let in where no other is: a peer must learn that this side lives, above all when it is busy.
+    fn squeezes_in(&self, method: &Method, size: usize) -> bool {
+        is_sign(method, size)
+            && self.calls.len() < self.connection.limits.in_flight.saturating_add(SIGNS)
     }
 
     fn notification(&mut self, method: Method, params: Params, size: usize, task: &mut Task<'_>) {
@@ -399,7 +466,10 @@ where
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        self.grace = None;
+        // Below the bound the next time at it is a new one.
+        if self.calls.len() < self.connection.limits.in_flight {
+            self.grace = None;
+        }
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
@@ -499,6 +569,7 @@ impl<R, W> Driver<R, W> {
         self.connection.shared.outbox.close();
         self.calls.clear();
         self.lane.clear();
+        self.ahead.clear();
         let counters = &self.connection.counters;
         for gauge in [&counters.running, &counters.held, &counters.unwritten] {
             gauge.store(0, Ordering::Relaxed);
@@ -512,6 +583,11 @@ impl<R, W> Drop for Driver<R, W> {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether a request asks for a sign of life, and for nothing that weighs.
+fn is_sign(method: &Method, size: usize) -> bool {
+    asks_for_life(method) && size <= SIGN_BYTES + CALL_COST
 }
 
 /// Whether a notification only reports, so that losing one loses no decision.

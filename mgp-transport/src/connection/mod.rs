@@ -5,12 +5,14 @@
 //!
 //! Applies to: both.
 
+mod ahead;
 mod batch;
 mod driver;
 mod lane;
 mod link;
 mod outbox;
 mod pending;
+mod sign;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ use self::outbox::Outbox;
 #[cfg(feature = "http")]
 pub(crate) use self::pending::Next;
 pub(crate) use self::pending::Pending;
+#[cfg(feature = "http")]
+pub(crate) use self::sign::{SIGN_BYTES, asks_for_life};
 
 /// The bounds of a connection and what happens at each.
 #[derive(Clone, Debug)]
@@ -38,7 +42,8 @@ pub struct Limits {
     /// The longest line; a longer one is refused, the next one works. 16 MiB.
     pub line_bytes: usize,
     /// Requests of the peer that run at once; reading pauses a moment (50 ms) for one to end,
-    /// then more are answered 3001. 1024.
+    /// then more are answered 3001. Pings wait for nothing, and 16 more of them may run: to find them 1 MiB is read ahead
+    /// while reading pauses, and no more. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
     /// notifications over it are dropped if they only report, else they end the connection.

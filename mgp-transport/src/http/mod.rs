@@ -11,5 +11,6 @@ pub use client::{Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, 
 pub use credentials::{Credentials, Refused, Shown, Target};
 pub use guard::{Forbidden, GuardedFetch, check_address};
 pub use server::{
-    Answers, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, listen,
+    Answers, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, OpenConnections,
+    listen,
 };

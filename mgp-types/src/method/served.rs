@@ -222,6 +222,18 @@ static SERVED: &[Served] = &[
         test: "mgp-security/tests/access_changes.rs",
     },
     Served {
+        method: "mgp/health/ping",
+        by: "mgp-lifecycle",
+        call: "Mgp::health_ping",
+        test: "mgp-server-sdk/tests/health.rs",
+    },
+    Served {
+        method: "mgp/health/status",
+        by: "mgp-lifecycle",
+        call: "Mgp::health_status",
+        test: "mgp-server-sdk/tests/health.rs",
+    },
+    Served {
         method: "mgp/lifecycle/shutdown",
         by: "mgp-lifecycle",
         call: "Mgp::shutdown",

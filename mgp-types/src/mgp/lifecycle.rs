@@ -92,6 +92,8 @@ record! {
     pub struct PingParams {
         /// When it was sent.
         opt timestamp: Option<Timestamp>,
+        /// The server that is meant, where one asks a kernel.
+        opt server_id: Option<String>,
     }
 
     /// Result of `mgp/health/ping`.
@@ -107,12 +109,17 @@ record! {
     }
 
     /// Parameters of `mgp/health/status`.
-    pub struct StatusParams {}
+    pub struct StatusParams {
+        /// The server that is meant, where one asks a kernel.
+        opt server_id: Option<String>,
+    }
 
     /// Result of `mgp/health/status`.
     pub struct StatusResult {
         /// How well the server is.
         req status: HealthStatus,
+        /// The server, where a kernel was asked for one.
+        opt server_id: Option<String>,
         /// How long it runs.
         opt uptime_secs: Option<Number>,
         /// How many tools work.

@@ -5,6 +5,7 @@
 mod binary;
 mod fresh;
 mod gov;
+mod life;
 mod mcp;
 mod members;
 mod sdk;
@@ -182,6 +183,26 @@ const CHECKS: &[Check] = &[
         name: "gov.tooldef",
         about: "definitions that attack, change or imitate: the labelled corpus",
         run: |_| gov::tooldef(),
+    },
+    Check {
+        name: "life.rules",
+        about: "every rule of supervision in virtual time, and laws for whatever happens",
+        run: |_| life::rules(),
+    },
+    Check {
+        name: "life.ping",
+        about: "pings of a server with a thousand calls in flight and a thread blocked",
+        run: |_| life::ping(),
+    },
+    Check {
+        name: "life.drain",
+        about: "a thousand servers end under load: nothing accepted is lost, nothing late is accepted",
+        run: |_| life::drain(),
+    },
+    Check {
+        name: "life.kills",
+        about: "a real child killed a thousand times, and children with bad manners",
+        run: |_| life::kills(),
     },
 ];
 

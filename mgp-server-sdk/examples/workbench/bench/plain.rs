@@ -66,6 +66,14 @@ pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
             std::thread::sleep(Duration::from_millis(ms));
             format!("blocked {ms} ms")
         }),
+        Tool::new(
+            "freeze",
+            "Blocks a thread of the runtime",
+            |Args(Wait { ms }): Args<Wait>| async move {
+                std::thread::sleep(Duration::from_millis(ms));
+                format!("froze for {ms} ms")
+            },
+        ),
         Tool::new("fail", "Fails as it is told", |Args(fail)| async move {
             Err::<(), _>(failure(fail))
         }),

@@ -21,10 +21,12 @@ pub(crate) struct Settings {
     pub(crate) exit_after: Option<u64>,
     /// `--http`.
     pub(crate) http: Option<String>,
+    /// `--workers`.
+    pub(crate) workers: Option<usize>,
 }
 
 const KNOWN: &str = "--extensions LIST, --permissions LIST, --server-id ID, --hang-init, \
-    --ready-after MS, --exit-after N";
+    --ready-after MS, --exit-after N, --http ADDR, --workers N";
 
 impl Settings {
     /// Reads the flags, or says what is wrong with them.
@@ -42,6 +44,10 @@ impl Settings {
                 }
                 "--exit-after" => settings.exit_after = Some(number(&flag, &value()?)?),
                 "--http" => settings.http = Some(value()?),
+                "--workers" => {
+                    let workers = usize::try_from(number(&flag, &value()?)?).unwrap_or_default();
+                    settings.workers = Some(workers.clamp(1, 64));
+                }
                 unknown => return Err(format!("unknown flag `{unknown}`; known: {KNOWN}")),
             }
         }

@@ -27,7 +27,7 @@ pub struct HttpConfig {
     pub body_time: Duration,
     /// Bytes of bodies that are held at once, of all callers; more are 503. 256 MiB.
     pub held_bytes: usize,
-    /// Requests that run at once, of all callers; more are 503. 8,192.
+    /// Requests that run at once, of all callers; more are 503, but for pings, of which 64 more may run. 8,192.
     pub in_flight: usize,
     /// How a call is answered.
     pub answers: Answers,

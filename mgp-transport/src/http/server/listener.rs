@@ -7,6 +7,7 @@ use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +40,34 @@ pub struct ConnectionLimits {
     pub stall: Duration,
     /// How long answers may take once the listener was told to stop. 5 s.
     pub grace: Duration,
+    /// Counts the connections of the listener while it runs.
+    pub open: OpenConnections,
+}
+
+/// How many connections a listener has; clones look at the same one.
+#[derive(Clone, Debug, Default)]
+pub struct OpenConnections(Arc<AtomicUsize>);
+
+impl OpenConnections {
+    /// Connections that are open now.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self) -> Open {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Open(self.clone())
+    }
+}
+
+/// A connection that is open.
+struct Open(OpenConnections);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Default for ConnectionLimits {
@@ -49,6 +78,7 @@ impl Default for ConnectionLimits {
             head_bytes: 64 * 1024,
             stall: Duration::from_secs(30),
             grace: Duration::from_secs(5),
+            open: OpenConnections::default(),
         }
     }
 }
@@ -91,7 +121,9 @@ pub async fn listen<S, R>(
         match accepted {
             Ok((socket, _)) => {
                 let serving = serve(socket, service.clone(), limits.clone(), stopped.clone());
+                let open = limits.open.enter();
                 connections.spawn(async move {
+                    let _open = open;
                     serving.await;
                     drop(permit);
                 });

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::refusal::Refusal;
+use crate::connection::SIGN_BYTES;
+
+/// Requests beyond the bound that may be read to find out whether they ask for a sign of life.
+const SPARE: usize = 64;
 
 /// The gauges.
 #[derive(Debug, Default)]
@@ -27,9 +31,16 @@ impl Load {
 
     /// Counts a request until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, bound: usize) -> Result<Busy, Refusal> {
+        let busy = self.enter_for_life(bound)?;
+        if busy.spare { Err(Refusal::Busy) } else { Ok(busy) }
+    }
+
+    /// The same, but beyond the bound a few more are let in to say what they want: they may only ask for a sign of life.
+    pub(super) fn enter_for_life(self: &Arc<Self>, bound: usize) -> Result<Busy, Refusal> {
         let before = self.running.fetch_add(1, Ordering::Relaxed);
-        let busy = Busy { load: Arc::clone(self), runs: true, bytes: 0 };
-        if before >= bound { Err(Refusal::Busy) } else { Ok(busy) }
+        let spare = before >= bound;
+        let busy = Busy { load: Arc::clone(self), runs: true, bytes: 0, spare };
+        if before >= bound.saturating_add(SPARE) { Err(Refusal::Busy) } else { Ok(busy) }
     }
 }
 
@@ -39,6 +50,8 @@ pub(super) struct Busy {
     load: Arc<Load>,
     runs: bool,
     bytes: usize,
+    /// Beyond a bound, where only a sign of life may be asked for.
+    spare: bool,
 }
 
 impl Busy {
@@ -47,7 +60,21 @@ impl Busy {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // A single body within its own bound always fits an idle server.
-        if held > bound && held > self.bytes { Err(Refusal::Busy) } else { Ok(()) }
+        if held <= bound || held == self.bytes {
+            return Ok(());
+        }
+        self.spare = true;
+        self.within_spare(self.bytes)
+    }
+
+    /// Whether it may only ask for a sign of life.
+    pub(super) fn is_spare(&self) -> bool {
+        self.spare
+    }
+
+    /// Refuses a body that is too long for a sign of life, where it may be nothing else.
+    pub(super) fn within_spare(&self, bytes: usize) -> Result<(), Refusal> {
+        if self.spare && bytes > SIGN_BYTES { Err(Refusal::Busy) } else { Ok(()) }
     }
 
     /// Holds on to its bytes only: it waits for news and does nothing.

@@ -39,7 +39,7 @@ use self::events::{Events, Reader};
 use self::handles::Handles;
 use self::heads::Heads;
 use self::legacy::{Session, Sessions};
-pub use self::listener::{ConnectionLimits, listen};
+pub use self::listener::{ConnectionLimits, OpenConnections, listen};
 use self::load::Load;
 use self::refusal::{Refusal, empty, events, short};
 use self::stream::{EventId, Store};

@@ -13,6 +13,7 @@ use super::body::HttpBody;
 use super::load::Busy;
 use super::refusal::Refusal;
 use super::{Came, read};
+use crate::connection::asks_for_life;
 
 /// Answers a POST.
 pub(super) async fn post<B>(came: Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
@@ -27,12 +28,17 @@ where
         return Err(Refusal::Accept);
     }
     let principal = came.principal()?;
-    let mut busy = came.shared.load.enter(config.in_flight)?;
+    let mut busy = came.shared.load.enter_for_life(config.in_flight)?;
     let text = read::text(&came.heads, body, config, &mut busy).await?;
     let message = Message::parse(text).map_err(|bad| {
         let error = bad.error.unwrap_or_else(|| RpcError::invalid_request("an unreadable answer"));
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
+    let asks_for_life =
+        matches!(&message, Message::Request { method, .. } if asks_for_life(method));
+    if busy.is_spare() && !asks_for_life {
+        return Err(Refusal::Busy);
+    }
     let post = Post { came, principal, busy };
     match message {
         Message::Request { id, method, params } => {

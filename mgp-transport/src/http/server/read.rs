@@ -21,6 +21,8 @@ use super::refusal::Refusal;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What a longer one must bring a second, so that it is a slow line and not a slow attack.
 const RATE: usize = 8 * 1024;
+/// How long the body of a request may take that is beyond a bound.
+const SPARE_TIME: Duration = Duration::from_secs(1);
 /// A shorter body is copied out of the connection's buffer, which can then be used again.
 const SHORT: usize = 16 * 1024;
 
@@ -46,13 +48,16 @@ where
     if heads.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
+    busy.within_spare(usize::try_from(announced).unwrap_or(usize::MAX))?;
+    // Whoever is only let in to say something may not take long over it.
+    let time = if busy.is_spare() { config.body_time.min(SPARE_TIME) } else { config.body_time };
     let start = Instant::now();
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     let mut length = 0_usize;
     loop {
         let earned = Duration::from_secs((length / RATE) as u64);
-        let left = config.body_time.saturating_add(earned).saturating_sub(start.elapsed());
+        let left = time.saturating_add(earned).saturating_sub(start.elapsed());
         let frame = match timeout(left, body.frame()).await {
             Err(_) => return Err(Refusal::TooSlow),
             Ok(None) => break,
@@ -67,6 +72,7 @@ where
             return Err(Refusal::TooLong(bound));
         }
         busy.hold(data.len(), config.held_bytes)?;
+        busy.within_spare(length)?;
         if all.is_empty() && first.is_empty() {
             first = data;
         } else {

@@ -1,0 +1,26 @@
+//! How much memory this process has (MGP §11.3).
+//!
+//! Applies to: both.
+
+/// Bytes of this process that are in memory; none where the system does not tell.
+///
+/// Linux tells in a file, which is read from memory and never waits for a disk.
+pub(super) fn bytes() -> Option<u64> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_some_memory_where_it_can_be_known() {
+        assert_eq!(bytes().is_some_and(|bytes| bytes > 1 << 16), cfg!(target_os = "linux"));
+    }
+}

@@ -1,0 +1,281 @@
+//! Rules of health answers, each alone.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::mgp::{
+    HealthStatus, PingResult, ServerState, ShutdownParams, ShutdownResult, StatusResult,
+};
+use mgp_types::service::{BoxFuture, Context, Router, ServerId, Stack, mock};
+use tokio::time::{Instant, sleep};
+use tower_layer::Layer;
+
+use super::*;
+use crate::{Fleet, State};
+
+fn checks(status: &StatusResult) -> String {
+    serde_json::to_string(status.checks.as_ref().unwrap()).unwrap()
+}
+
+/// Lets what was started run.
+async fn settle() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_worst_check_says_how_the_server_is() {
+    #[track_caller]
+    fn check(status: &StatusResult, expected: HealthStatus) {
+        assert_eq!(status.status, expected);
+    }
+    check(&Health::new().status().await, HealthStatus::Healthy);
+    let well = Health::new().check("a", || async {}).optional_check("b", || async { true });
+    check(&well.status().await, HealthStatus::Healthy);
+    let limited = Health::new().optional_check("b", || async { false });
+    check(&limited.status().await, HealthStatus::Degraded);
+    let failing = Health::new()
+        .optional_check("b", || async { HealthStatus::Degraded })
+        .check("a", || async { Err::<(), _>("no route to host") });
+    let status = failing.status().await;
+    check(&status, HealthStatus::Unhealthy);
+    assert_eq!(checks(&status), r#"{"b":"degraded","a":false}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_run_at_once_and_each_has_its_time() {
+    let slow = |name| (name, || async { sleep(Duration::from_millis(900)).await });
+    let (a, b) = (slow("a"), slow("b"));
+    let health = Health::new()
+        .check(a.0, a.1)
+        .check(b.0, b.1)
+        .check("hangs", || std::future::pending::<bool>())
+        .check("panics", || async {
+            if true {
+                panic!("a bug")
+            }
+        })
+        .resource("lost", || std::future::pending::<u64>())
+        .resource("queue", || async { 7 });
+    let begin = Instant::now();
+    let status = health.status().await;
+    assert!(begin.elapsed() < Duration::from_millis(1_100), "{:?}", begin.elapsed());
+    assert_eq!(checks(&status), r#"{"a":true,"b":true,"hangs":false,"panics":false}"#);
+    let resources = status.resources.unwrap();
+    assert_eq!(resources.get("queue").unwrap().as_str(), "7");
+    assert!(resources.get("lost").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_questions_runs_a_check_once_a_second() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let health = Health::new().check("a", move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { true }
+    });
+    for _ in 0..100 {
+        health.status().await;
+        let _ = health.ping();
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    sleep(Duration::from_secs(1)).await;
+    health.status().await;
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+/// A check that blocks its thread cannot be ended, so no second one may join it.
+#[test]
+fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(std::sync::Mutex::new(blocked));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let mut config = HealthConfig::default();
+    config.timeout = Duration::from_millis(20);
+    config.fresh = Duration::ZERO;
+    let health = Health::with_config(config).check("stuck", move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let blocked = Arc::clone(&blocked);
+        async move { blocked.lock().is_ok_and(|blocked| blocked.recv().is_ok()) }
+    });
+    let asked = health.clone();
+    let (told, heard) = std::sync::mpsc::channel();
+    runtime.spawn(async move {
+        for _ in 0..3 {
+            let _ = told.send((asked.status().await.status, asked.ping().status));
+        }
+    });
+    for _ in 0..3 {
+        let (status, ping) = heard.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!((status, ping), (HealthStatus::Unhealthy, HealthStatus::Unhealthy));
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    for _ in 0..100 {
+        let _ = release.send(());
+    }
+    runtime.block_on(async {
+        while health.status().await.status != HealthStatus::Healthy {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_waits_for_nothing_and_says_what_was_found_last() {
+    let health = Health::new().server_id("clock").check("db", || async {
+        sleep(Duration::from_millis(500)).await;
+        false
+    });
+    let begin = Instant::now();
+    let ping = health.ping();
+    assert_eq!((ping.status, ping.server_id.as_deref()), (HealthStatus::Healthy, Some("clock")));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(health.ping().status, HealthStatus::Unhealthy, "the first ping had started it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_recovers_is_seen_by_pings_alone() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let health = Health::new().check("db", move || {
+        let before = counted.fetch_add(1, Ordering::Relaxed);
+        async move { before > 0 }
+    });
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(health.ping().status);
+        settle().await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    let [first, second, third, _] = &seen[..] else { panic!("four pings") };
+    assert_eq!((first, second), (&HealthStatus::Healthy, &HealthStatus::Unhealthy));
+    assert_eq!(third, &HealthStatus::Healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_counted_when_they_are_asked_for() {
+    let running = Arc::new(AtomicUsize::new(3));
+    let counted = Arc::clone(&running);
+    let health = Health::new()
+        .tools_total(|| 5)
+        .tools_available(|| 4)
+        .pending_requests(move |_| counted.load(Ordering::Relaxed) as u64)
+        .open_connections(|| 2);
+    sleep(Duration::from_secs(61)).await;
+    running.store(8, Ordering::Relaxed);
+    let status = health.status().await;
+    assert_eq!(status.uptime_secs.unwrap().to_string(), "61");
+    assert_eq!((status.tools_total, status.tools_available), (Some(5), Some(4)));
+    assert_eq!(status.pending_requests, Some(8));
+    let resources = status.resources.unwrap();
+    assert_eq!(resources.get("open_connections").unwrap().as_str(), "2");
+    assert_eq!(resources.get("memory_bytes").is_some(), cfg!(target_os = "linux"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_so_many_checks_and_no_more() {
+    let mut config = HealthConfig::default();
+    config.probes = 2;
+    let health = Health::with_config(config)
+        .check("a", || async { false })
+        .check("a", || async { true })
+        .check("b", || async { true })
+        .check("c", || async { false });
+    assert_eq!(checks(&health.status().await), r#"{"a":true,"b":true}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_drains_answers_and_is_degraded() {
+    let state = State::new(ServerState::Connected);
+    let health = Health::new().state(&state);
+    assert_eq!(health.ping().status, HealthStatus::Healthy);
+    state.enter(ServerState::Draining, "operator_request").unwrap();
+    assert_eq!(health.ping().status, HealthStatus::Degraded);
+}
+
+/// Two servers; one hangs.
+struct Two;
+
+impl Fleet for Two {
+    fn ping(
+        &self,
+        _: &Context,
+        server: &ServerId,
+    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
+        let server = server.to_string();
+        Box::pin(async move {
+            match server.as_str() {
+                "clock" => Some(Ok(PingResult::new(HealthStatus::Degraded))),
+                "stuck" => std::future::pending().await,
+                _ => None,
+            }
+        })
+    }
+
+    fn status(
+        &self,
+        _: &Context,
+        server: &ServerId,
+    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
+        let known = (server.as_str() == "clock").then(|| StatusResult::new(HealthStatus::Degraded));
+        Box::pin(async move { known.map(Ok) })
+    }
+
+    fn shutdown(
+        &self,
+        _: &Context,
+        _: &ServerId,
+        _: ShutdownParams,
+    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
+        Box::pin(async { None })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_names_a_server_is_answered_for_that_one() {
+    let health = Health::new().server_id("kernel").fleet(Arc::new(Two));
+    let mut client = mock::client(Stack::new(health.router()));
+    for (method, server, expected) in [
+        ("mgp/health/ping", "clock", r#""status":"degraded""#),
+        ("mgp/health/status", "clock", r#""status":"degraded""#),
+        ("mgp/health/ping", "kernel", r#""status":"healthy""#),
+        ("mgp/health/ping", "moon", r#"{"status":"not_found","server_id":"moon"}"#),
+        ("mgp/health/status", "moon", r#"{"status":"not_found","server_id":"moon"}"#),
+    ] {
+        let params = format!(r#"{{"server_id":"{server}"}}"#);
+        let answer = client.request(method, &params).await.unwrap();
+        assert!(answer.as_str().contains(expected), "{method} {server}: {answer:?}");
+    }
+    let begin = Instant::now();
+    let late = client.request("mgp/health/ping", r#"{"server_id":"stuck"}"#).await.unwrap_err();
+    assert_eq!(late.code().0, 3003);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+
+    let mut alone = mock::client(Stack::new(Health::new().router()));
+    let answer = alone.request("mgp/health/ping", r#"{"server_id":"moon"}"#).await.unwrap();
+    assert_eq!(answer.as_str(), r#"{"status":"not_found","server_id":"moon"}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_answers_over_what_hangs_and_passes_the_rest() {
+    let health = Health::new();
+    let hangs = Stack::from_fn(|_| std::future::pending());
+    let mut client = mock::client(Stack::new(HealthLayer::new(health.clone()).layer(hangs)));
+    assert!(client.request("mgp/health/ping", "{}").await.is_ok());
+    assert!(client.request("mgp/health/status", "{}").await.is_ok());
+    assert_eq!(health.asking(), 0);
+
+    let mut client = mock::client(Stack::new(HealthLayer::new(health).layer(Router::new())));
+    assert_eq!(client.request("tools/list", "{}").await.unwrap_err().code().0, -32601);
+    client.notify("mgp/health/ping", "{}").await.unwrap();
+}

@@ -1,0 +1,179 @@
+//! How a server says how it is, whatever else it has to do (MGP §11.3).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod raw;
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use mgp_lifecycle::{Health, LimitConfig};
+use mgp_security::KernelToolsLayer;
+use mgp_server_sdk::prelude::*;
+use mgp_types::service::{Router, Stack, mock};
+use raw::{Raw, hello, modern};
+use serde_json::{Value, json};
+use tower_layer::Layer;
+
+async fn connect(server: Server) -> Raw {
+    let mut raw = Raw::connect(server);
+    let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
+    let answer = raw.answer("initialize", hello("2025-11-25", &mgp)).await;
+    let negotiated = &answer["result"]["capabilities"]["mgp"]["extensions"];
+    assert_eq!(negotiated, &json!(["lifecycle"]), "{answer}");
+    raw.tell("notifications/initialized", json!({})).await;
+    raw
+}
+
+/// Sends a tool call without waiting for it.
+async fn begin(raw: &mut Raw, id: u64, tool: &str) {
+    let params = json!({"name": tool, "arguments": {}});
+    raw.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
+}
+
+#[tokio::test]
+async fn a_status_has_real_figures_and_the_checks_of_its_author() {
+    let server = Server::new("books", "1.0")
+        .tool(Tool::new("now", "The time", || async { "noon" }))
+        .tool(Tool::new("hangs", "Hangs", || std::future::pending::<String>()))
+        .offer(|offer| offer.mgp.as_mut().unwrap().server_id = Some("books.main".to_owned()))
+        .check("database", || async { true })
+        .health(|health| health.optional_check("search", || async { false }))
+        .health(|health| health.resource("books", || async { 12_000 }));
+    assert!(server.tools().disable("now"));
+    let mut raw = connect(server).await;
+    for id in 100..103 {
+        begin(&mut raw, id, "hangs").await;
+    }
+    let status = raw.answer("mgp/health/status", json!({})).await;
+    let status = &status["result"];
+    assert_eq!(status["status"], "degraded", "{status}");
+    assert_eq!((&status["tools_total"], &status["tools_available"]), (&json!(2), &json!(1)));
+    assert_eq!(status["pending_requests"], 3);
+    assert_eq!(status["checks"], json!({"database": true, "search": false}));
+    assert_eq!(status["resources"]["books"], 12_000);
+    assert_eq!(status["resources"]["open_connections"], 1);
+    assert_eq!(status["resources"]["memory_bytes"].is_u64(), cfg!(target_os = "linux"));
+    let ping = raw.answer("mgp/health/ping", json!({"timestamp": "2026-02-27T12:00:00Z"})).await;
+    assert_eq!(ping["result"]["status"], "degraded", "{ping}");
+    assert_eq!(ping["result"]["server_id"], "books.main");
+    assert!(ping["result"]["timestamp"].is_string() && ping["result"]["uptime_secs"].is_u64());
+    let moon = raw.answer("mgp/health/ping", json!({"server_id": "moon"})).await;
+    assert_eq!(moon["result"], json!({"server_id": "moon", "status": "not_found"}));
+}
+
+#[tokio::test]
+async fn without_the_extension_it_is_an_unknown_method() {
+    for server in [Server::new("s", "1"), Server::new("s", "1").without_mgp()] {
+        let mut raw = Raw::connect(server);
+        raw.answer("initialize", hello("2025-11-25", &json!({}))).await;
+        raw.tell("notifications/initialized", json!({})).await;
+        for method in ["mgp/health/ping", "mgp/health/status"] {
+            assert_eq!(raw.answer(method, json!({})).await["error"]["code"], -32601);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_while_every_turn_is_taken() {
+    let mut limit = LimitConfig::default();
+    (limit.running, limit.waiting) = (1, 0);
+    let hangs = Tool::new("hangs", "Hangs", || std::future::pending::<String>());
+    let server = Server::new("s", "1").tool(hangs).limit(limit);
+    let mut raw = connect(server).await;
+    begin(&mut raw, 100, "hangs").await;
+    begin(&mut raw, 101, "hangs").await;
+    assert_eq!(raw.hear().await["error"]["code"], 3001);
+    for _ in 0..20 {
+        assert_eq!(raw.answer("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
+    }
+    assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
+}
+
+/// The tool blocks the very worker that was reading, again and again, until the test lets it go.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+    let (release, blocked) = mpsc::channel::<()>();
+    let blocked = Arc::new(Mutex::new(blocked));
+    let blocks = Tool::new("blocks", "Blocks its thread", move || {
+        let blocked = Arc::clone(&blocked);
+        async move {
+            let freed = blocked.lock().unwrap().recv_timeout(Duration::from_secs(60)).is_ok();
+            if freed { "freed" } else { "forgotten" }
+        }
+    });
+    let (here, there) = tokio::net::UnixStream::pair().unwrap();
+    let (reader, writer) = there.into_split();
+    tokio::spawn(Server::new("s", "1").tool(blocks).serve(reader, writer));
+    let talk = tokio::spawn(async move {
+        let (reader, mut writer) = here.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello("2025-11-25", &mgp)});
+        writer.write_all(format!("{initialize}\n").as_bytes()).await.unwrap();
+        lines.next_line().await.unwrap().unwrap();
+        for round in 0..20 {
+            let call = json!({"jsonrpc": "2.0", "id": 1000 + round, "method": "tools/call", "params": {"name": "blocks"}});
+            writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+            // Everybody has gone to sleep over it.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            for ping in 0..5 {
+                let ping = json!({"jsonrpc": "2.0", "id": ping, "method": "mgp/health/ping"});
+                writer.write_all(format!("{ping}\n").as_bytes()).await.unwrap();
+                let answer: Value =
+                    serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+                assert_eq!(answer["result"]["status"], "healthy", "{answer}");
+            }
+            release.send(()).unwrap();
+            let answer = lines.next_line().await.unwrap().unwrap();
+            assert!(answer.contains("freed"), "{answer}");
+        }
+    });
+    tokio::time::timeout(Duration::from_secs(50), talk).await.unwrap().unwrap();
+}
+
+/// What a kernel offers as tools is this router, whatever makes tools of it.
+#[tokio::test]
+async fn a_kernel_answers_for_health_as_a_tool_in_all_spellings() {
+    let health = Health::new().server_id("kernel").check("disk", || async { true });
+    let stack = KernelToolsLayer::new(health.router()).layer(Router::new());
+    let mut client = mock::client(Stack::new(stack));
+    for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/status"] {
+        let call = json!({"name": name, "arguments": {}}).to_string();
+        let answer = client.request("tools/call", &call).await.unwrap();
+        assert!(
+            answer.as_str().contains(r#""structuredContent":{"status":"healthy""#),
+            "{answer:?}"
+        );
+    }
+    let moon = r#"{"name":"mgp.health.ping","arguments":{"server_id":"moon"}}"#;
+    let answer = client.request("tools/call", moon).await.unwrap();
+    assert!(answer.as_str().contains(r#"{"status":"not_found","server_id":"moon"}"#), "{answer:?}");
+}
+
+#[tokio::test]
+async fn over_http_connections_are_counted() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let bound = Server::new("s", "1").http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let address = bound.local_addr();
+    let running = tokio::spawn(bound.run());
+    let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+    let meta = modern(&json!({"extensions": {"dev.cloto/mgp": mgp}}));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "mgp/health/status", "params": {"_meta": meta}});
+    let body = body.to_string();
+    let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: mgp/health/status\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains(r#""open_connections":2"#), "{answer}");
+    running.abort();
+}

@@ -1,0 +1,182 @@
+//! Pings are answered where nothing else is let in (MGP §11.3).
+//!
+//! Applies to: inbound.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use mgp_transport::http::{HttpBody, HttpConfig, HttpService};
+use mgp_transport::{Connection, Limits, duplex};
+use mgp_types::method::{HealthPing, Ping};
+use mgp_types::mgp::{HealthStatus, PingResult};
+use mgp_types::service::{Principal, Router, Stack};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf};
+use tokio::time::{Instant, timeout};
+use tower_service::Service as _;
+
+/// Answers pings; everything else hangs, and so does a ping that names a server.
+fn stack() -> Stack {
+    let router = Router::new()
+        .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
+        .on::<HealthPing, _, _>(|_, ping| async move {
+            if ping.server_id.is_some() {
+                std::future::pending::<()>().await;
+            }
+            Ok(PingResult::new(HealthStatus::Healthy))
+        })
+        .fallback(Stack::from_fn(|_| std::future::pending()));
+    Stack::new(router)
+}
+
+fn line(id: usize, method: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
+}
+
+fn hanging(ids: std::ops::Range<usize>) -> String {
+    ids.map(|id| line(id, "tools/call", r#"{"name":"hangs"}"#)).collect()
+}
+
+/// A connection that lets four calls run.
+fn connect() -> (
+    Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
+    tokio::io::WriteHalf<tokio::io::DuplexStream>,
+) {
+    let (here, there) = duplex();
+    let mut limits = Limits::default();
+    limits.in_flight = 4;
+    tokio::spawn(Connection::new(there.reader, there.writer, stack()).limits(limits).run());
+    (BufReader::new(here.reader).lines(), here.writer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_overtakes_calls_that_wait_for_a_turn() {
+    let (mut heard, mut say) = connect();
+    let begin = Instant::now();
+    let calls = hanging(0..10) + &line(100, "ping", "{}") + &line(101, "mgp/health/ping", "{}");
+    say.write_all(calls.as_bytes()).await.unwrap();
+    for id in [100, 101] {
+        let answer = heard.next_line().await.unwrap().unwrap();
+        assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("result"), "{answer}");
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO, "reading did not pause for them");
+    // The others had a moment, then they are refused in their order.
+    for id in 4..10 {
+        let answer = heard.next_line().await.unwrap().unwrap();
+        assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(50));
+    let begin = Instant::now();
+    for id in 200..300 {
+        say.write_all(line(id, "ping", "{}").as_bytes()).await.unwrap();
+        let answer = heard.next_line().await.unwrap().unwrap();
+        assert!(answer.contains(&format!("\"id\":{id}")), "{answer}");
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_pings_may_hang_and_no_more() {
+    let (mut heard, mut say) = connect();
+    let stuck = |id| line(id, "mgp/health/ping", r#"{"server_id":"stuck"}"#);
+    let calls: String = hanging(0..4) + &(100..117).map(stuck).collect::<String>();
+    say.write_all(calls.as_bytes()).await.unwrap();
+    let answer = heard.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("\"id\":116") && answer.contains("3001"), "{answer}");
+    // One that is answered at once takes no place.
+    say.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
+    let answer = timeout(Duration::from_secs(1), heard.next_line()).await.unwrap().unwrap();
+    assert!(
+        answer.unwrap().contains("\"id\":300,\"error\""),
+        "beyond its own bound nothing is let in"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_ping_waits_like_a_call() {
+    let (mut heard, mut say) = connect();
+    let large = format!(r#"{{"pad":"{}"}}"#, "x".repeat(8_000));
+    let begin = Instant::now();
+    say.write_all((hanging(0..4) + &line(7, "ping", &large)).as_bytes()).await.unwrap();
+    let answer = heard.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("3001"), "{answer}");
+    assert!(begin.elapsed() >= Duration::from_millis(50), "it overtakes nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_ahead_is_answered_though_the_peer_closed_its_side() {
+    let (mut heard, mut say) = connect();
+    say.write_all(hanging(0..6).as_bytes()).await.unwrap();
+    say.shutdown().await.unwrap();
+    for id in [4, 5] {
+        let answer = heard.next_line().await.unwrap().unwrap();
+        assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
+    }
+    assert_eq!(heard.next_line().await.unwrap(), None);
+}
+
+// === HTTP ===
+
+fn post(method: &str, more: &str) -> Request<HttpBody> {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{more}"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    );
+    Request::post("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method)
+        .body(HttpBody::from(body.into_bytes()))
+        .unwrap()
+}
+
+async fn send(service: &HttpService, request: Request<HttpBody>) -> (u16, String) {
+    let response: Response<HttpBody> = service.clone().call(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn service(change: impl FnOnce(&mut HttpConfig)) -> HttpService {
+    let mut config = HttpConfig::default();
+    config.anonymous = Some(Principal::local());
+    change(&mut config);
+    HttpService::new(stack(), config)
+}
+
+#[tokio::test]
+async fn over_http_a_ping_is_answered_where_calls_are_503() {
+    let service = service(|config| config.in_flight = 1);
+    let mut occupied = service.clone();
+    let hanging = tokio::spawn(async move { occupied.call(post("resources/list", "")).await });
+    while service.running() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (status, body) = send(&service, post("resources/list", "")).await;
+    assert_eq!(status, 503, "{body}");
+    for _ in 0..100 {
+        let (status, body) = send(&service, post("mgp/health/ping", "")).await;
+        assert_eq!((status, body.contains("healthy")), (200, true), "{body}");
+    }
+    let large = format!(r#""pad":"{}","#, "x".repeat(8_000));
+    assert_eq!(send(&service, post("mgp/health/ping", &large)).await.0, 503);
+    assert_eq!(service.running(), 1, "who was refused is not counted");
+    hanging.abort();
+}
+
+#[tokio::test]
+async fn over_http_a_ping_is_answered_where_bodies_fill_the_memory() {
+    let service = service(|config| config.held_bytes = 600);
+    let mut occupied = service.clone();
+    let pad = format!(r#""pad":"{}","#, "x".repeat(500));
+    let hanging = tokio::spawn(async move { occupied.call(post("resources/list", &pad)).await });
+    while service.held_bytes() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(send(&service, post("resources/list", "")).await.0, 503);
+    assert_eq!(send(&service, post("mgp/health/ping", "")).await.0, 200);
+    hanging.abort();
+}
