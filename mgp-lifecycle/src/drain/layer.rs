@@ -85,6 +85,17 @@ impl<S> fmt::Debug for Draining<S> {
 impl<S> Draining<S> {
     /// Lets a call in, counted where it has to be waited for.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
+        // The rule, looked at once.
+        if let Some(tool) = call.tool()
+            && let Some(held) = self.drain.enter()
+        {
+            return Ok(Some(Counted { held, lane: lane_of(tool.name) }));
+        }
+        self.admit_other(call)
+    }
+
+    #[cold]
+    fn admit_other(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
         let held = match Way::of(call) {
             Way::Lasting if self.drain.is_draining() => None,
             Way::Passing | Way::Lasting => return Ok(None),
@@ -94,7 +105,8 @@ impl<S> Draining<S> {
             }),
         };
         let held = held.ok_or_else(|| Refusal::Draining(self.drain.reason()))?;
-        Ok(Some(Counted { held, lane: lane_of(call) }))
+        let name = call.tool().map_or_else(|| call.method().as_str(), |tool| tool.name);
+        Ok(Some(Counted { held, lane: lane_of(name) }))
     }
 }
 
@@ -108,8 +120,8 @@ impl<S: MgpService> Service<Call> for Draining<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // In wire order, as all that changes the state of a server; after the look that tells most calls apart.
-        if call.tool().is_none() && call.is::<LifecycleShutdown>() {
+        // In wire order, as all that changes the state of a server.
+        if call.is::<LifecycleShutdown>() {
             let inner = Inner::Answered { answer: self.drain.answer(call) };
             return ResponseFuture { inner, slow: None, counted: None };
         }

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_types::service::Call;
 use tokio::time::Instant;
 
 /// Tools share lanes where there are more of them: then the estimate is a little off, and the memory is bounded.
@@ -30,13 +29,12 @@ impl Default for Pace {
     }
 }
 
-/// The lane of a call.
-pub(super) fn lane_of(call: &Call) -> u8 {
-    let name = call.tool().map_or_else(|| call.method().as_str(), |tool| tool.name);
-    let name = name.as_bytes();
-    let at = |place: usize| name.get(place).copied().map_or(0, usize::from);
-    // Every call pays for it, and it need not tell all names apart: names of a server often begin alike.
-    let digest = at(name.len() / 2) * 7 + at(name.len().wrapping_sub(1)) * 31 + name.len();
+/// The lane of a tool, or of a method.
+///
+/// Every call pays for it, and it need not tell all names apart.
+pub(super) fn lane_of(name: &str) -> u8 {
+    let last = name.as_bytes().last().copied().unwrap_or(0);
+    let digest = name.len() * 7 + usize::from(last);
     u8::try_from(digest % LANES).unwrap_or(0)
 }
 
