@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(error.code(), code, "{state}");
             let text = serde_json::to_string(&error).unwrap();
             let details =
-                format!(r#""details":{{"state":"{state}","server_id":"files","started":false}}"#);
+                format!(r#""details":{{"started":false,"state":"{state}","server_id":"files"}}"#);
             assert!(text.contains(&details), "{text}");
             assert_eq!(error.as_recovery().unwrap().is_retryable(), state != Draining, "{state}");
         }
