@@ -18,17 +18,13 @@ fn health() {
 #[test]
 fn a_drain_finishes_what_runs_on_either_side() {
     let said = run("drain_alone");
-    let late = "2001 the server is shutting down (operator_request) and starts no new calls; use another one";
-    let cut = "3003 the server shut down before the call ended; it may have had effects";
+    let expected = [": drains, 2 calls run", ": now: 2001", ": soon: afternoon", ": never: 3003"];
     for side in ["client", "server"] {
         let heard: Vec<_> = said.lines().filter_map(|line| line.strip_prefix(side)).collect();
-        let expected = [
-            ": drains, 2 calls run".to_owned(),
-            format!(": now: {late}"),
-            ": soon: afternoon".to_owned(),
-            format!(": never: {cut}"),
-        ];
-        assert_eq!(heard, expected, "{side}");
+        assert_eq!(heard.len(), expected.len(), "{said}");
+        for (line, begins) in heard.into_iter().zip(expected) {
+            assert!(line.starts_with(begins), "{line}");
+        }
     }
 }
 
