@@ -49,3 +49,9 @@ fn a_supervisor_restarts_until_its_limit() {
         + "error after 2 restarts: restart_limit_exceeded: 2 restarts within 300s; its task ended\n";
     assert_eq!(run("supervise_alone"), expected);
 }
+
+#[test]
+fn a_task_outlives_its_request() {
+    let expected = "tasks that run: 1\nfound: gold\ntasks that run: 0, kept: 1\n";
+    assert_eq!(run("tasks_alone"), expected);
+}
