@@ -55,3 +55,9 @@ fn a_task_outlives_its_request() {
     let expected = "tasks that run: 1\nfound: gold\ntasks that run: 0, kept: 1\n";
     assert_eq!(run("tasks_alone"), expected);
 }
+
+#[test]
+fn a_tool_asks_in_either_era() {
+    let expected = "Who are you?\nLegacy: Hello, Ann!\nWho are you?\nModern: Hello, Ann!\n";
+    assert_eq!(run("rounds_alone"), expected);
+}
