@@ -414,3 +414,25 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
     assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_herald_that_panics_does_not_keep_the_server_from_ending() {
+    let drain = Drain::default();
+    drain.tell(|change| {
+        assert_eq!(change.new_state, ServerState::Draining, "it cannot tell this");
+        Box::pin(std::future::ready(()))
+    });
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    timeout(LONG, drain.ended()).await.unwrap();
+    assert_eq!(drain.state().now(), ServerState::Disconnected);
+}
+
+#[test]
+fn a_drain_that_could_not_begin_leaves_the_server_as_it_was() {
+    let drain = Drain::default();
+    let begin = || drain.begin(ShutdownReason::IdleTimeout, LONG);
+    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin));
+    assert!(begun.is_err(), "there is no runtime");
+    assert!(!drain.is_draining());
+    assert_eq!(drain.state().now(), ServerState::Connected);
+}
