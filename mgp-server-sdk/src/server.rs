@@ -345,9 +345,14 @@ impl Server {
         if is_owned {
             Owner::mark(connection.scope());
         }
-        let _leaving = Leaving::when_drained(drain, connection.ending());
+        let _leaving = Leaving::when_drained(drain.clone(), connection.ending());
         match connection.run().await {
             Closed::Eof | Closed::Local => Ok(()),
+            // It was to end, and did; a supervisor is not to take that for a failure.
+            closed if drain.is_draining() => {
+                tracing::warn!(%closed, "the server ended before its peer had read all");
+                Ok(())
+            }
             closed => Err(ServeError::Connection(closed)),
         }
     }

@@ -211,6 +211,15 @@ impl Drain {
         Remaining { calls, estimate }
     }
 
+    /// Waits until it begins.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time.
+    pub async fn begun(&self) {
+        // It is never closed: this handle holds it.
+        let _ = self.0.until.subscribe().wait_for(Option::is_some).await;
+    }
+
     /// Waits for the end: nothing runs any more, the peers were told, connections may close.
     ///
     /// # Cancel safety

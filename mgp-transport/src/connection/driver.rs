@@ -58,6 +58,8 @@ pub(super) struct Driver<R, W> {
     lane: Lane,
     /// When a peer that does not read, or a closing connection, is given up.
     patience: Option<Pin<Box<Sleep>>>,
+    /// When a connection that this side leaves ends at the latest, however busily its peer reads.
+    last: Option<Instant>,
     /// Until when reading pauses because too many calls run; it stays, spent, until one of them ends.
     grace: Option<Pin<Box<Sleep>>>,
     phase: Phase,
@@ -106,6 +108,7 @@ where
             calls: FuturesUnordered::new(),
             lane: Lane::default(),
             patience: None,
+            last: None,
             grace: None,
             phase: Phase::Open,
             connection,
@@ -227,6 +230,8 @@ where
                 self.take_lines(task);
                 self.phase = Phase::Leaving;
                 self.patience = None;
+                let limits = &self.connection.limits;
+                self.last = Instant::now().checked_add(limits.stall.max(limits.linger));
                 return Ok(true);
             }
         }
@@ -561,8 +566,11 @@ where
     }
 
     fn wait(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
-        let patience =
-            self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
+        let last = self.last;
+        let patience = self.patience.get_or_insert_with(|| {
+            let until = Instant::now() + time;
+            Box::pin(sleep_until(last.map_or(until, |last| last.min(until))))
+        });
         patience.as_mut().poll(task)
     }
 }
