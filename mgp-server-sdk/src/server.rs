@@ -303,8 +303,11 @@ impl Server {
             self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
-        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel);
-        let known = self.tools.clone();
+        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
+        let (known, named) = (self.tools.clone(), self.tools.clone());
+        // Where calls go elsewhere, only those there know the names.
+        let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
         let tasks = tasks.drain(drain.clone());
         let stack = inbound(Parts {
@@ -312,7 +315,7 @@ impl Server {
             tools: self.tools,
             tasks,
             // Of the bounds each stands inside all gates: who is refused is charged for nothing.
-            gates: self.bounds.gates().chain(self.gates).collect(),
+            gates: bounds.chain(self.gates).collect(),
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),

@@ -44,7 +44,7 @@ pub struct Limits {
     pub line_bytes: usize,
     /// Requests of the peer that run at once; reading pauses a moment (50 ms) for one to end,
     /// then more are answered 3001. Pings wait for nothing, and 16 more of them may run: to find them 1 MiB is read ahead
-    /// while reading pauses, and no more. 1024.
+    /// while reading pauses, and no more. Of these 16 up to 8 may ask for the health of the server, or shut it down. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
     /// notifications over it are dropped if they only report, else they end the connection.

@@ -52,9 +52,13 @@ const KEYS: usize = 65_536;
 #[must_use]
 pub struct RateLayer(Arc<Shared>);
 
+type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 struct Shared {
     limits: Vec<RateLimit>,
     paces: Vec<Pace>,
+    /// Whether a name is one of a tool; none where nobody knows.
+    is_tool: Option<IsTool>,
     start: Instant,
     hash: ahash::RandomState,
     table: Mutex<Table>,
@@ -68,16 +72,24 @@ impl RateLayer {
 
     /// A layer with several limits.
     pub fn of(limits: impl IntoIterator<Item = RateLimit>) -> Self {
-        Self::sized(limits.into_iter().collect(), KEYS)
+        Self::sized(limits.into_iter().collect(), KEYS, None)
     }
 
     /// Adds a limit; what was counted before is forgotten.
     pub fn and(self, limit: RateLimit) -> Self {
-        Self::of(self.0.limits.iter().copied().chain([limit]))
+        let limits = self.0.limits.iter().copied().chain([limit]).collect();
+        Self::sized(limits, KEYS, self.0.is_tool.clone())
     }
 
-    fn sized(limits: Vec<RateLimit>, keys: usize) -> Self {
+    /// Counts all names together that this says are no tool's, where it is counted by [tool](RateKey::Tool): who makes up
+    /// names has no turns of its own for each. What was counted before is forgotten.
+    pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self::sized(self.0.limits.clone(), KEYS, Some(Arc::new(is_tool)))
+    }
+
+    fn sized(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {
         Self(Arc::new(Shared {
+            is_tool,
             paces: limits.iter().map(Pace::of).collect(),
             start: Instant::now(),
             hash: ahash::RandomState::new(),
@@ -130,7 +142,8 @@ impl Counted for By<'_> {
             cx.principal.as_agent().hash(&mut hasher);
         }
         if by.has(RateKey::Tool) {
-            self.tool.hash(&mut hasher);
+            let is_tool = self.shared.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
+            is_tool.then_some(self.tool).hash(&mut hasher);
         }
         if by.has(RateKey::Server) {
             cx.server.hash(&mut hasher);
@@ -269,7 +282,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_makes_up_names_without_end_takes_the_turns_of_others_no_more_than_its_own() {
         let by = RateLimit::per_hour(5).by(RateKey::Agent).by(RateKey::Tool);
-        let mut client = client(&RateLayer::sized(vec![by], 8));
+        let mut client = client(&RateLayer::sized(vec![by], 8, None));
         for name in 0..100 {
             code(&mut client, &name.to_string()).await;
         }
@@ -281,6 +294,17 @@ mod tests {
         }
         // Chance puts one or another of them into the place of the first.
         assert!(came > 15, "{came}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_of_no_tool_count_as_one() {
+        let layer = RateLayer::new(RateLimit::per_minute(1).by(RateKey::Tool));
+        let mut client = client(&layer.tools(|name| name.starts_with('a')));
+        let mut codes = Vec::new();
+        for name in ["a1", "a2", "x", "y", "a3"] {
+            codes.push(code(&mut client, name).await);
+        }
+        assert_eq!(codes, [0, 0, 0, 3000, 0]);
     }
 
     #[tokio::test(start_paused = true)]
