@@ -25,8 +25,8 @@ impl Bounds {
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> impl Iterator<Item = Gate> {
-        let rate = (!self.rates.is_empty())
-            .then(|| Gate::of(RateLayer::of(self.rates).tools(is_tool)));
+        let rate =
+            (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates).tools(is_tool)));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
             let mut config = SizeConfig::default();
             config.arguments = self.max_arguments.unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
-use mgp_types::method::{AuditNotification, Notification as _};
+use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};

@@ -57,7 +57,8 @@ async fn who_looks_after_the_server_is_heard_in_turn_and_leaves_room_for_pings()
     let (mut heard, mut say) = connect();
     let mut lines = hanging(0..6) + &line(100, "mgp/lifecycle/shutdown", "{}");
     lines.extend((200..220).map(|id| line(id, "mgp/health/status", "{}")));
-    lines += &line(300, "mgp/lifecycle/shutdown", &format!(r#"{{"reason":"{}"}}"#, "x".repeat(9_999)));
+    lines +=
+        &line(300, "mgp/lifecycle/shutdown", &format!(r#"{{"reason":"{}"}}"#, "x".repeat(9_999)));
     say.write_all(lines.as_bytes()).await.unwrap();
     let mut answers = Vec::new();
     for _ in 0..16 {

@@ -439,7 +439,9 @@ fn a_drain_that_could_not_begin_leaves_the_server_as_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reason_is_told_as_far_as_everybody_can_be_expected_to_read_it() {
-    for (reason, bytes) in [("\u{e4}".repeat(9_999), 512), (" ".to_owned(), "operator_request".len())] {
+    for (reason, bytes) in
+        [("\u{e4}".repeat(9_999), 512), (" ".to_owned(), "operator_request".len())]
+    {
         let drain = Drain::default();
         let mut client = takes(&drain, LONG);
         Owner::mark(&client.cx.scope);

@@ -79,13 +79,7 @@ impl Table {
     }
 
     /// The limit that is reached for longest, from the first that is.
-    fn longest(
-        &mut self,
-        paces: &[Pace],
-        by: &impl Counted,
-        now: u64,
-        first: Reached,
-    ) -> Reached {
+    fn longest(&mut self, paces: &[Pace], by: &impl Counted, now: u64, first: Reached) -> Reached {
         // Where none may come at all, there is nothing to wait for.
         let wait = |reached: &Reached| reached.soon.wait.unwrap_or(u64::MAX);
         let mut longest = first;
@@ -142,7 +136,6 @@ mod tests {
             self.0 / 100
         }
     }
-
 
     #[test]
     fn a_refused_call_takes_nothing_and_hears_of_the_longest_wait() {
