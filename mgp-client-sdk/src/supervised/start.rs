@@ -230,7 +230,8 @@ impl Run {
     /// The server may be another one than before, and nobody would say so.
     fn tell_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            retry.tools_changed(None);
+            // What the one before owed is not held against it.
+            retry.restarted(None);
         }
         for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
             self.plan.config.hooks.tell(&what);

@@ -1,7 +1,7 @@
 //! What a person relies on whose server ends now and then.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, RetryConfig, SuperviseConfig, ToolResult};
@@ -101,6 +101,37 @@ async fn calls_wait_for_a_restart_if_they_may() {
         .unwrap();
     assert_eq!(say(&client, "patience").await.unwrap(), "patience");
     assert_eq!(server.restarts(), 1);
+}
+
+#[tokio::test]
+async fn what_is_forbidden_while_a_call_waits_for_a_restart_does_not_run() {
+    let mut config = quick(5);
+    config.backoff_base = Duration::from_millis(300);
+    config.backoff_max = Duration::from_millis(300);
+    let is_open = Arc::new(AtomicBool::new(true));
+    let door = Arc::clone(&is_open);
+    let closed = gate(move |call| match call.tool() {
+        Some(_) if !door.load(Ordering::Acquire) => {
+            Err(RpcError::new(ErrorCode::ACCESS_DENIED, "not any more"))
+        }
+        _ => Ok(()),
+    });
+    let builder = Client::builder("test", "1").ready_wait(PATIENCE).layer(closed);
+    let server = builder.supervise(echo(), config).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    kill(&client);
+    let mut state = server.state().watch();
+    timeout(PATIENCE, state.wait_for(|state| *state == ServerState::Restarting))
+        .await
+        .unwrap()
+        .unwrap();
+    let waits = tokio::spawn(async move { say(&client, "late").await });
+    sleep(Duration::from_millis(50)).await;
+    is_open.store(false, Ordering::Release);
+    let late = timeout(PATIENCE, waits).await.unwrap().unwrap();
+    assert_eq!(late, Err(ErrorCode::ACCESS_DENIED));
+    assert_eq!(server.restarts(), 1, "it waited");
 }
 
 /// Sends a call through a stack that belongs to no incarnation.
