@@ -46,7 +46,7 @@ impl Failure {
         #[derive(Deserialize)]
         struct Hints {
             #[serde(rename = "structuredContent")]
-            content: Recovery,
+            content: Payload,
         }
         let raw = body.as_raw().as_str();
         // The look is cheaper than the parse, and most results have neither word.
@@ -58,7 +58,8 @@ impl Failure {
         if !matches!(&*status, "rejected" | "denied") || code.0 == 0 {
             return None;
         }
-        let hints = serde_json::from_str::<Hints>(raw).map(|hints| hints.content);
+        let hints = serde_json::from_str::<Hints>(raw).ok();
+        let hints = hints.and_then(|hints| Recovery::read(&hints.content));
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
@@ -129,7 +130,8 @@ mod tests {
         );
         check(&refusal(r#","code":3001"#), Some((3001, false)));
         check(&refusal(r#","code":3001,"retryable":"yes""#), Some((3001, false)));
-        check(&refusal(r#","code":3001,"retryable":true,"max_retries":1e99"#), Some((3001, false)));
+        check(&refusal(r#","code":3001,"retryable":true,"max_retries":1e99"#), Some((3001, true)));
+        check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, false)));
         check(&refusal(""), None);
         check(&refusal(r#","code":0"#), None);
         // A tool that ran and failed, and one that speaks of refusals.
