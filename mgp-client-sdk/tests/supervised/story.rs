@@ -204,6 +204,23 @@ async fn calls_that_are_made_again_reach_the_next_incarnation() {
 }
 
 #[tokio::test]
+async fn one_that_was_started_again_is_not_left_alone_for_the_one_before() {
+    let mut retry = RetryConfig::default();
+    (retry.retries, retry.circuit.failures) = (0, 1);
+    retry.circuit.open_for = Duration::from_secs(3600);
+    let builder = Client::builder("test", "1").server_id("echo").retry(retry);
+    let server = builder.supervise(echo(), quick(5)).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    server.stop(ShutdownReason::OperatorRequest).await;
+    assert_eq!(say(&client, "hi").await, Err(ErrorCode::SERVER_NOT_READY));
+    assert_eq!(say(&client, "hi").await, Err(ErrorCode::UPSTREAM_UNAVAILABLE));
+    server.start().await;
+    let client = timeout(PATIENCE, server.ready()).await.unwrap().unwrap();
+    assert_eq!(say(&client, "hi").await.unwrap(), "hi");
+}
+
+#[tokio::test]
 async fn gates_decide_before_the_state_does() {
     let closed = gate(|call| match call.tool() {
         Some(_) => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "nobody may")),
