@@ -190,7 +190,10 @@ impl Envelope<'_> {
                 // The call it answers must still end; what came is kept in the log only.
                 Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
             },
-            _ => return silent,
+            (Some(_), Some(_)) => {
+                Err(RpcError::internal("the peer answered with a result and an error"))
+            }
+            (None, None) => return silent,
         };
         Ok(Message::Response { id, outcome })
     }
