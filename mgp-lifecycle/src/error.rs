@@ -16,13 +16,13 @@ use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 #[non_exhaustive]
 pub enum Refusal {
     /// Too many tool calls run and wait.
-    #[error("too many tool calls are running and waiting")]
+    #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
     /// A call took longer than it may.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {0:?}; it may have run: call again only if that does no harm")]
     TimedOut(Duration),
     /// Whoever called stopped waiting before the call had its turn; it did not run.
-    #[error("no turn came within {0:?}; the call did not run")]
+    #[error("no turn came within {0:?}; the call did not run, so call again when less is waiting")]
     NoTurn(Duration),
     /// Calls come faster than they may.
     #[error(transparent)]
@@ -63,10 +63,12 @@ pub enum Refusal {
     #[error("the connection is already initialized")]
     AlreadyInitialized,
     /// A call asked its caller again and again.
-    #[error("the call asked its caller more than {0} times")]
+    #[error("the call asked its caller more than {0} times; its tool must ask for more at once")]
     TooManyRounds(u32),
     /// What a call must remember between rounds is too large to travel.
-    #[error("what the call keeps between rounds has more than {0} bytes")]
+    #[error(
+        "what the call keeps between rounds has more than {0} bytes; its tool must keep less, or answers be shorter"
+    )]
     StateTooLarge(usize),
     /// A server asks for permissions faster than anybody decides.
     #[error("more than {0} requests for permissions are open; wait for their answers")]
@@ -93,7 +95,7 @@ pub enum Refusal {
     #[error("the task was cancelled")]
     TaskCancelled,
     /// The task broke off without an answer.
-    #[error("the task broke off")]
+    #[error("the task broke off; it may have had effects")]
     TaskBroken,
     /// The server could not be reached several times in a row, and is left alone for a while (MGP §14.6).
     #[error(
@@ -158,8 +160,8 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
     let who = named(server);
     match state {
         ServerState::Draining => format!("{who} is draining and takes no new calls"),
-        ServerState::Restarting => format!("{who} is being restarted"),
-        ServerState::Connecting => format!("{who} is starting"),
+        ServerState::Restarting => format!("{who} is being restarted; try again in a moment"),
+        ServerState::Connecting => format!("{who} is starting; try again in a moment"),
         ServerState::Registered => format!("{who} was not started yet; start it first"),
         ServerState::Disconnected => format!("{who} is stopped; start it first"),
         ServerState::Error => format!("{who} failed; restart it once the cause is gone"),
@@ -226,6 +228,7 @@ fn left_alone(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) ->
     }
     hints.details(details)
 }
+
 /// Whether a server that stops for this comes back (checklist C21).
 fn comes_back(reason: &ShutdownReason) -> bool {
     matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
