@@ -116,7 +116,9 @@ pub enum Refusal {
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::NotReady { state: ServerState::Draining, .. } => ErrorCode::SERVER_DRAINING,
+            Refusal::NotReady { state: ServerState::Draining, .. } | Refusal::Draining(_) => {
+                ErrorCode::SERVER_DRAINING
+            }
             Refusal::NotReady { state: ServerState::Restarting, .. } => {
                 ErrorCode::SERVER_RESTARTING
             }
@@ -130,7 +132,6 @@ impl From<Refusal> for RpcError {
             Refusal::TimedOut(_) | Refusal::NoTurn(_) | Refusal::CutShort => ErrorCode::TIMEOUT,
             Refusal::RateLimited(_) => ErrorCode::RATE_LIMITED,
             Refusal::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
-            Refusal::Draining(_) => ErrorCode::SERVER_DRAINING,
             Refusal::NotOwner => ErrorCode::PERMISSION_DENIED,
             Refusal::NotInitialized | Refusal::AlreadyInitialized | Refusal::TaskCancelled => {
                 ErrorCode::INVALID_REQUEST

@@ -5,7 +5,6 @@
 mod answers;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate, RetryConfig, RetryLayer
 use mgp_security::{Assessment, ServerPolicy};
 use mgp_transport::{ChildCommand, Limits};
 use mgp_types::mcp::Tool;
-use mgp_types::method::{HealthPing, Notification};
+use mgp_types::method::HealthPing;
 use mgp_types::mgp::{Extension, ExtensionSet, HealthStatus, PingResult};
 use mgp_types::service::{AuditSink, Grantor, MgpService, Principal, Router, ServerId, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,7 +22,6 @@ use self::answers::Asked;
 use crate::client::{self, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
-use crate::handler::ClientHandler;
 
 /// What of MGP a client serves without further ado: everything that asks no answer of its user.
 ///

@@ -78,7 +78,7 @@ fn all() -> Vec<AuditEvent> {
         Event::access_revoked(&ada, &crate::Entry::new("acme", entry)),
         Event::server_connected(&garden, &facts),
         Event::server_lost(&garden, "exited with 1")
-            .restart_limit_exceeded(5, Duration::from_secs(300)),
+            .restart_limit_exceeded(5, Duration::from_mins(5)),
         Event::validation_failed(&agent, on, "water")
             .rule(Some(&Rule::new("validator network")))
             .during(Some("trace-77")),
