@@ -19,10 +19,10 @@ pub enum Refusal {
     #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
     /// A call took longer than it may.
-    #[error("no answer within {0:?}; it may have run: call again only if that does no harm")]
+    #[error("no answer within {:?}; it may have run: call again only if that does no harm", about(*.0))]
     TimedOut(Duration),
     /// Whoever called stopped waiting before the call had its turn; it did not run.
-    #[error("no turn came within {0:?}; the call did not run, so call again when less is waiting")]
+    #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
     NoTurn(Duration),
     /// Calls come faster than they may.
     #[error(transparent)]
@@ -99,8 +99,9 @@ pub enum Refusal {
     TaskBroken,
     /// The server could not be reached several times in a row, and is left alone for a while (MGP §14.6).
     #[error(
-        "{} could not be reached several times in a row; it is tried again in {wait:?}",
-        named(server.as_ref())
+        "{} could not be reached several times in a row; it is tried again in {:?}",
+        named(server.as_ref()),
+        about(*wait)
     )]
     LeftAlone {
         /// The server, where it is known.
@@ -181,6 +182,13 @@ fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
     details
 }
 
+/// A time as it is told: what was measured is a little longer than what was set, and nobody asks for that.
+fn about(time: Duration) -> Duration {
+    let step = Duration::from_millis(if time < Duration::from_secs(1) { 1 } else { 100 });
+    let steps = time.as_nanos().saturating_add(step.as_nanos() / 2) / step.as_nanos();
+    u32::try_from(steps).ok().and_then(|steps| step.checked_mul(steps)).unwrap_or(time)
+}
+
 fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }
@@ -256,4 +264,33 @@ fn started(started: bool) -> Object {
     // A word can always be written.
     let _ = details.encode("started", &started);
     details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_they_were_set() {
+        for (ms, told) in [
+            (0, "0ns"),
+            (4, "4ms"),
+            (999, "999ms"),
+            (1_500, "1.5s"),
+            (60_001, "60s"),
+            (4_999, "5s"),
+        ] {
+            let text = Refusal::TimedOut(Duration::from_millis(ms)).to_string();
+            assert!(text.starts_with(&format!("no answer within {told}; ")), "{text}");
+        }
+        let texts = Refusal::NoTurn(Duration::MAX).to_string();
+        assert!(texts.contains("18446744073709551615"), "{texts}");
+    }
+
+    #[test]
+    fn who_comes_back_is_named_as_worth_waiting_for() {
+        let text = |reason| Refusal::Draining(reason).to_string();
+        assert!(text(ShutdownReason::ResourceLimit).ends_with("try again once it is back"));
+        assert!(text(ShutdownReason::OperatorRequest).ends_with("use another one"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;
-use mgp_types::{ErrorCode, Recovery};
+use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde_json::{Value, json};
 
 use crate::page::{Page, Row};
@@ -49,6 +49,13 @@ impl Heard {
     /// The details say whether the call began, besides what else they say.
     pub(crate) fn started(mut self, started: bool) -> Self {
         self.started = Some(started);
+        self
+    }
+
+    /// The hints are those of this error of ours.
+    pub(crate) fn hints_of(mut self, error: &RpcError) -> Self {
+        self.recovery = serde_json::to_value(error.as_recovery().unwrap()).unwrap();
+        self.recovery.as_object_mut().unwrap().remove("details");
         self
     }
 

@@ -180,7 +180,9 @@ async fn code_3003_timeout() {
     first.send("tools/call", json!({ "name": "hold" })).await;
     held.begun().await;
     Heard::of(ErrorCode::TIMEOUT)
-        .says(["no turn came within 1.5", "the call did not run, so call again"])
+        .says([
+            "no turn came within 1.5s; the call did not run, so call again when less is waiting",
+        ])
         .started(false)
         .heard_by_all(&stack, "now")
         .await;
