@@ -191,8 +191,14 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
                 sleep: None,
             };
         };
-        let deadline = Deadline::after(after).earlier(call.cx().deadline);
+        let asked = call.cx().deadline;
+        let deadline = Deadline::after(after).earlier(asked);
         call.cx_mut().deadline = deadline;
+        let after = match deadline.instant() {
+            // The figure that is told is the one that held.
+            Some(at) if asked.instant() == Some(at) => at.saturating_duration_since(Instant::now()),
+            _ => after,
+        };
         ResponseFuture {
             future: self.inner.call(call),
             deadline: deadline.instant(),
@@ -283,7 +289,7 @@ mod tests {
         let mut client = client(&TimeoutLayer::of(timeouts));
         client.cx.deadline = Deadline::after(Duration::from_secs(5));
         let start = Instant::now();
-        client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();
+        check(&mut client, ToolsDiscover::METHOD, "no answer within 5s (3003)").await;
         assert_eq!(start.elapsed().as_secs(), 5);
         client.cx.deadline = Deadline::none();
         client.request(ToolsDiscover::METHOD, "{}").await.unwrap_err();

@@ -94,6 +94,9 @@ impl Leaving {
     pub(crate) fn when_drained(drain: Drain, ending: Ending) -> Self {
         // A task of its own: the connection is not to look at it with each message.
         Self(tokio::spawn(async move {
+            drain.begun().await;
+            // A peer that does not read must not look like calls that run.
+            ending.announce();
             drain.ended().await;
             ending.begin();
         }))

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_lifecycle::{Health, IntoFound, ServerOffer};
+use mgp_lifecycle::{Drain, Health, IntoFound, ServerOffer};
 use mgp_stream::CancelLayer;
 
 use crate::server::Server;
@@ -103,12 +103,14 @@ pub(crate) fn of(
     offer: &ServerOffer,
     tools: &Tools,
     cancel: &CancelLayer,
+    drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
     let health = health
         .tools_total(move || all.len() as u64)
         .tools_available(move || on.available() as u64)
-        .pending_requests(move |asking| (running.running() as u64).saturating_sub(asking));
+        .pending_requests(move |asking| (running.running() as u64).saturating_sub(asking))
+        .state(drain.state());
     match offer.mgp.as_ref().and_then(|mgp| mgp.server_id.clone()) {
         Some(id) => health.server_id(id),
         None => health,

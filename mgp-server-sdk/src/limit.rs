@@ -21,8 +21,12 @@ impl Bounds {
     ///
     /// Outermost is what is cheapest to refuse; what is too large takes no turn of a rate, and what comes too fast
     /// is not charged for. What was not asked for costs nothing.
-    pub(crate) fn gates(self) -> impl Iterator<Item = Gate> {
-        let rate = (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates)));
+    pub(crate) fn gates(
+        self,
+        is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> impl Iterator<Item = Gate> {
+        let rate =
+            (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates).tools(is_tool)));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
             let mut config = SizeConfig::default();
             config.arguments = self.max_arguments.unwrap_or(usize::MAX);

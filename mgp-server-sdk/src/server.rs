@@ -12,7 +12,7 @@ use mgp_lifecycle::{
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
 use mgp_types::mcp::Implementation;
-use mgp_types::method::{AuditNotification, Notification as _};
+use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
 use mgp_types::{RpcError, Sealer};
@@ -303,8 +303,11 @@ impl Server {
             self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task();
-        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel);
-        let known = self.tools.clone();
+        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
+        let (known, named) = (self.tools.clone(), self.tools.clone());
+        // Where calls go elsewhere, only those there know the names.
+        let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
+        let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
         let tasks = tasks.drain(drain.clone());
         let stack = inbound(Parts {
@@ -312,7 +315,7 @@ impl Server {
             tools: self.tools,
             tasks,
             // Of the bounds each stands inside all gates: who is refused is charged for nothing.
-            gates: self.bounds.gates().chain(self.gates).collect(),
+            gates: bounds.chain(self.gates).collect(),
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
             rounds: RoundsLayer::new(Sealer::random()?),
@@ -345,9 +348,14 @@ impl Server {
         if is_owned {
             Owner::mark(connection.scope());
         }
-        let _leaving = Leaving::when_drained(drain, connection.ending());
+        let _leaving = Leaving::when_drained(drain.clone(), connection.ending());
         match connection.run().await {
             Closed::Eof | Closed::Local => Ok(()),
+            // It was to end, and did; a supervisor is not to take that for a failure.
+            closed if drain.is_draining() => {
+                tracing::warn!(%closed, "the server ended before its peer had read all");
+                Ok(())
+            }
             closed => Err(ServeError::Connection(closed)),
         }
     }

@@ -92,16 +92,20 @@ impl Waiting {
         let mut is_first = true;
         loop {
             let number = self.next().await;
-            if !is_first || SERVING.load(Ordering::Acquire) == 0 {
+            let (serves, others) =
+                (serves.load(Ordering::Acquire), SERVING.load(Ordering::Acquire) > 0);
+            if !serves && others {
+                // Those who serve heed it.
+                continue;
+            }
+            if !serves || !is_first {
                 tracing::warn!(number, "a signal ends the process at once");
                 // As a shell reports a process that the signal ended.
                 std::process::exit(128 + number);
             }
             is_first = false;
-            if serves.load(Ordering::Acquire) {
-                tracing::info!(number, "a signal: the server drains, a second one ends it at once");
-                drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
-            }
+            tracing::info!(number, "a signal: the server drains, a second one ends it at once");
+            drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
         }
     }
 }

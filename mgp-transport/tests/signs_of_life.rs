@@ -10,8 +10,8 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use mgp_transport::http::{HttpBody, HttpConfig, HttpService};
 use mgp_transport::{Connection, Limits, duplex};
-use mgp_types::method::{HealthPing, Ping};
-use mgp_types::mgp::{HealthStatus, PingResult};
+use mgp_types::method::{HealthPing, LifecycleShutdown, Ping};
+use mgp_types::mgp::{HealthStatus, PingResult, ShutdownResult};
 use mgp_types::service::{Principal, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf};
 use tokio::time::{Instant, timeout};
@@ -27,6 +27,7 @@ fn stack() -> Stack {
             }
             Ok(PingResult::new(HealthStatus::Healthy))
         })
+        .on::<LifecycleShutdown, _, _>(|_, _| async { Ok(ShutdownResult::new(true)) })
         .fallback(Stack::from_fn(|_| std::future::pending()));
     Stack::new(router)
 }
@@ -49,6 +50,26 @@ fn connect() -> (
     limits.in_flight = 4;
     tokio::spawn(Connection::new(there.reader, there.writer, stack()).limits(limits).run());
     (BufReader::new(here.reader).lines(), here.writer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_after_the_server_is_heard_in_turn_and_leaves_room_for_pings() {
+    let (mut heard, mut say) = connect();
+    let mut lines = hanging(0..6) + &line(100, "mgp/lifecycle/shutdown", "{}");
+    lines.extend((200..220).map(|id| line(id, "mgp/health/status", "{}")));
+    lines +=
+        &line(300, "mgp/lifecycle/shutdown", &format!(r#"{{"reason":"{}"}}"#, "x".repeat(9_999)));
+    say.write_all(lines.as_bytes()).await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..16 {
+        answers.push(heard.next_line().await.unwrap().unwrap());
+    }
+    let refused = |answer: &String| answer.contains("3001");
+    assert!(answers[..2].iter().all(refused), "{answers:?}");
+    assert!(answers[2].contains("\"accepted\":true"), "behind what came before it: {answers:?}");
+    assert!(answers[3..].iter().all(refused), "eight of the statuses run: {answers:?}");
+    say.write_all(line(400, "ping", "{}").as_bytes()).await.unwrap();
+    assert!(heard.next_line().await.unwrap().unwrap().contains("\"id\":400"));
 }
 
 #[tokio::test(start_paused = true)]

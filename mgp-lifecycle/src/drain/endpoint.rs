@@ -17,6 +17,9 @@ use crate::error::Refusal;
 /// What a server is called that is not there, or that its caller may not see.
 const NOT_FOUND: &str = "not_found";
 
+/// The longest reason, in bytes; a longer one is cut.
+const REASON: usize = 512;
+
 type Answer = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 
 impl Drain {
@@ -72,7 +75,7 @@ impl Drain {
             tracing::warn!(principal = ?cx.principal, "refused to shut down: it is not the owner who asks");
             return Err(Refusal::NotOwner.into());
         }
-        let reason = params.reason.unwrap_or(ShutdownReason::OperatorRequest);
+        let reason = params.reason.map_or(ShutdownReason::OperatorRequest, short);
         let timeout = params.timeout_ms.map_or(self.config().timeout, Duration::from_millis);
         let remaining = self.begin(reason, timeout);
         let mut accepted = ShutdownResult::new(true);
@@ -80,6 +83,16 @@ impl Drain {
         let estimate = u64::try_from(remaining.estimate.as_millis()).unwrap_or(u64::MAX);
         accepted.estimated_drain_ms = Some(estimate);
         Ok(accepted)
+    }
+}
+
+/// A reason that everybody can be told: it stands in each refusal from now on.
+fn short(reason: ShutdownReason) -> ShutdownReason {
+    let words = reason.as_str();
+    match words.trim() {
+        "" => ShutdownReason::OperatorRequest,
+        _ if words.len() <= REASON => reason,
+        _ => ShutdownReason::from(&words[..words.floor_char_boundary(REASON)]),
     }
 }
 

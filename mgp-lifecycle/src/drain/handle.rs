@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use mgp_types::mgp::{LifecycleParams, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, ServerId};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::gate::Gate;
@@ -158,6 +160,8 @@ impl Drain {
     /// Outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> Remaining {
         let inner = &*self.0;
+        // First of all: a gate that is closed where nothing can wait for the end would stay closed for ever.
+        let runtime = Handle::current();
         // Ahead of the gate: whoever is refused is told why.
         let _ = inner.why.set(reason);
         let is_first = inner.gate.close();
@@ -166,7 +170,7 @@ impl Drain {
             let entered = inner.state.enter(ServerState::Draining, self.reason().as_str());
             let entered = entered.inspect_err(|error| tracing::debug!(%error, "draining anyway"));
             tracing::info!(reason = %self.reason(), calls = inner.gate.count(), "the server drains");
-            tokio::spawn(self.clone().run(entered.ok()));
+            runtime.spawn(self.clone().run(entered.ok()));
         }
         self.remaining()
     }
@@ -205,6 +209,15 @@ impl Drain {
         let usual = self.0.pace.longest().unwrap_or(Duration::MAX);
         let estimate = usual.max(Duration::from_millis(1)).min(has);
         Remaining { calls, estimate }
+    }
+
+    /// Waits until it begins.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time.
+    pub async fn begun(&self) {
+        // It is never closed: this handle holds it.
+        let _ = self.0.until.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Waits for the end: nothing runs any more, the peers were told, connections may close.
@@ -267,8 +280,9 @@ impl Drain {
 
     async fn run(self, first: Option<Transition>) {
         let inner = &*self.0;
-        // Beside the wait: a peer that does not read holds nobody up.
-        let telling = tokio::spawn(self.clone().herald(first));
+        // Beside the wait: a peer that does not read holds nobody up, and a herald that panics ends nothing but itself.
+        let mut telling = JoinSet::new();
+        telling.spawn(self.clone().herald(first));
         if !self.emptied_in_time().await {
             tracing::warn!(calls = inner.gate.count(), "the time is over; what still runs is cut");
             inner.is_cut.store(true, Ordering::Release);
@@ -282,13 +296,15 @@ impl Drain {
         let last = last.inspect_err(|error| tracing::debug!(%error, "the server ends anyway"));
         let farewell = async {
             // One after the other, so that nobody hears the second first.
-            let _ = telling.await;
-            self.clone().herald(last.ok()).await;
+            while telling.join_next().await.is_some() {}
+            telling.spawn(self.clone().herald(last.ok()));
+            while telling.join_next().await.is_some() {}
         };
         if timeout(self.config().farewell, farewell).await.is_err() {
             tracing::debug!("a peer was not told that the server ends: it does not read");
         }
-        // What they held of the server goes with it.
+        // What they held of the server goes with it, also where they still tell.
+        telling.abort_all();
         let heralds = std::mem::take(&mut *self.heralds());
         drop(heralds);
         inner.is_over.send_replace(true);

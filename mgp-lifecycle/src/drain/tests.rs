@@ -414,3 +414,41 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
     assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_herald_that_panics_does_not_keep_the_server_from_ending() {
+    let drain = Drain::default();
+    drain.tell(|change| {
+        assert_eq!(change.new_state, ServerState::Draining, "it cannot tell this");
+        Box::pin(std::future::ready(()))
+    });
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    timeout(LONG, drain.ended()).await.unwrap();
+    assert_eq!(drain.state().now(), ServerState::Disconnected);
+}
+
+#[test]
+fn a_drain_that_could_not_begin_leaves_the_server_as_it_was() {
+    let drain = Drain::default();
+    let begin = || drain.begin(ShutdownReason::IdleTimeout, LONG);
+    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin));
+    assert!(begun.is_err(), "there is no runtime");
+    assert!(!drain.is_draining());
+    assert_eq!(drain.state().now(), ServerState::Connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_told_as_far_as_everybody_can_be_expected_to_read_it() {
+    for (reason, bytes) in
+        [("\u{e4}".repeat(9_999), 512), (" ".to_owned(), "operator_request".len())]
+    {
+        let drain = Drain::default();
+        let mut client = takes(&drain, LONG);
+        Owner::mark(&client.cx.scope);
+        let running = started(&mut client).await;
+        let params = format!(r#"{{"reason":"{reason}"}}"#);
+        client.request("mgp/lifecycle/shutdown", &params).await.unwrap();
+        assert_eq!(drain.reason().as_str().len(), bytes);
+        running.abort();
+    }
+}

@@ -42,6 +42,12 @@ impl<T> Line<T> {
         self.lanes.get(caller).map_or(0, |lane| lane.places.len())
     }
 
+    /// Whether a place is one of those.
+    pub(super) fn any(&self, is_one: impl Fn(&Caller, &T) -> bool) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|(caller, lane)| lane.places.values().any(|place| is_one(caller, place)))
+    }
+
     /// Puts a caller at the end of its own lane; one that did not wait gets the last turn.
     pub(super) fn push(&mut self, caller: &Caller, place: T) -> Number {
         self.next += 1;

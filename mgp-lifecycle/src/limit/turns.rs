@@ -135,9 +135,20 @@ impl Turns {
         let caller = Caller::of(principal);
         let tool = self.config.tools.contains_key(tool).then(|| Box::from(tool));
         let mut held = self.held();
-        let fits = held.shares.have_room(&self.config, &caller, tool.as_deref());
-        if held.line.len() == 0 && fits && self.take() {
-            return Ok(Entered::Now(self.start(&mut held.shares, caller, tool)));
+        let fits = |held: &Held| held.shares.have_room(&self.config, &caller, tool.as_deref());
+        if fits(&held) {
+            // A turn that is free belongs to those before it, as far as they may go; who waits for a share holds up nobody.
+            let refused = self.hand_out(&mut held);
+            let passes = fits(&held) && !self.may_any_go(&held) && self.take();
+            let turn = passes.then(|| self.start(&mut held.shares, caller.clone(), tool.clone()));
+            if turn.is_some() || !refused.is_empty() {
+                drop(held);
+                drop(refused);
+                if let Some(turn) = turn {
+                    return Ok(Entered::Now(turn));
+                }
+                held = self.held();
+            }
         }
         if self.config.waiting_each.is_some_and(|most| held.line.len_of(&caller) >= most) {
             return Err(Refusal::Saturated);
@@ -157,6 +168,12 @@ impl Turns {
         // Wakes others, so it happens without the lock.
         drop((gives_way, refused));
         Ok(Entered::Later(Waiting { turns: Arc::clone(self), caller, number, comes: Some(comes) }))
+    }
+
+    /// Whether anybody who waits could run if there was a turn.
+    fn may_any_go(&self, held: &Held) -> bool {
+        let Held { line, shares } = held;
+        line.any(|caller, place| shares.have_room(&self.config, caller, place.tool.as_deref()))
     }
 
     /// Counts one more that runs, if there is room.

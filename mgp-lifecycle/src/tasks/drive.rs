@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Reply};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::entry::{Entry, Outcome};
@@ -26,7 +26,7 @@ pub(super) fn spawn(
     future: BoxFuture<'static, Result<Reply, RpcError>>,
 ) {
     let (running, broken) = (table.enter(), Broken(Arc::clone(entry)));
-    let (held, asked_for) = (table.hold(), table.config().poll_interval * 2);
+    let (held, asked_for) = (table.hold(), table.config().poll_interval.saturating_mul(2));
     let (weak, own) = (Arc::downgrade(table), Arc::clone(entry));
     let driver = async move {
         let mut cut = held.as_ref().map(|held| Box::pin(held.cut()) as BoxFuture<'static, ()>);
@@ -37,7 +37,8 @@ pub(super) fn spawn(
         }
         if let Some(cut) = &mut cut {
             // A server that ends at once would take the outcome with it, before its caller asks the next time.
-            let fetched = timeout(asked_for, own.delivered());
+            let kept = own.expires.saturating_duration_since(Instant::now());
+            let fetched = timeout(asked_for.min(kept), own.delivered());
             tokio::select! {
                 _ = fetched => {}
                 () = cut => {}

@@ -200,6 +200,8 @@ impl Entry {
             state.outcome.as_ref().map(Outcome::status)
         };
         if let Some(status) = ended {
+            // Nobody asks for its outcome any more.
+            self.changed.notify_waiters();
             return Err(status);
         }
         self.end(Outcome::Cancelled);

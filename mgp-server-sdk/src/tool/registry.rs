@@ -274,6 +274,11 @@ impl Tools {
         self.snapshot().order.len()
     }
 
+    /// Whether there is one of this name, be it off.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.snapshot().by_name.contains_key(name)
+    }
+
     /// How many can be called.
     pub(crate) fn available(&self) -> usize {
         self.snapshot().order.iter().filter(|entry| entry.state == Switch::On).count()

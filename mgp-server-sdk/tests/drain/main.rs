@@ -11,6 +11,7 @@ mod idle;
 mod load;
 mod stdio;
 mod told;
+mod unread;
 #[path = "../http_faults/wire.rs"]
 #[expect(dead_code, reason = "another test uses the rest")]
 mod wire;

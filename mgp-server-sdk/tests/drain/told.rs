@@ -85,3 +85,15 @@ async fn the_server_says_its_own_id() {
     assert_eq!(change["params"]["server_id"], "mind.cerebras");
     assert_eq!(change["params"]["reason"], "operator_request");
 }
+
+#[tokio::test]
+async fn a_server_that_drains_is_degraded() {
+    let mut world = World::new(server(&Began::default())).await;
+    world.say(&call(1, "sleep", 200)).await;
+    world.say(&request(2, "mgp/health/ping", json!({}))).await;
+    assert_eq!(world.hear().await.unwrap()["result"]["status"], "healthy");
+    world.say(&request(3, "mgp/lifecycle/shutdown", json!({}))).await;
+    world.say(&request(4, "mgp/health/ping", json!({}))).await;
+    let heard = world.rest().await;
+    assert_eq!(heard.answers[&4]["result"]["status"], "degraded", "{heard:?}");
+}

@@ -26,7 +26,7 @@ use super::lane::{Lane, only_reports};
 use super::link::read_reply;
 use super::outbox::End;
 use super::running::Running;
-use super::sign::{SIGN_BYTES, asks_for_life};
+use super::sign::{SIGN_BYTES, asks_for_life, looks_after};
 use super::{Closed, Connection};
 use crate::frame::{Line, LineBuffer};
 
@@ -37,7 +37,7 @@ const CALL_COST: usize = 512;
 /// A peer may write faster than calls of microseconds get their turn on the runtime; one whose calls really run
 /// does not notice, and what stands behind (a cancellation, an answer a call waits for) is read in time.
 const GRACE: Duration = Duration::from_millis(50);
-/// How many requests for a sign of life may run beyond the bound.
+/// How many requests for a sign of life may run beyond the bound, with those of who looks after the server.
 const SIGNS: usize = 16;
 /// How many finished calls one turn answers before it writes and reads again.
 const TURN: usize = 128;
@@ -58,6 +58,8 @@ pub(super) struct Driver<R, W> {
     lane: Lane,
     /// When a peer that does not read, or a closing connection, is given up.
     patience: Option<Pin<Box<Sleep>>>,
+    /// When a connection that this side leaves ends at the latest, however busily its peer reads.
+    last: Option<Instant>,
     /// Until when reading pauses because too many calls run; it stays, spent, until one of them ends.
     grace: Option<Pin<Box<Sleep>>>,
     phase: Phase,
@@ -106,6 +108,7 @@ where
             calls: FuturesUnordered::new(),
             lane: Lane::default(),
             patience: None,
+            last: None,
             grace: None,
             phase: Phase::Open,
             connection,
@@ -227,6 +230,8 @@ where
                 self.take_lines(task);
                 self.phase = Phase::Leaving;
                 self.patience = None;
+                let limits = &self.connection.limits;
+                self.last = Instant::now().checked_add(limits.stall.max(limits.linger));
                 return Ok(true);
             }
         }
@@ -431,8 +436,14 @@ where
 
     /// Whether a request is let in where no other is: a peer must learn that this side lives, above all when it is busy.
     fn squeezes_in(&self, method: &Method, size: usize) -> bool {
-        Self::is_sign(method, size)
-            && self.calls.len() < self.connection.limits.in_flight.saturating_add(SIGNS)
+        let more = match () {
+            () if size > SIGN_BYTES + CALL_COST => 0,
+            () if asks_for_life(method) => SIGNS,
+            // They may take a while, and must leave room for pings.
+            () if looks_after(method) => SIGNS / 2,
+            () => 0,
+        };
+        self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
     }
 
     /// Whether a request asks for a sign of life, and for nothing that weighs.
@@ -561,8 +572,11 @@ where
     }
 
     fn wait(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
-        let patience =
-            self.patience.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + time)));
+        let last = self.last;
+        let patience = self.patience.get_or_insert_with(|| {
+            let until = Instant::now() + time;
+            Box::pin(sleep_until(last.map_or(until, |last| last.min(until))))
+        });
         patience.as_mut().poll(task)
     }
 }

@@ -44,7 +44,7 @@ pub struct Limits {
     pub line_bytes: usize,
     /// Requests of the peer that run at once; reading pauses a moment (50 ms) for one to end,
     /// then more are answered 3001. Pings wait for nothing, and 16 more of them may run: to find them 1 MiB is read ahead
-    /// while reading pauses, and no more. 1024.
+    /// while reading pauses, and no more. Of these 16 up to 8 may ask for the health of the server, or shut it down. 1024.
     pub in_flight: usize,
     /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
     /// notifications over it are dropped if they only report, else they end the connection.
@@ -57,7 +57,8 @@ pub struct Limits {
     pub unread_bytes: usize,
     /// How long a peer may read nothing while senders wait; then the connection ends. 30 s.
     pub stall: Duration,
-    /// How long running calls may go on after the peer closed its side, or this side [ended](Connection::ending). 2 s.
+    /// How long running calls may go on after the peer closed its side, or this side [ended](Connection::ending);
+    /// then a peer that reads on may take [`stall`](Self::stall) in all. 2 s.
     pub linger: Duration,
 }
 
@@ -249,6 +250,13 @@ impl<R, W> fmt::Debug for Connection<R, W> {
 pub struct Ending(Arc<Shared>);
 
 impl Ending {
+    /// Says that the end is near: what runs gives its answer away and is done, however little the peer reads.
+    ///
+    /// What the peer asks anew is still bounded by how much it reads.
+    pub fn announce(&self) {
+        self.0.outbox.take_all();
+    }
+
     /// Nothing more is read; what runs is answered, and with the last answer the connection ends.
     ///
     /// Calls that take longer than [`Limits::linger`] end with it.

@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Waker};
 
@@ -18,6 +18,8 @@ pub(crate) struct Outbox {
     /// The length of the buffer, to be read without the lock: it is looked at several times a line.
     len: AtomicUsize,
     high: AtomicUsize,
+    /// Whether answers are taken however many wait: the connection is to end.
+    takes_all: AtomicBool,
     room: Notify,
 }
 
@@ -48,6 +50,7 @@ impl Outbox {
             state: Mutex::default(),
             len: AtomicUsize::new(0),
             high: AtomicUsize::new(high),
+            takes_all: AtomicBool::new(false),
             room: Notify::new(),
         }
     }
@@ -147,7 +150,7 @@ impl Outbox {
     ///
     /// Above `is_full`, so that the calls that run when reading stops can end and give back what they hold.
     pub(crate) fn is_stuffed(&self, writing: usize) -> bool {
-        self.is_above(8, writing)
+        self.is_above(8, writing) && !self.takes_all.load(Ordering::Relaxed)
     }
 
     fn is_above(&self, times: usize, writing: usize) -> bool {
@@ -174,6 +177,16 @@ impl Outbox {
             state.leaving = true;
             state.driver.take()
         };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    /// Takes the answers of all that runs, however many wait here.
+    pub(crate) fn take_all(&self) {
+        self.takes_all.store(true, Ordering::Relaxed);
+        // Under the lock, so that it is seen by whoever is woken.
+        let driver = self.state().driver.take();
         if let Some(driver) = driver {
             driver.wake();
         }

@@ -246,3 +246,24 @@ async fn no_turn_is_lost_between_threads() {
         assert_eq!((layer.running(), layer.waiting()), (0, 0));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_share_takes_the_place_of_nobody_who_could_run() {
+    let seen = Seen::default();
+    let layer = LimitLayer::new(config(4, 3).tool("a", 1));
+    let mut ann = client(&layer, &seen, "ann");
+    let clogged: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!((layer.running(), layer.waiting()), (1, 3));
+    let begun = Instant::now();
+    // Neither another caller nor the same one is refused, and nobody gives way to them.
+    let mut bob = client(&layer, &seen, "bob");
+    for caller in [&mut bob, &mut ann] {
+        caller.request("tools/call", r#"{"name":"b"}"#).await.unwrap();
+    }
+    assert_eq!(begun.elapsed(), Duration::from_millis(20));
+    for call in clogged {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!((layer.running(), layer.waiting()), (0, 0));
+}

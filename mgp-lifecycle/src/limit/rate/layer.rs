@@ -16,7 +16,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::bucket::{Pace, nanos};
-use super::table::{Reached, Table};
+use super::table::{Counted, Reached, Table};
 use super::{RateKey, RateLimit, RateLimited};
 use crate::error::Refusal;
 
@@ -29,7 +29,7 @@ const KEYS: usize = 65_536;
 /// Each request counts, so a call whose caller is asked in between counts more than once.
 ///
 /// It counts 65,536 keys apart, and forgets those that may call at full burst again.
-/// While there is no room, keys that are new share the turns of one.
+/// While there is no room, the keys of a caller that are new share the turns of one, some callers among each other too.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
@@ -52,9 +52,13 @@ const KEYS: usize = 65_536;
 #[must_use]
 pub struct RateLayer(Arc<Shared>);
 
+type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 struct Shared {
     limits: Vec<RateLimit>,
     paces: Vec<Pace>,
+    /// Whether a name is one of a tool; none where nobody knows.
+    is_tool: Option<IsTool>,
     start: Instant,
     hash: ahash::RandomState,
     table: Mutex<Table>,
@@ -68,16 +72,24 @@ impl RateLayer {
 
     /// A layer with several limits.
     pub fn of(limits: impl IntoIterator<Item = RateLimit>) -> Self {
-        Self::sized(limits.into_iter().collect(), KEYS)
+        Self::sized(limits.into_iter().collect(), KEYS, None)
     }
 
     /// Adds a limit; what was counted before is forgotten.
     pub fn and(self, limit: RateLimit) -> Self {
-        Self::of(self.0.limits.iter().copied().chain([limit]))
+        let limits = self.0.limits.iter().copied().chain([limit]).collect();
+        Self::sized(limits, KEYS, self.0.is_tool.clone())
     }
 
-    fn sized(limits: Vec<RateLimit>, keys: usize) -> Self {
+    /// Counts all names together that this says are no tool's, where it is counted by [tool](RateKey::Tool): who makes up
+    /// names has no turns of its own for each. What was counted before is forgotten.
+    pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self::sized(self.0.limits.clone(), KEYS, Some(Arc::new(is_tool)))
+    }
+
+    fn sized(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {
         Self(Arc::new(Shared {
+            is_tool,
             paces: limits.iter().map(Pace::of).collect(),
             start: Instant::now(),
             hash: ahash::RandomState::new(),
@@ -92,34 +104,56 @@ impl Shared {
     fn take(&self, call: &Call) -> Result<(), Refusal> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let now = nanos(self.start.elapsed());
-        let key = |limit| self.key(limit, call, tool.name);
+        let by = By { shared: self, call, tool: tool.name };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = table.take(&self.paces, key, now);
+        let taken = table.take(&self.paces, &by, now);
         drop(table);
         taken.map_err(|Reached { limit, soon }| {
             let wait = soon.wait.map(Duration::from_nanos);
             RateLimited { limit: self.limits[limit], current: soon.current, wait }.into()
         })
     }
+}
 
-    /// What a call is counted by under a limit.
-    fn key(&self, limit: usize, call: &Call, tool: &str) -> u64 {
-        let (cx, by) = (call.cx(), self.limits[limit].by);
-        let mut hasher = self.hash.build_hasher();
-        limit.hash(&mut hasher);
-        cx.principal.tenant().hash(&mut hasher);
+/// What a call is counted by.
+struct By<'a> {
+    shared: &'a Shared,
+    call: &'a Call,
+    tool: &'a str,
+}
+
+impl By<'_> {
+    fn hash_whose(&self, limit: usize, hasher: &mut impl Hasher) {
+        let (principal, by) = (&self.call.cx().principal, self.shared.limits[limit].by);
+        limit.hash(hasher);
+        principal.tenant().hash(hasher);
         if by.has(RateKey::Agent) || by.has(RateKey::Subject) {
-            cx.principal.subject().hash(&mut hasher);
+            principal.subject().hash(hasher);
         }
+    }
+}
+
+impl Counted for By<'_> {
+    fn key(&self, limit: usize) -> u64 {
+        let (cx, by) = (self.call.cx(), self.shared.limits[limit].by);
+        let mut hasher = self.shared.hash.build_hasher();
+        self.hash_whose(limit, &mut hasher);
         if by.has(RateKey::Agent) {
             cx.principal.as_agent().hash(&mut hasher);
         }
         if by.has(RateKey::Tool) {
-            tool.hash(&mut hasher);
+            let is_tool = self.shared.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
+            is_tool.then_some(self.tool).hash(&mut hasher);
         }
         if by.has(RateKey::Server) {
             cx.server.hash(&mut hasher);
         }
+        hasher.finish()
+    }
+
+    fn whose(&self, limit: usize) -> u64 {
+        let mut hasher = self.shared.hash.build_hasher();
+        self.hash_whose(limit, &mut hasher);
         hasher.finish()
     }
 }
@@ -243,6 +277,34 @@ mod tests {
         assert_eq!(code(&mut client, "a").await, 0);
         client.cx.principal = Principal::local().operator();
         assert_eq!(code(&mut client, "a").await, 3000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_makes_up_names_without_end_takes_the_turns_of_others_no_more_than_its_own() {
+        let by = RateLimit::per_hour(5).by(RateKey::Agent).by(RateKey::Tool);
+        let mut client = client(&RateLayer::sized(vec![by], 8, None));
+        for name in 0..100 {
+            code(&mut client, &name.to_string()).await;
+        }
+        assert_eq!(code(&mut client, "new").await, 3000, "its own turns are used up");
+        let mut came = 0;
+        for name in 0..20 {
+            client.cx.principal = Principal::new("t", format!("s{name}"));
+            came += usize::from(code(&mut client, "a").await == 0);
+        }
+        // Chance puts one or another of them into the place of the first.
+        assert!(came > 15, "{came}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_of_no_tool_count_as_one() {
+        let layer = RateLayer::new(RateLimit::per_minute(1).by(RateKey::Tool));
+        let mut client = client(&layer.tools(|name| name.starts_with('a')));
+        let mut codes = Vec::new();
+        for name in ["a1", "a2", "x", "y", "a3"] {
+            codes.push(code(&mut client, name).await);
+        }
+        assert_eq!(codes, [0, 0, 0, 3000, 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -177,8 +177,11 @@ impl Drop for Busy {
         self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut shares = self.load.shares();
-            // Another may have come since.
-            if self.share.requests.load(Ordering::Acquire) == 0 {
+            // Another may have come since, and have gone; then a later one has a share of its own there.
+            let is_this = |known: &Arc<Share>| Arc::ptr_eq(known, &self.share);
+            if self.share.requests.load(Ordering::Acquire) == 0
+                && shares.get(&self.share.who).is_some_and(is_this)
+            {
                 shares.remove(&self.share.who);
             }
         }
