@@ -62,6 +62,11 @@ impl Presence {
         self.told.leaves.store(true, Ordering::Release);
     }
 
+    /// Records that it ended by itself.
+    pub(crate) fn is_lost(&self, how: &str) {
+        self.told.lost(how);
+    }
+
     /// Records that the client ended it, unless the server was gone before.
     pub(crate) fn close(&self, how: &str) {
         match self.life.reason() {

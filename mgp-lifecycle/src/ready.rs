@@ -61,13 +61,23 @@ pub struct ReadyLayer {
     wait: Duration,
     waiting: usize,
     queue: Arc<AtomicUsize>,
+    afterwards: Afterwards,
+}
+
+/// What becomes of a call for which the server is not connected in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Afterwards {
+    Refuse,
+    /// Somebody further in refuses it.
+    Pass,
 }
 
 impl ReadyLayer {
     /// A gate for the server that has this state.
     pub fn new(state: State) -> Self {
         let queue = Arc::default();
-        Self { state, server: None, wait: Duration::ZERO, waiting: WAITING, queue }
+        let afterwards = Afterwards::Refuse;
+        Self { state, server: None, wait: Duration::ZERO, waiting: WAITING, queue, afterwards }
     }
 
     /// Names the server in refusals of calls that do not say whom they go to.
@@ -87,6 +97,15 @@ impl ReadyLayer {
     /// Sets how many calls may wait at once; more are refused as if none waited. 1024.
     pub fn waiting(mut self, at_most: usize) -> Self {
         self.waiting = at_most;
+        self
+    }
+
+    /// Only waits: a call for which the server is not connected in time passes all the same.
+    ///
+    /// So it stands outside gates that decide about what runs then, not about what ran before, while the same layer
+    /// without a wait stands inside of them and refuses what they would record.
+    pub fn waits_only(mut self) -> Self {
+        self.afterwards = Afterwards::Pass;
         self
     }
 
@@ -179,14 +198,17 @@ impl<S: MgpService> Service<Call> for Ready<S> {
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         // The rule: it is connected, so nothing waits and nothing is boxed.
-        if self.layer.state.is_connected() || passes_always(&call) {
+        let waits = !self.layer.wait.is_zero() || self.layer.afterwards == Afterwards::Refuse;
+        if !waits || self.layer.state.is_connected() || passes_always(&call) {
             return Either::Left { future: self.inner.call(call) };
         }
         let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
         Either::Right {
             future: Box::pin(async move {
-                layer.admit(&mut call).await?;
-                inner.call(call).await
+                match layer.admit(&mut call).await {
+                    Err(refused) if layer.afterwards == Afterwards::Refuse => Err(refused),
+                    _ => inner.call(call).await,
+                }
             }),
         }
     }

@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use crate::furnish::{FurnishLayer, Logging};
 use crate::permission;
-use crate::tool::{Running, Tools};
+use crate::tool::{RepeatLayer, Running, Tools};
 
 /// What the stack is built from.
 #[derive(Debug)]
@@ -70,12 +70,14 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
     let leaf = Leaf {
         own_calls: !routed(ToolsCall::METHOD),
         own_lists: !routed(ToolsList::METHOD),
-        tools,
+        tools: tools.clone(),
         endpoints,
     };
     let inner = ServiceBuilder::new()
         // After the cheap refusals: a refused call takes no turn.
         .layer(limit)
+        // Above the time-out: it may help to call again what only reads.
+        .layer(RepeatLayer(tools))
         // Waiting for a turn does not count.
         .layer(timeout)
         .service(leaf);

@@ -194,6 +194,13 @@ impl Client {
         }
     }
 
+    /// Records that the server is lost: who sees to it knows before its connection does.
+    pub(crate) fn is_lost(&self, how: &str) {
+        if let Some(presence) = &self.0.presence {
+            presence.is_lost(how);
+        }
+    }
+
     /// Whether the connection is gone; calls then fail at once with 2000 and say why.
     ///
     /// At a URL there is no connection to lose: it is gone once it was closed.

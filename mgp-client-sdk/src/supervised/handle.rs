@@ -145,11 +145,12 @@ impl SupervisedClient {
         let patience = &mut client.connect.handshake_timeout;
         *patience = config.start_timeout.max(*patience);
         let state = State::new(ServerState::Registered);
-        let mut gate = ReadyLayer::new(state.clone()).wait(client.ready_wait);
+        let mut gate = ReadyLayer::new(state.clone());
         if let Some(server) = &server {
             gate = gate.server(server.clone());
         }
-        let trunk = Trunk::new(server.clone(), client.retry.clone(), &gate, gates);
+        let (retry, patience) = (client.retry.clone(), client.ready_wait);
+        let trunk = Trunk::new(server.clone(), retry, &gate, patience, gates);
         let stack = trunk.stack();
         let plan = Plan {
             target,

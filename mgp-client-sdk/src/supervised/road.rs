@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
 use mgp_types::RpcError;
@@ -53,6 +54,8 @@ pub(crate) struct Trunk {
     board: Arc<Board>,
     server: Option<ServerId>,
     retry: Option<RetryLayer>,
+    /// Waits for the server.
+    wait: ReadyLayer,
     gated: Stack,
     scope: Arc<Lasting>,
 }
@@ -192,11 +195,13 @@ impl Trunk {
         server: Option<ServerId>,
         retry: Option<RetryLayer>,
         ready: &ReadyLayer,
+        patience: Duration,
         gates: impl FnOnce(Stack) -> Stack,
     ) -> Self {
         let board = Arc::<Board>::default();
         let end = ready.layer(Present(Arc::clone(&board)));
-        Self { board, server, retry, gated: gates(Stack::new(end)), scope: Arc::default() }
+        let wait = ready.clone().wait(patience).waits_only();
+        Self { board, server, retry, wait, gated: gates(Stack::new(end)), scope: Arc::default() }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {
@@ -227,7 +232,10 @@ impl Trunk {
     fn addressed(&self, line: Option<Arc<Line>>) -> Stack {
         let own = line.as_ref().map(|line| line.scope);
         // Gates need to know whom a call goes to; each attempt may go to another incarnation.
-        let stack = spanned(self.retry.clone(), Address { line, trunk: self.clone() });
+        let address = Address { line, trunk: self.clone() };
+        // What gates decide holds when the call is sent: they do not stand before a wait in which it is taken back,
+        // or in which the server becomes another one.
+        let stack = spanned(self.retry.clone(), self.wait.layer(address));
         match own {
             Some(own) if self.retry.is_some() => {
                 Stack::new(Rescope { own, lasting: Arc::clone(&self.scope), inner: stack })

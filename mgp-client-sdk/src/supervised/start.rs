@@ -107,8 +107,9 @@ impl Spawned for Started {
     fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()> {
         let (run, reason) = (Arc::clone(&self.0), reason.cloned());
         Box::pin(async move {
-            if let Some(reason) = reason {
-                run.drain(reason).await;
+            match reason {
+                Some(reason) => run.drain(reason).await,
+                None => run.note_loss(),
             }
             run.end().await;
         })
@@ -137,9 +138,11 @@ impl Run {
                     (Some(Arc::new(child)), io)
                 }
                 Err(error) => {
-                    let error = Error::from(error);
-                    attempt.failed(&error.to_string());
-                    return Err(SpawnError::new(error));
+                    let why = std::error::Error::source(&error);
+                    let why = why.map_or(String::new(), |why| format!(": {why}"));
+                    let how = format!("{error}{why}");
+                    attempt.failed(&how);
+                    return Err(SpawnError::new(how));
                 }
             },
             #[cfg(feature = "http")]
@@ -230,7 +233,8 @@ impl Run {
     /// The server may be another one than before, and nobody would say so.
     fn tell_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            retry.tools_changed(None);
+            // What the one before owed is not held against it.
+            retry.restarted(None);
         }
         for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
             self.plan.config.hooks.tell(&what);
@@ -300,6 +304,14 @@ impl Run {
             }
         }
         let _ = timeout_at(until, select(pin!(line.idle()), pin!(client.closed()))).await;
+    }
+
+    /// Records the end of a child that ended by itself: its connection may not have noticed yet.
+    fn note_loss(&self) {
+        let report = self.child.as_ref().and_then(|child| child.exit_report());
+        if let (Some(report), Some(Ready { client, .. })) = (report, self.ready()) {
+            client.is_lost(&format!("the server {report}"));
+        }
     }
 
     async fn end(&self) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mgp_transport::{Child, Closed, Connection};
-use mgp_types::service::{BoxFuture, Call, Peer, Reply, closed};
+use mgp_types::service::{BoxFuture, Call, Peer, Reply, closed, is_lost, lost};
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -63,8 +63,9 @@ impl Life {
     /// Words the error of a call that found the connection gone.
     async fn why(self, error: RpcError) -> RpcError {
         match self.how().await {
+            // Whether the call may have run stays as it was said.
+            Some(how) if is_lost(&error) => lost(&how),
             Some(how) => match error.as_recovery() {
-                // They say whether the call may have run.
                 Some(hints) => closed(&how).recovery(hints.clone()),
                 None => closed(&how),
             },

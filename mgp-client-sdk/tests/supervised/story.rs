@@ -1,7 +1,7 @@
 //! What a person relies on whose server ends now and then.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice, RetryConfig, SuperviseConfig, ToolResult};
@@ -103,6 +103,37 @@ async fn calls_wait_for_a_restart_if_they_may() {
     assert_eq!(server.restarts(), 1);
 }
 
+#[tokio::test]
+async fn what_is_forbidden_while_a_call_waits_for_a_restart_does_not_run() {
+    let mut config = quick(5);
+    config.backoff_base = Duration::from_millis(300);
+    config.backoff_max = Duration::from_millis(300);
+    let is_open = Arc::new(AtomicBool::new(true));
+    let door = Arc::clone(&is_open);
+    let closed = gate(move |call| match call.tool() {
+        Some(_) if !door.load(Ordering::Acquire) => {
+            Err(RpcError::new(ErrorCode::ACCESS_DENIED, "not any more"))
+        }
+        _ => Ok(()),
+    });
+    let builder = Client::builder("test", "1").ready_wait(PATIENCE).layer(closed);
+    let server = builder.supervise(echo(), config).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    kill(&client);
+    let mut state = server.state().watch();
+    timeout(PATIENCE, state.wait_for(|state| *state == ServerState::Restarting))
+        .await
+        .unwrap()
+        .unwrap();
+    let waits = tokio::spawn(async move { say(&client, "late").await });
+    sleep(Duration::from_millis(50)).await;
+    is_open.store(false, Ordering::Release);
+    let late = timeout(PATIENCE, waits).await.unwrap().unwrap();
+    assert_eq!(late, Err(ErrorCode::ACCESS_DENIED));
+    assert_eq!(server.restarts(), 1, "it waited");
+}
+
 /// Sends a call through a stack that belongs to no incarnation.
 async fn say_through(stack: &Stack, like: &Client) -> Result<(), RpcError> {
     use mgp_types::service::{Call, Context, Method, Params, Peer, Principal, Scope, ScopeKind};
@@ -170,6 +201,23 @@ async fn calls_that_are_made_again_reach_the_next_incarnation() {
         .unwrap();
     assert_eq!(say(&client, "once more").await.unwrap(), "once more");
     assert_eq!(server.restarts(), 1);
+}
+
+#[tokio::test]
+async fn one_that_was_started_again_is_not_left_alone_for_the_one_before() {
+    let mut retry = RetryConfig::default();
+    (retry.retries, retry.circuit.failures) = (0, 1);
+    retry.circuit.open_for = Duration::from_secs(3600);
+    let builder = Client::builder("test", "1").server_id("echo").retry(retry);
+    let server = builder.supervise(echo(), quick(5)).unwrap();
+    server.start().await;
+    let client = server.ready().await.unwrap();
+    server.stop(ShutdownReason::OperatorRequest).await;
+    assert_eq!(say(&client, "hi").await, Err(ErrorCode::SERVER_NOT_READY));
+    assert_eq!(say(&client, "hi").await, Err(ErrorCode::UPSTREAM_UNAVAILABLE));
+    server.start().await;
+    let client = timeout(PATIENCE, server.ready()).await.unwrap().unwrap();
+    assert_eq!(say(&client, "hi").await.unwrap(), "hi");
 }
 
 #[tokio::test]

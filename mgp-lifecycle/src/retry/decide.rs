@@ -121,6 +121,10 @@ pub(super) enum NoFallback {
     Unlisted,
     #[error("it is more dangerous than the tool that failed")]
     Riskier,
+    #[error(
+        "it is dangerous and cannot be undone, and the caller did not say that it may be called"
+    )]
+    NotAsked,
 }
 
 /// Whether a tool may be called in place of another.
@@ -137,10 +141,13 @@ pub(super) fn may_replace(
         return Err(NoFallback::Same);
     }
     let other = other.ok_or(NoFallback::Unlisted)?;
-    let risk = known.map_or(&RiskLevel::Safe, |known| &known.risk);
+    if other.repeat == Repeat::Asked {
+        return Err(NoFallback::NotAsked);
+    }
+    let risk = known.map_or(RiskLevel::Safe, KnownTool::vouches_for);
     // An unknown word is as bad as the worst, on both sides.
-    let (risk, others) = (risk.clone().min(RiskLevel::Dangerous), other.risk.clone());
-    if others.min(RiskLevel::Dangerous) > risk { Err(NoFallback::Riskier) } else { Ok(()) }
+    let others = other.risk.clone().min(RiskLevel::Dangerous);
+    if others > risk { Err(NoFallback::Riskier) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -282,7 +289,11 @@ mod tests {
 
     #[test]
     fn a_fallback_is_listed_and_no_more_dangerous() {
-        let known = |risk: &str| KnownTool { repeat: Repeat::Unstarted, risk: risk.into() };
+        let known = |risk: &str| KnownTool {
+            repeat: Repeat::Unstarted,
+            risk: risk.into(),
+            is_declared: true,
+        };
         let levels = ["safe", "moderate", "dangerous", "apocalyptic"];
         for (rank, risk) in levels.iter().enumerate() {
             for (other_rank, other) in levels.iter().enumerate() {
@@ -297,6 +308,19 @@ mod tests {
         assert_eq!(may_replace(("a", None), ("b", Some(&moderate))), Err(NoFallback::Riskier));
         assert_eq!(may_replace(("a", Some(&safe)), ("b", None)), Err(NoFallback::Unlisted));
         assert_eq!(may_replace(("a", Some(&safe)), ("a", Some(&safe))), Err(NoFallback::Same));
+        // One that cannot be undone is never called unasked, and one that says nothing vouches for little.
+        let dangerous = known("dangerous");
+        let wipe = KnownTool { repeat: Repeat::Asked, ..dangerous.clone() };
+        let silent = KnownTool { is_declared: false, ..dangerous.clone() };
+        assert_eq!(
+            may_replace(("a", Some(&dangerous)), ("b", Some(&wipe))),
+            Err(NoFallback::NotAsked)
+        );
+        assert_eq!(
+            may_replace(("a", Some(&silent)), ("b", Some(&dangerous))),
+            Err(NoFallback::Riskier)
+        );
+        assert_eq!(may_replace(("a", Some(&silent)), ("b", Some(&moderate))), Ok(()));
         for name in ["", &"x".repeat(NAME_MAX + 1)] {
             assert_eq!(may_replace(("a", Some(&safe)), (name, Some(&safe))), Err(NoFallback::Name));
         }

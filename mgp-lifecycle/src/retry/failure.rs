@@ -2,8 +2,8 @@
 //!
 //! Applies to: outbound.
 
-use mgp_types::service::{Body, Reply};
-use mgp_types::{ErrorCode, Recovery, RpcError};
+use mgp_types::service::{Body, HttpFault, Reply, is_lost};
+use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 
 /// What a call ends with.
@@ -23,10 +23,7 @@ impl Failure {
     /// The failure in an outcome, if there is one.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
-            Err(error) => {
-                let hints = error.as_recovery().cloned().unwrap_or_default();
-                Some(Self { code: error.code(), hints })
-            }
+            Err(error) => Some(Self { code: error.code(), hints: hints(error) }),
             Ok(Reply::Complete(body)) => Self::refused(body),
             Ok(_) => None,
         }
@@ -49,7 +46,7 @@ impl Failure {
         #[derive(Deserialize)]
         struct Hints {
             #[serde(rename = "structuredContent")]
-            content: Recovery,
+            content: Payload,
         }
         let raw = body.as_raw().as_str();
         // The look is cheaper than the parse, and most results have neither word.
@@ -61,7 +58,8 @@ impl Failure {
         if !matches!(&*status, "rejected" | "denied") || code.0 == 0 {
             return None;
         }
-        let hints = serde_json::from_str::<Hints>(raw).map(|hints| hints.content);
+        let hints = serde_json::from_str::<Hints>(raw).ok();
+        let hints = hints.and_then(|hints| Recovery::read(&hints.content));
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
@@ -73,6 +71,26 @@ impl Failure {
             !matches!(self.code.0, 1000..=1099 | 2000..=2002 | 3000..=3002 | 4000..=4199),
         )
     }
+}
+
+/// What an error says about trying again, and what we know of it that its code does not say.
+fn hints(error: &RpcError) -> Recovery {
+    let said = error.as_recovery().cloned().unwrap_or_default();
+    match HttpFault::of(error) {
+        // It was lost on this side: who knows the tool decides, and nobody else said that it must not be tried again.
+        Some(HttpFault::Cut) => started(Recovery::for_repeatable(error.code()).unwrap_or(said)),
+        None if is_lost(error) => started(Recovery::default_for(error.code()).unwrap_or(said)),
+        // Proxies say 503 also of requests that they had passed on.
+        Some(HttpFault::Status(500..)) => started(said),
+        _ => said,
+    }
+}
+
+/// The same of a call that may have run.
+fn started(mut hints: Recovery) -> Recovery {
+    let details = hints.details.get_or_insert_with(Object::new);
+    details.insert("started", Payload::from_trusted("true"));
+    hints
 }
 
 /// Whether a result says that the tool failed.
@@ -112,7 +130,8 @@ mod tests {
         );
         check(&refusal(r#","code":3001"#), Some((3001, false)));
         check(&refusal(r#","code":3001,"retryable":"yes""#), Some((3001, false)));
-        check(&refusal(r#","code":3001,"retryable":true,"max_retries":1e99"#), Some((3001, false)));
+        check(&refusal(r#","code":3001,"retryable":true,"max_retries":1e99"#), Some((3001, true)));
+        check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, false)));
         check(&refusal(""), None);
         check(&refusal(r#","code":0"#), None);
         // A tool that ran and failed, and one that speaks of refusals.
@@ -124,6 +143,39 @@ mod tests {
         );
         check(&format!(r#"{{"x":"{}","status":1,"isError":true}}"#, "y".repeat(REFUSAL_MAX)), None);
         check("7", None);
+    }
+
+    /// Whether trying again may help, and whether the call may have run.
+    #[track_caller]
+    fn met(error: RpcError, expected: (bool, bool)) {
+        let failure = Failure::of(&Err(error.clone())).unwrap();
+        assert_eq!((failure.hints.is_retryable(), failure.may_have_run()), expected, "{error:?}");
+    }
+
+    #[test]
+    fn a_call_that_was_lost_on_its_way_may_have_run() {
+        use mgp_types::service::{closed, lost};
+        met(closed("it is gone"), (true, false));
+        met(lost("it died"), (true, true));
+        // A peer that says the same is taken at its word.
+        let said = lost("it died");
+        let said =
+            RpcError::new(said.code(), "it died").recovery(said.as_recovery().unwrap().clone());
+        met(said, (false, true));
+        met(RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut), (true, true));
+        met(RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
+    }
+
+    #[test]
+    fn a_503_of_a_proxy_does_not_say_that_a_call_never_started() {
+        let status = |code, status| RpcError::new(code, "no").because(HttpFault::Status(status));
+        met(status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
+        met(status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
+        met(status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
+        met(status(ErrorCode::RATE_LIMITED, 429), (true, false));
+        // The server itself says it.
+        let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
+        met(answered.because(HttpFault::Answered(503)), (true, false));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct KnownTool {
     pub repeat: Repeat,
     /// Its effective risk.
     pub risk: RiskLevel,
+    /// Whether its definition says anything of its risk.
+    pub(super) is_declared: bool,
 }
 
 impl KnownTool {
@@ -55,7 +57,18 @@ impl KnownTool {
         } else {
             Repeat::Unstarted
         };
-        Self { repeat, risk }
+        let hinted =
+            hints.is_some_and(|hints| hints.read_only_hint.or(hints.destructive_hint).is_some());
+        let is_declared = security.is_some() || hinted;
+        Self { repeat, risk, is_declared }
+    }
+
+    /// How dangerous a tool may be that is called in its place.
+    ///
+    /// One that says nothing of itself is taken for dangerous, but that is no word for another one.
+    pub(super) fn vouches_for(&self) -> RiskLevel {
+        let most = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
+        self.risk.clone().min(most)
     }
 
     /// What a definition says of its own risk; without a word, or with two that do not agree, it is dangerous.

@@ -83,7 +83,8 @@ impl fmt::Display for LimitExceeded {
 }
 
 /// A server that does not run, and that only a person starts again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server rests in `{state}`: {reason}")]
 #[non_exhaustive]
 pub struct Rest {
     /// `disconnected` or `error`; `registered` if it never started.

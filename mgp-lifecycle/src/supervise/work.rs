@@ -83,9 +83,13 @@ impl<T: Spawned> Work<T> {
                 // The end before the handshake: it says why the handshake broke.
                 let done = poll(&mut self.ending, task)
                     .map(Done::Exited)
-                    .or_else(|| {
-                        poll(&mut self.preparing, task)
-                            .map(|ready| ready.map_or_else(Done::StartFailed, Done::Ready))
+                    .or_else(|| match poll(&mut self.preparing, task)? {
+                        Ok(client) => Some(Done::Ready(client)),
+                        // It may have ended since it was looked at a moment ago.
+                        Err(error) => Some(
+                            poll(&mut self.ending, task)
+                                .map_or(Done::StartFailed(error), Done::Exited),
+                        ),
                     })
                     .or_else(|| poll(&mut self.stopping, task).map(|()| Done::Stopped));
                 done.map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::extract::{Grants, ToolRequest, admit};
 use super::layers::Carried;
 use super::run::Running;
-use super::{SchemaStyle, Tool, check, schema};
+use super::{SchemaStyle, Tool, check, repeat, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
 
@@ -244,6 +244,12 @@ impl Tools {
             return None;
         }
         snapshot.by_name.get(call.tool()?.name)?.tool.timeout
+    }
+
+    /// Whether a tool does no harm when it runs twice.
+    pub(super) fn repeats(&self, name: &str) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.by_name.get(name).is_some_and(|entry| repeat::repeats(&entry.definition))
     }
 
     /// Removes a tool; `true` when there was one.

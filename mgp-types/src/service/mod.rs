@@ -80,7 +80,7 @@ pub use method::Method;
 pub use outlet::{Gone, Item, ItemKind, Outlet, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
 pub use pass::Pass;
-pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed, lost};
+pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed, is_lost, lost};
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};

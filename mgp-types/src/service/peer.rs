@@ -176,15 +176,27 @@ pub fn closed(why: &str) -> RpcError {
 
 /// The error of a call that was on its way when its connection ended: it may have run.
 ///
-/// It has the code of [`closed`], and says `details.started` so that nobody takes it for one that never started.
+/// It has the code of [`closed`], but does not invite another attempt, and says `details.started`: who follows the hints
+/// without knowing the tool must not run it twice. Who knows that it may run twice asks [`is_lost`].
 #[must_use]
 pub fn lost(why: &str) -> RpcError {
-    let error = closed(why);
+    let error = closed(why).because(Lost);
     let Some(hints) = error.as_recovery().cloned() else { return error };
     let mut details = crate::Object::new();
     details.insert("started", crate::Payload::from_trusted("true"));
-    error.recovery(hints.details(details))
+    error.recovery(hints.no_retry().details(details))
 }
+
+/// Whether an error was made by [`lost`] on this side of the wire: no peer can say so.
+#[must_use]
+pub fn is_lost(error: &RpcError) -> bool {
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Lost>)
+}
+
+/// Why such a call failed.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection ended while the call was on its way")]
+struct Lost;
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -249,7 +249,9 @@ fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {
         return (Some(data), None);
     };
-    let Ok(Some(recovery)) = members.decode::<Recovery>(MGP) else { return (Some(data), None) };
+    let Some(recovery) = members.get(MGP).and_then(Recovery::read) else {
+        return (Some(data), None);
+    };
     members.remove(MGP);
     let rest = if members.is_empty() { None } else { Payload::of(&members).ok() };
     (rest, Some(recovery))

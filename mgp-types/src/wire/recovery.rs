@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use super::ErrorCode;
+use super::{ErrorCode, Payload};
 use crate::record::{Object, open_enum, record};
 
 open_enum! {
@@ -106,6 +106,27 @@ impl Recovery {
         })
     }
 
+    /// Reads hints whose figures may be written in any way JSON knows: `5.0`, or more than anybody counts to.
+    ///
+    /// A fraction is rounded up and what is too large is as much as fits, since each reader has bounds of its own.
+    /// `None` where they cannot be read at all.
+    #[must_use]
+    pub fn read(hints: &Payload) -> Option<Self> {
+        let text = hints.as_str();
+        // Nearly all are as they should be.
+        if let Ok(hints) = serde_json::from_str(text) {
+            return Some(hints);
+        }
+        let mut members: Object = serde_json::from_str(text).ok()?;
+        for (name, most) in [("retry_after_ms", u64::MAX), ("max_retries", u32::MAX.into())] {
+            if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), most))
+            {
+                members.encode(name, &figure).ok()?;
+            }
+        }
+        serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
+    }
+
     /// Whether the caller may try again: only when the hints say so.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -138,6 +159,23 @@ impl Recovery {
         self.details = Some(details);
         self
     }
+}
+
+/// A number that is not negative, as a whole one up to a bound.
+fn whole(text: &str, most: u64) -> Option<u64> {
+    if let Ok(figure) = text.parse::<u64>() {
+        return Some(figure.min(most));
+    }
+    // Words and texts are no numbers, though some of them read as floats.
+    let is_number = text.starts_with(|first: char| first.is_ascii_digit());
+    let figure = text.parse::<f64>().ok().filter(|figure| is_number && *figure >= 0.0)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative, and a cast of what is too large gives the largest"
+    )]
+    let figure = figure.ceil() as u64;
+    Some(figure.min(most))
 }
 
 #[cfg(test)]
@@ -181,6 +219,33 @@ mod tests {
             assert!(Recovery::for_repeatable(ErrorCode(code)).unwrap().is_retryable(), "{code}");
         }
         assert!(!Recovery::for_repeatable(ErrorCode(1000)).unwrap().is_retryable());
+    }
+
+    #[test]
+    fn figures_are_read_however_json_writes_them() {
+        let read = |figure: &str| {
+            let text = format!(
+                r#"{{"retryable":true,"retry_after_ms":{figure},"max_retries":{figure},"x":1}}"#
+            );
+            let hints = Recovery::read(&Payload::parse(text).unwrap())?;
+            assert!(hints.is_retryable() && hints.extra.len() == 1);
+            Some((hints.retry_after_ms?, hints.max_retries?))
+        };
+        for (figure, expected) in [
+            ("5", Some((5, 5))),
+            ("5.0", Some((5, 5))),
+            ("4.2", Some((5, 5))),
+            ("1e3", Some((1000, 1000))),
+            ("1000000000000", Some((1_000_000_000_000, u32::MAX))),
+            ("1e99", Some((u64::MAX, u32::MAX))),
+            ("99999999999999999999", Some((u64::MAX, u32::MAX))),
+            ("-1", None),
+            ("\"5\"", None),
+            ("[5]", None),
+        ] {
+            assert_eq!(read(figure), expected, "{figure}");
+        }
+        assert_eq!(Recovery::read(&Payload::parse("7".to_owned()).unwrap()), None);
     }
 
     #[test]

@@ -1,0 +1,182 @@
+//! Says of failures that another attempt may help, where the tool may run twice (MGP §14.5: 3003, 5000, 5001).
+//!
+//! Applies to: inbound.
+
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+use mgp_lifecycle::{KnownTool, Repeat};
+use mgp_types::mcp;
+use mgp_types::mgp::RiskLevel;
+use mgp_types::service::{Call, MgpService, Reply, Target};
+use mgp_types::{Lenient, Recovery, RpcError};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::Tools;
+
+/// Words failures of tools that are read-only or idempotent; it stands above the time-out, which is one of them.
+#[derive(Clone, Debug)]
+pub(crate) struct RepeatLayer(pub(crate) Tools);
+
+impl<S> Layer<S> for RepeatLayer {
+    type Service = Repeatable<S>;
+
+    fn layer(&self, inner: S) -> Repeatable<S> {
+        Repeatable { inner, tools: self.0.clone() }
+    }
+}
+
+/// Service of [`RepeatLayer`].
+#[derive(Clone, Debug)]
+pub(crate) struct Repeatable<S> {
+    inner: S,
+    tools: Tools,
+}
+
+impl<S: MgpService> Service<Call> for Repeatable<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        // Looked up only if it fails.
+        let tool = call.params().target().filter(|at| matches!(at, Target::Tool(_))).cloned();
+        let tool = tool.map(|tool| (self.tools.clone(), tool));
+        ResponseFuture { future: self.inner.call(call), tool }
+    }
+}
+
+pin_project! {
+    /// Response future of [`Repeatable`].
+    pub(crate) struct ResponseFuture<F> {
+        #[pin]
+        future: F,
+        tool: Option<(Tools, Target)>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let error = match ready!(this.future.poll(task)) {
+            Err(error) => error,
+            answer => return Poll::Ready(answer),
+        };
+        let repeats = match this.tool.take() {
+            Some((tools, Target::Tool(name))) => tools.repeats(&name),
+            _ => false,
+        };
+        Poll::Ready(Err(if repeats { invited(error) } else { error }))
+    }
+}
+
+/// The error with the hints of a tool that may run twice; hints of the author's own stay.
+fn invited(error: RpcError) -> RpcError {
+    let Some(usual) = Recovery::default_for(error.code()) else { return error };
+    let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))
+    else {
+        return error;
+    };
+    let is_usual = said.retryable == usual.retryable
+        && said.retry_strategy == usual.retry_strategy
+        && said.retry_after_ms == usual.retry_after_ms
+        && said.max_retries == usual.max_retries;
+    if !is_usual || more == usual {
+        return error;
+    }
+    let mut hints = said.clone();
+    (hints.retryable, hints.retry_strategy) = (more.retryable, more.retry_strategy);
+    (hints.retry_after_ms, hints.max_retries) = (more.retry_after_ms, more.max_retries);
+    error.recovery(hints)
+}
+
+/// Whether a tool does no harm when it runs twice, by its own definition.
+pub(super) fn repeats(definition: &mcp::Tool) -> bool {
+    let security = definition.find_security();
+    let declared = security.as_ref().and_then(Lenient::valid);
+    let risk = declared.map_or(RiskLevel::Moderate, |security| security.risk_level.clone());
+    KnownTool::of(definition, risk).repeat == Repeat::Freely
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mgp_lifecycle::TimeoutLayer;
+    use mgp_types::ErrorCode;
+    use mgp_types::mcp::ToolAnnotations;
+    use mgp_types::service::{Stack, mock};
+
+    use super::*;
+    use crate::Tool;
+
+    /// Whether the failure of a tool invites another attempt.
+    async fn invites(tool: Tool) -> bool {
+        let tools = Tools::default();
+        tools.add(tool);
+        let below = tools.clone();
+        let run = Stack::from_fn(move |call| {
+            let below = below.clone();
+            async move { below.call(call)?.await }
+        });
+        let bounded = TimeoutLayer::new(Duration::from_secs(1)).layer(run);
+        let mut client = mock::client(Stack::new(RepeatLayer(tools).layer(bounded)));
+        let error = client.request("tools/call", r#"{"name":"t"}"#).await.unwrap_err();
+        error.as_recovery().unwrap().is_retryable()
+    }
+
+    fn failing(code: ErrorCode) -> Tool {
+        Tool::new(
+            "t",
+            "Fails",
+            move || async move { Err::<String, _>(RpcError::new(code, "upstream")) },
+        )
+    }
+
+    fn hinted(tool: Tool, set: impl FnOnce(&mut ToolAnnotations)) -> Tool {
+        let mut hints = ToolAnnotations::new();
+        set(&mut hints);
+        tool.annotations(hints)
+    }
+
+    fn read_only(tool: Tool) -> Tool {
+        hinted(tool, |hints| hints.read_only_hint = Some(true))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_may_run_twice_is_worth_another_attempt() {
+        for code in [ErrorCode::UPSTREAM_ERROR, ErrorCode::UPSTREAM_TIMEOUT] {
+            assert!(!invites(failing(code)).await);
+            assert!(invites(read_only(failing(code))).await);
+            assert!(
+                invites(hinted(failing(code), |hints| hints.idempotent_hint = Some(true))).await
+            );
+        }
+        assert!(!invites(read_only(failing(ErrorCode::ACCESS_DENIED))).await);
+        let hangs = || Tool::new("t", "Hangs", || std::future::pending::<String>());
+        assert!(!invites(hangs()).await);
+        assert!(invites(read_only(hangs())).await);
+    }
+
+    #[test]
+    fn details_and_hints_of_the_author_stay() {
+        let hints = Recovery::default_for(ErrorCode::UPSTREAM_ERROR).unwrap();
+        let own = hints.clone().retry(mgp_types::RetryStrategy::FixedDelay, 7, 1);
+        let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(own.clone());
+        assert_eq!(invited(error).as_recovery(), Some(&own));
+        let mut details = mgp_types::Object::new();
+        details.encode("of", "weather").unwrap();
+        let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(hints.details(details));
+        let told = invited(error);
+        let told = told.as_recovery().unwrap();
+        assert!(told.is_retryable() && told.details.is_some() && told.max_retries == Some(3));
+    }
+}
