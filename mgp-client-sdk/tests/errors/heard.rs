@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;
-use mgp_types::{ErrorCode, Recovery, RpcError};
+use mgp_types::{ErrorCode, Recovery};
 use serde_json::{Value, json};
 
 use crate::page::{Page, Row};
@@ -52,13 +52,6 @@ impl Heard {
         self
     }
 
-    /// The hints are those of this error of ours.
-    pub(crate) fn hints_of(mut self, error: &RpcError) -> Self {
-        self.recovery = serde_json::to_value(error.as_recovery().unwrap()).unwrap();
-        self.recovery.as_object_mut().unwrap().remove("details");
-        self
-    }
-
     /// The same call is not to be made again, though others with this code are.
     pub(crate) fn no_retry(mut self) -> Self {
         let hints = Recovery::default_for(self.code).unwrap().no_retry();
@@ -74,6 +67,16 @@ impl Heard {
             .hint("retry_after_ms", wait)
             .hint("retry_strategy", strategy)
             .hint("max_retries", attempts)
+    }
+
+    /// The hints of a tool that does no harm when it runs twice.
+    pub(crate) fn of_repeatable(mut self) -> Self {
+        let hints = json!({
+            "category": self.recovery["category"], "retryable": true, "retry_after_ms": 1000,
+            "retry_strategy": "exponential_backoff", "max_retries": 3,
+        });
+        self.recovery = hints;
+        self
     }
 
     /// Lets all four peers call a tool of the same server.

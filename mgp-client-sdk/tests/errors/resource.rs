@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_server_sdk::{LimitConfig, Quota, RateKey, RateLimit, Server, Tool};
+use mgp_types::mcp::ToolAnnotations;
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{Call, Context, Deadline, Stack, around};
 use mgp_types::{ErrorCode, RpcError};
@@ -132,6 +133,19 @@ async fn code_3003_timeout() {
     Heard::of(ErrorCode::TIMEOUT)
         .says(["no answer within 1.5s; it may have run: call again only if that does no harm"])
         .heard_by_all(&stack, "hang")
+        .await;
+    // A tool that only reads may be called again.
+    let reads = Tool::new("reads", "Never ends", || async {
+        std::future::pending::<()>().await;
+        "never"
+    });
+    let mut hints = ToolAnnotations::new();
+    hints.read_only_hint = Some(true);
+    let stack = Server::new("s", "1").tool(reads.annotations(hints)).into_stack().unwrap();
+    Heard::of(ErrorCode::TIMEOUT)
+        .says(["no answer within 30s"])
+        .of_repeatable()
+        .heard_by_all(&stack, "reads")
         .await;
     // A tool that says what it promises cannot have a refusal where its result would be.
     for kind in PEERS.into_iter().filter(|(_, tongue)| *tongue == Tongue::Plain) {
