@@ -26,7 +26,7 @@ use super::lane::{Lane, only_reports};
 use super::link::read_reply;
 use super::outbox::End;
 use super::running::Running;
-use super::sign::{SIGN_BYTES, asks_for_life, looks_after};
+use super::sign::{SIGN_BYTES, asks_for_life, places_beyond};
 use super::{Closed, Connection};
 use crate::frame::{Line, LineBuffer};
 
@@ -37,8 +37,6 @@ const CALL_COST: usize = 512;
 /// A peer may write faster than calls of microseconds get their turn on the runtime; one whose calls really run
 /// does not notice, and what stands behind (a cancellation, an answer a call waits for) is read in time.
 const GRACE: Duration = Duration::from_millis(50);
-/// How many requests for a sign of life may run beyond the bound, with those of who looks after the server.
-const SIGNS: usize = 16;
 /// How many finished calls one turn answers before it writes and reads again.
 const TURN: usize = 128;
 
@@ -436,13 +434,7 @@ where
 
     /// Whether a request is let in where no other is: a peer must learn that this side lives, above all when it is busy.
     fn squeezes_in(&self, method: &Method, size: usize) -> bool {
-        let more = match () {
-            () if size > SIGN_BYTES + CALL_COST => 0,
-            () if asks_for_life(method) => SIGNS,
-            // They may take a while, and must leave room for pings.
-            () if looks_after(method) => SIGNS / 2,
-            () => 0,
-        };
+        let more = places_beyond(method, size.saturating_sub(CALL_COST));
         self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
     }
 
