@@ -370,6 +370,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_that_only_waits_refuses_nothing() {
+        let state = State::new(ServerState::Restarting);
+        let layer = ReadyLayer::new(state).wait(Duration::from_secs(2)).waits_only();
+        let before = Instant::now();
+        assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
+        assert_eq!(before.elapsed(), Duration::from_secs(2));
+        let stopped = ReadyLayer::new(State::new(ServerState::Disconnected));
+        let layer = stopped.wait(Duration::from_secs(2)).waits_only();
+        assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
+        assert_eq!(before.elapsed(), Duration::from_secs(2), "nobody starts it");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_what_was_stopped_or_where_too_many_wait() {
         for state in [ServerState::Registered, ServerState::Disconnected, ServerState::Error] {
             let layer = ReadyLayer::new(State::new(state)).wait(Duration::from_secs(9));

@@ -207,7 +207,7 @@ async fn calls_that_are_made_again_reach_the_next_incarnation() {
 async fn one_that_was_started_again_is_not_left_alone_for_the_one_before() {
     let mut retry = RetryConfig::default();
     (retry.retries, retry.circuit.failures) = (0, 1);
-    retry.circuit.open_for = Duration::from_secs(3600);
+    retry.circuit.open_for = Duration::from_hours(1);
     let builder = Client::builder("test", "1").server_id("echo").retry(retry);
     let server = builder.supervise(echo(), quick(5)).unwrap();
     server.start().await;

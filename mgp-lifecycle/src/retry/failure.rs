@@ -147,7 +147,7 @@ mod tests {
 
     /// Whether trying again may help, and whether the call may have run.
     #[track_caller]
-    fn met(error: RpcError, expected: (bool, bool)) {
+    fn met(error: &RpcError, expected: (bool, bool)) {
         let failure = Failure::of(&Err(error.clone())).unwrap();
         assert_eq!((failure.hints.is_retryable(), failure.may_have_run()), expected, "{error:?}");
     }
@@ -155,27 +155,27 @@ mod tests {
     #[test]
     fn a_call_that_was_lost_on_its_way_may_have_run() {
         use mgp_types::service::{closed, lost};
-        met(closed("it is gone"), (true, false));
-        met(lost("it died"), (true, true));
+        met(&closed("it is gone"), (true, false));
+        met(&lost("it died"), (true, true));
         // A peer that says the same is taken at its word.
         let said = lost("it died");
         let said =
             RpcError::new(said.code(), "it died").recovery(said.as_recovery().unwrap().clone());
-        met(said, (false, true));
-        met(RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut), (true, true));
-        met(RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
+        met(&said, (false, true));
+        met(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut), (true, true));
+        met(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
     }
 
     #[test]
     fn a_503_of_a_proxy_does_not_say_that_a_call_never_started() {
         let status = |code, status| RpcError::new(code, "no").because(HttpFault::Status(status));
-        met(status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
-        met(status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
-        met(status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
-        met(status(ErrorCode::RATE_LIMITED, 429), (true, false));
+        met(&status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
+        met(&status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
+        met(&status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
+        met(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
         // The server itself says it.
         let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
-        met(answered.because(HttpFault::Answered(503)), (true, false));
+        met(&answered.because(HttpFault::Answered(503)), (true, false));
     }
 
     #[test]

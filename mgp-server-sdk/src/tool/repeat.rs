@@ -161,7 +161,7 @@ mod tests {
             );
         }
         assert!(!invites(read_only(failing(ErrorCode::ACCESS_DENIED))).await);
-        let hangs = || Tool::new("t", "Hangs", || std::future::pending::<String>());
+        let hangs = || Tool::new("t", "Hangs", std::future::pending::<String>);
         assert!(!invites(hangs()).await);
         assert!(invites(read_only(hangs())).await);
     }
