@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A line is `{"t_ms":…,"from":…,"to":…,"restarts":…,"reason":…}`.
-//! SIGTERM and SIGINT drain the server and stop it with its whole tree.
+//! SIGTERM and SIGINT drain the server and stop it with its process group; the second one does so at once.
+//! Lines that nobody reads are left out; the figure of the next one tells how many restarts there were.
 //!
 //! It ends with 0 when the server was stopped or ended well, with 1 when it failed and is not started again, be it because
 //! it failed too often, and with 2 when it was called wrongly or the file cannot be used.
@@ -21,6 +22,8 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
 use mgp_client_sdk::{Report, SuperviseConfig};
@@ -28,6 +31,9 @@ use mgp_types::Object;
 use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
 use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+/// How many lines wait for a reader.
+const LINES: usize = 1_024;
 
 const USAGE: &str = "usage: supervise --policy FILE.json -- COMMAND…";
 
@@ -57,33 +63,40 @@ async fn run(
     let server = builder.supervise(command, config)?;
     let mut asked = signals()?;
     let mut reports = server.reports();
+    let (lines, written) = printer();
     server.start().await;
     let stopping = async {
         asked.recv().await;
-        server.stop(ShutdownReason::OperatorRequest).await;
-        std::future::pending::<()>().await;
+        tokio::select! {
+            () = server.stop(ShutdownReason::OperatorRequest) => std::future::pending().await,
+            _ = asked.recv() => {}
+        }
     };
     tokio::pin!(stopping);
     let rest = loop {
         tokio::select! {
             biased;
             report = reports.recv() => match report {
-                Ok(report) => print(&report),
+                Ok(report) => print(&lines, &report),
                 // Lines that nobody took in time; the next one says how many restarts there were.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => break server.ended().await,
             },
             rest = server.ended() => break rest,
-            () = &mut stopping => {}
+            // What runs is killed as it is dropped.
+            () = &mut stopping => return Ok(ExitCode::FAILURE),
         }
     };
     loop {
         match reports.try_recv() {
-            Ok(report) => print(&report),
+            Ok(report) => print(&lines, &report),
             Err(TryRecvError::Lagged(_)) => {}
             Err(TryRecvError::Empty | TryRecvError::Closed) => break,
         }
     }
+    drop(lines);
+    // A reader that never reads holds nothing up.
+    let _ = written.recv_timeout(Duration::from_secs(1));
     let failed = rest.limit.is_some() || rest.state == ServerState::Error;
     // A stop that came while the server waited for its next start leaves it where the failure had put it.
     let stopped = rest.reason.as_ref() == ShutdownReason::OperatorRequest.as_str();
@@ -153,7 +166,21 @@ fn policy(file: &Path) -> Result<SuperviseConfig, String> {
     Ok(SuperviseConfig::from(&config))
 }
 
-fn print(report: &Report) {
+/// Writes lines from a thread of its own: a reader that stalls must not stop the supervision. Says when it is done.
+fn printer() -> (SyncSender<String>, Receiver<()>) {
+    let (lines, taken) = sync_channel::<String>(LINES);
+    let (done, written) = sync_channel(1);
+    std::thread::spawn(move || {
+        for line in taken {
+            // A reader that has seen enough is no error.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+        let _ = done.send(());
+    });
+    (lines, written)
+}
+
+fn print(lines: &SyncSender<String>, report: &Report) {
     let line = json!({
         "t_ms": u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX),
         "from": report.from,
@@ -161,6 +188,6 @@ fn print(report: &Report) {
         "restarts": report.restarts,
         "reason": &*report.reason,
     });
-    // A reader that has seen enough is no error.
-    let _ = writeln!(std::io::stdout(), "{line}");
+    // Full: nobody reads.
+    let _ = lines.try_send(line.to_string());
 }

@@ -6,3 +6,6 @@ mod over_http {}
 
 #[doc = include_str!("../../docs/governance.md")]
 mod governance {}
+
+#[doc = include_str!("../../docs/lifecycle.md")]
+mod lifecycle {}

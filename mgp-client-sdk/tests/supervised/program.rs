@@ -120,6 +120,56 @@ fn a_signal_ends_a_long_wait_for_the_next_start() {
 }
 
 #[test]
+fn a_second_signal_ends_a_long_stop() {
+    let policy = Policy::new("hurry", "{}");
+    let file = std::env::temp_dir().join(format!("mgp-hurry-{}", std::process::id()));
+    let stubborn = format!("trap '' TERM; echo $$ > {}; while :; do sleep 1; done", file.display());
+    let mut running = supervise(&policy, &["sh", "-c", &stubborn]);
+    let server: u32 = within_30s(|| std::fs::read_to_string(&file).ok()?.trim().parse().ok());
+    let pid = running.id().to_string();
+    let tell = || assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    tell();
+    // The system makes one of two signals that come at once.
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    tell();
+    assert_eq!(running.wait().unwrap().code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    within_30s(|| (!lives(server)).then_some(()));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_reader_that_stalls_stops_neither_restarts_nor_signals() {
+    let policy = Policy::new(
+        "stall",
+        r#"{"restart_policy":"always","max_restarts":10000,"backoff_base_ms":0,"backoff_max_ms":0}"#,
+    );
+    let file = std::env::temp_dir().join(format!("mgp-stall-{}", std::process::id()));
+    let server = format!("echo >> {}; exit 1", file.display());
+    let mut running = supervise(&policy, &["sh", "-c", &server]);
+    // Each start is told in some 300 bytes, and a pipe holds 64 KiB.
+    within_30s(|| (std::fs::metadata(&file).ok()?.len() > 400).then_some(()));
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let ended = within_30s(|| running.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// Waits until something is there.
+fn within_30s<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "it took too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
 fn what_cannot_be_used_is_said_and_ends_with_2() {
     let check = |policy: &Policy, expected: &str| {
         let ended = supervise(policy, &["true"]).wait_with_output().unwrap();

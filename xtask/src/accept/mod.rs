@@ -204,6 +204,16 @@ const CHECKS: &[Check] = &[
         about: "a real child killed a thousand times, and children with bad manners",
         run: |_| life::kills(),
     },
+    Check {
+        name: "life.retry",
+        about: "calls that are made again: their traffic, and servers that ask for too much",
+        run: |_| life::retry(),
+    },
+    Check {
+        name: "life.alone",
+        about: "one layer of the life of servers alone, on a client and on a server",
+        run: |_| life::alone(),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.

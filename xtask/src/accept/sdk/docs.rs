@@ -14,6 +14,7 @@ const GUIDES: &[(&str, &str)] = &[
     ("docs/first-server.md", "Your first MGP server"),
     ("docs/picking-layers.md", "Picking layers"),
     ("docs/governance.md", "Governing tools"),
+    ("docs/lifecycle.md", "Servers that live"),
 ];
 
 /// Checks all of it.

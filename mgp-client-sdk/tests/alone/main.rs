@@ -1,8 +1,10 @@
-//! Each layer of governance alone, and health, on either side of a connection and in both eras (MGP §3–§6).
+//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and those of [`life`].
 //!
 //! Applies to: both.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod life;
 
 use std::process::Command;
 use std::sync::Arc;
@@ -103,15 +105,6 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
         "delete: refused, 100",
     ];
     assert_eq!(said, expected);
-}
-
-#[test]
-fn the_example_says_how_its_server_is_and_becomes() {
-    let expected = "healthy, {\"database\":true}\n\
-        healthy to unhealthy: it says so\n\
-        unhealthy to healthy: it answers again\n\
-        healthy to unhealthy: it ended\n";
-    assert_eq!(run("health_alone"), expected);
 }
 
 /// Runs an example and gives what it said.
