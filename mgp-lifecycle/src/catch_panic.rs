@@ -14,6 +14,9 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
+/// What the peer is told of a panic; what it said is none of its business.
+const PANICKED: &str = "the handler panicked; the server's log says where";
+
 /// Turns panics into −32603.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -73,7 +76,7 @@ pub fn panicked(panic: &(dyn Any + Send)) -> RpcError {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     tracing::error!(panic = what, "a handler panicked");
-    RpcError::internal("the handler panicked")
+    RpcError::internal(PANICKED)
 }
 
 pin_project! {
@@ -92,8 +95,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else {
-            let error =
-                this.failed.take().unwrap_or_else(|| RpcError::internal("the handler panicked"));
+            let error = this.failed.take().unwrap_or_else(|| RpcError::internal(PANICKED));
             return Poll::Ready(Err(error));
         };
         match catch_unwind(AssertUnwindSafe(|| future.poll(task))) {

@@ -16,13 +16,13 @@ use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 #[non_exhaustive]
 pub enum Refusal {
     /// Too many tool calls run and wait.
-    #[error("too many tool calls are running and waiting")]
+    #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
     /// A call took longer than it may.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {:?}; it may have run: call again only if that does no harm", about(*.0))]
     TimedOut(Duration),
     /// Whoever called stopped waiting before the call had its turn; it did not run.
-    #[error("no turn came within {0:?}; the call did not run")]
+    #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
     NoTurn(Duration),
     /// Calls come faster than they may.
     #[error(transparent)]
@@ -63,10 +63,12 @@ pub enum Refusal {
     #[error("the connection is already initialized")]
     AlreadyInitialized,
     /// A call asked its caller again and again.
-    #[error("the call asked its caller more than {0} times")]
+    #[error("the call asked its caller more than {0} times; its tool must ask for more at once")]
     TooManyRounds(u32),
     /// What a call must remember between rounds is too large to travel.
-    #[error("what the call keeps between rounds has more than {0} bytes")]
+    #[error(
+        "what the call keeps between rounds has more than {0} bytes; its tool must keep less, or answers be shorter"
+    )]
     StateTooLarge(usize),
     /// A server asks for permissions faster than anybody decides.
     #[error("more than {0} requests for permissions are open; wait for their answers")]
@@ -93,12 +95,13 @@ pub enum Refusal {
     #[error("the task was cancelled")]
     TaskCancelled,
     /// The task broke off without an answer.
-    #[error("the task broke off")]
+    #[error("the task broke off; it may have had effects")]
     TaskBroken,
     /// The server could not be reached several times in a row, and is left alone for a while (MGP §14.6).
     #[error(
-        "{} could not be reached several times in a row; it is tried again in {wait:?}",
-        named(server.as_ref())
+        "{} could not be reached several times in a row; it is tried again in {:?}",
+        named(server.as_ref()),
+        about(*wait)
     )]
     LeftAlone {
         /// The server, where it is known.
@@ -159,8 +162,8 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>) -> String {
     let who = named(server);
     match state {
         ServerState::Draining => format!("{who} is draining and takes no new calls"),
-        ServerState::Restarting => format!("{who} is being restarted"),
-        ServerState::Connecting => format!("{who} is starting"),
+        ServerState::Restarting => format!("{who} is being restarted; try again in a moment"),
+        ServerState::Connecting => format!("{who} is starting; try again in a moment"),
         ServerState::Registered => format!("{who} was not started yet; start it first"),
         ServerState::Disconnected => format!("{who} is stopped; start it first"),
         ServerState::Error => format!("{who} failed; restart it once the cause is gone"),
@@ -177,6 +180,13 @@ fn facts(state: &ServerState, server: Option<&ServerId>) -> Object {
         let _ = details.encode("server_id", server.as_str());
     }
     details
+}
+
+/// A time as it is told: what was measured is a little longer than what was set, and nobody asks for that.
+fn about(time: Duration) -> Duration {
+    let step = Duration::from_millis(if time < Duration::from_secs(1) { 1 } else { 100 });
+    let steps = time.as_nanos().saturating_add(step.as_nanos() / 2) / step.as_nanos();
+    u32::try_from(steps).ok().and_then(|steps| step.checked_mul(steps)).unwrap_or(time)
 }
 
 fn named(server: Option<&ServerId>) -> String {
@@ -227,6 +237,7 @@ fn left_alone(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) ->
     }
     hints.details(details)
 }
+
 /// Whether a server that stops for this comes back (checklist C21).
 fn comes_back(reason: &ShutdownReason) -> bool {
     matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
@@ -253,4 +264,33 @@ fn started(started: bool) -> Object {
     // A word can always be written.
     let _ = details.encode("started", &started);
     details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_they_were_set() {
+        for (ms, told) in [
+            (0, "0ns"),
+            (4, "4ms"),
+            (999, "999ms"),
+            (1_500, "1.5s"),
+            (60_001, "60s"),
+            (4_999, "5s"),
+        ] {
+            let text = Refusal::TimedOut(Duration::from_millis(ms)).to_string();
+            assert!(text.starts_with(&format!("no answer within {told}; ")), "{text}");
+        }
+        let texts = Refusal::NoTurn(Duration::MAX).to_string();
+        assert!(texts.contains("18446744073709551615"), "{texts}");
+    }
+
+    #[test]
+    fn who_comes_back_is_named_as_worth_waiting_for() {
+        let text = |reason| Refusal::Draining(reason).to_string();
+        assert!(text(ShutdownReason::ResourceLimit).ends_with("try again once it is back"));
+        assert!(text(ShutdownReason::OperatorRequest).ends_with("use another one"));
+    }
 }

@@ -64,7 +64,7 @@ impl Default for Timeouts {
 /// let hangs = Stack::from_fn(|_| std::future::pending());
 /// let mut client = mock::client(Stack::new(TimeoutLayer::new(Duration::from_secs(30)).layer(hangs)));
 /// let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
-/// assert_eq!(error.to_string(), "no answer within 30s (3003)");
+/// assert_eq!(error.to_string(), "no answer within 30s; it may have run: call again only if that does no harm (3003)");
 /// # });
 /// ```
 #[derive(Clone)]
@@ -101,7 +101,7 @@ impl TimeoutLayer {
     /// let layer = TimeoutLayer::default().per_call(move |call| call.tool().and_then(|tool| slow(tool.name)));
     /// let mut client = mock::client(Stack::new(layer.layer(Stack::from_fn(|_| std::future::pending()))));
     /// let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
-    /// assert_eq!(error.to_string(), "no answer within 300s (3003)");
+    /// assert_eq!(error.to_string(), "no answer within 300s; it may have run: call again only if that does no harm (3003)");
     /// # });
     /// ```
     pub fn per_call(
@@ -258,7 +258,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_kind_of_call_has_its_bound() {
         let mut client = client(&TimeoutLayer::default());
-        check(&mut client, ToolsCall::METHOD, "no answer within 30s (3003)").await;
+        check(
+            &mut client,
+            ToolsCall::METHOD,
+            "no answer within 30s; it may have run: call again only if that does no harm (3003)",
+        )
+        .await;
         for method in [
             ToolsDiscover::METHOD,
             ToolsRequest::METHOD,
@@ -268,7 +273,12 @@ mod tests {
             DiscoveryRegister::METHOD,
             DiscoveryDeregister::METHOD,
         ] {
-            check(&mut client, method, "no answer within 2s (3003)").await;
+            check(
+                &mut client,
+                method,
+                "no answer within 2s; it may have run: call again only if that does no harm (3003)",
+            )
+            .await;
         }
         check(&mut client, ToolsList::METHOD, "for ever").await;
     }

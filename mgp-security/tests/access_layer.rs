@@ -49,7 +49,10 @@ async fn a_refusal_says_who_what_why_and_what_helps() {
     // Whoever administers is no exception.
     client.cx.principal = Principal::local().operator();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
-    assert_eq!(error.to_string(), "`local` has no access to `read` on `files` (1001)");
+    assert_eq!(
+        error.to_string(),
+        "`local` has no access to `read` on `files`; an operator can allow it with `mgp/access/grant` (1001)"
+    );
     assert_eq!(Rule::of(&error).unwrap().as_str(), "default_policy opt-in");
     let details = Payload::of(error.as_recovery().unwrap().details.as_ref().unwrap()).unwrap();
     assert_eq!(
@@ -107,7 +110,8 @@ async fn what_belongs_to_a_whole_server_is_decided_for_it() {
     ];
     for (method, params) in guarded {
         let error = client.request(method, params).await.unwrap_err();
-        assert_eq!(error.to_string(), "`local` has no access to `files` (1001)", "{method}");
+        let expected = "`local` has no access to `files`; an operator can allow it with `mgp/access/grant` (1001)";
+        assert_eq!(error.to_string(), expected, "{method}");
         assert!(client.notify(method, params).await.is_err(), "{method}");
     }
     for (method, empty) in lists {

@@ -103,7 +103,7 @@ async fn failures_are_well_formed_and_the_server_lives() {
     for tool in ["boom", "soon"] {
         let error =
             client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap_err();
-        assert_eq!(error.to_string(), "the handler panicked (-32603)");
+        assert_eq!(error.to_string(), "the handler panicked; the server's log says where (-32603)");
     }
     let failed: CallToolResult =
         client.request("tools/call", r#"{"name":"fail"}"#).await.unwrap().get().unwrap();

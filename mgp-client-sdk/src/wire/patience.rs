@@ -256,7 +256,10 @@ mod tests {
         let mut client = client(Stack::from_fn(|_| std::future::pending()));
         for method in ["tools/call", "tools/list", "mgp/health/ping"] {
             let error = client.request(method, r#"{"name":"t"}"#).await.unwrap_err();
-            assert_eq!(error.to_string(), "no answer within 10s (3003)");
+            assert_eq!(
+                error.to_string(),
+                "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+            );
         }
     }
 
@@ -267,10 +270,16 @@ mod tests {
         assert!(patient.request("tools/call", call).await.is_ok());
         let mut capped = client(steps(Duration::from_secs(8), 9));
         let error = capped.request("tools/call", call).await.unwrap_err();
-        assert_eq!(error.to_string(), "no answer within 35s (3003)");
+        assert_eq!(
+            error.to_string(),
+            "no answer within 35s; it may have run: call again only if that does no harm (3003)"
+        );
         let mut silent = client(steps(Duration::from_secs(11), 1));
         let error = silent.request("tools/call", call).await.unwrap_err();
-        assert_eq!(error.to_string(), "no answer within 10s (3003)");
+        assert_eq!(
+            error.to_string(),
+            "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+        );
     }
 
     #[tokio::test(start_paused = true)]

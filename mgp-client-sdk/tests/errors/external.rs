@@ -1,11 +1,13 @@
 //! 5000 to 5099: what is behind a server.
 
+use mgp_client_sdk::{Client, RetryConfig};
 use mgp_server_sdk::prelude::*;
 use mgp_types::service::Stack;
 use serde_json::json;
 
 use crate::gateway;
 use crate::heard::Heard;
+use crate::peer::{PEERS, Peer};
 use crate::script;
 use crate::security::with_token;
 
@@ -62,4 +64,22 @@ async fn code_5002_upstream_unavailable() {
     assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!(5002)));
     assert!(answer.head.contains("retry-after: 5"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
+
+    // A server that was out of reach several times in a row is left alone for a while.
+    tokio::time::pause();
+    let mut config = RetryConfig::default();
+    (config.retries, config.circuit.failures) = (0, 1);
+    let builder = Client::builder("gateway", "1").server_id("below").retry(config);
+    let (client, _) = gateway::through(builder, Server::new("below", "1")).await;
+    client.close().await;
+    let stack = gateway::to(client).into_stack().unwrap();
+    let answer = Peer::join(&stack, PEERS[0]).await.call("t").await;
+    Heard::of(ErrorCode::SERVER_NOT_READY).says(["connection closed"]).check_mgp(&answer);
+    Heard::of(ErrorCode::UPSTREAM_UNAVAILABLE)
+        .says(["server `below` could not be reached several times in a row", "tried again in 5s"])
+        .details(["circuit", "server_id"])
+        .started(false)
+        .hint("retry_after_ms", json!(5001))
+        .heard_by_all(&stack, "t")
+        .await;
 }

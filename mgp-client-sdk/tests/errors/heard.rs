@@ -16,6 +16,8 @@ pub(crate) struct Heard {
     recovery: Value,
     says: Vec<&'static str>,
     details: Vec<&'static str>,
+    /// Whether the details say that the call began; none where they do not tell.
+    started: Option<bool>,
 }
 
 impl Heard {
@@ -23,7 +25,7 @@ impl Heard {
     pub(crate) fn of(code: ErrorCode) -> Self {
         let row = Page::read().row(code);
         let recovery = serde_json::to_value(Recovery::default_for(code).unwrap()).unwrap();
-        Self { code, row, recovery, says: Vec::new(), details: Vec::new() }
+        Self { code, row, recovery, says: Vec::new(), details: Vec::new(), started: None }
     }
 
     /// Words that the message must have: what failed, and what to do.
@@ -41,6 +43,39 @@ impl Heard {
     /// A hint that is not the code's own.
     pub(crate) fn hint(mut self, name: &str, value: Value) -> Self {
         self.recovery[name] = value;
+        self
+    }
+
+    /// The details say whether the call began, besides what else they say.
+    pub(crate) fn started(mut self, started: bool) -> Self {
+        self.started = Some(started);
+        self
+    }
+
+    /// The same call is not to be made again, though others with this code are.
+    pub(crate) fn no_retry(mut self) -> Self {
+        let hints = Recovery::default_for(self.code).unwrap().no_retry();
+        self.recovery = serde_json::to_value(hints).unwrap();
+        self
+    }
+
+    /// The same call is to be made again, though others with this code are not.
+    pub(crate) fn after_a_second(self) -> Self {
+        let (wait, attempts) = (json!(1000), json!(5));
+        let strategy = json!("fixed_delay");
+        self.hint("retryable", json!(true))
+            .hint("retry_after_ms", wait)
+            .hint("retry_strategy", strategy)
+            .hint("max_retries", attempts)
+    }
+
+    /// The hints of a tool that does no harm when it runs twice.
+    pub(crate) fn of_repeatable(mut self) -> Self {
+        let hints = json!({
+            "category": self.recovery["category"], "retryable": true, "retry_after_ms": 1000,
+            "retry_strategy": "exponential_backoff", "max_retries": 3,
+        });
+        self.recovery = hints;
         self
     }
 
@@ -116,6 +151,10 @@ impl Heard {
         let mut names: Vec<&str> =
             details.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let mut expected = self.details.clone();
+        if let Some(started) = self.started {
+            assert_eq!(details["started"], started, "{details}");
+            expected.push("started");
+        }
         names.sort_unstable();
         expected.sort_unstable();
         assert_eq!(names, expected, "{details}");

@@ -1,16 +1,23 @@
 //! 2000 to 2099: a server that is not there, or not any more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_client_sdk::EraChoice;
+use mgp_client_sdk::{Client, EraChoice, SuperviseConfig};
+use mgp_lifecycle::{ReadyLayer, State};
 use mgp_security::AuditLayer;
 use mgp_server_sdk::{Server, Tool};
+use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
-use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{AuditSink, Audited, Start, Ticket, Unaudited};
+use mgp_types::method::{Request, ToolsCall};
+use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
+use mgp_types::service::{AuditSink, Audited, Router, Stack, Start, Ticket, Unaudited};
+use serde_json::json;
 
 use crate::gateway;
 use crate::heard::Heard;
+use crate::held::Held;
+use crate::peer::{PEERS, Peer};
 use crate::script;
 
 /// A log that was closed.
@@ -42,9 +49,118 @@ async fn code_2000_server_not_ready() {
     let audit = AuditLayer::new(Arc::new(Closed)).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
     Heard::of(ErrorCode::SERVER_NOT_READY)
-        .says(["the call was not run", "the audit log is closed"])
+        .says(["the call was not run", "the audit log is closed", "must be started anew"])
         .heard_by_all(&stack, "t")
         .await;
+
+    // A supervised server that nobody started yet.
+    let builder = Client::builder("gateway", "1").server_id("files");
+    let config = SuperviseConfig::default();
+    let files = builder.supervise(ChildCommand::new("no-such-program"), config).unwrap();
+    let below = files.stack().clone();
+    let calls = Router::new().route(ToolsCall::METHOD, below);
+    let stack = Server::new("gateway", "1").endpoints(calls).into_stack().unwrap();
+    Heard::of(ErrorCode::SERVER_NOT_READY)
+        .says(["server `files` was not started yet; start it first"])
+        .details(["state", "server_id"])
+        .started(false)
+        .heard_by_all(&stack, "t")
+        .await;
+    for (state, words) in [
+        (ServerState::Connecting, "server `files` is starting; try again in a moment"),
+        (ServerState::Disconnected, "server `files` is stopped; start it first"),
+        (ServerState::Error, "server `files` failed; restart it once the cause is gone"),
+    ] {
+        Heard::of(ErrorCode::SERVER_NOT_READY)
+            .says([words])
+            .details(["state", "server_id"])
+            .started(false)
+            .heard_by_all(&in_state(State::new(state)), "t")
+            .await;
+    }
+
+    // The server ends under a running call: it may have run, and the details say so.
+    for kind in PEERS {
+        let held = Held::default();
+        let below = Server::new("below", "1").tool(held.tool("t"));
+        let (client, serving) = gateway::through(Client::builder("gateway", "1"), below).await;
+        let stack = gateway::to(client).into_stack().unwrap();
+        let mut peer = Peer::join(&stack, kind).await;
+        let call = peer.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
+        held.begun().await;
+        serving.abort();
+        let answer = peer.answer(call).await;
+        Heard::of(ErrorCode::SERVER_NOT_READY)
+            .says(["connection closed"])
+            .no_retry()
+            .started(true)
+            .check(&peer, &answer);
+    }
+}
+
+/// A server behind a gate that holds it in a state.
+fn in_state(state: State) -> Stack {
+    let tool = Tool::new("t", "Does something", || async { "done" });
+    let gate = ReadyLayer::new(state).server("files");
+    Server::new("s", "1").tool(tool).layer(gate).into_stack().unwrap()
+}
+
+#[tokio::test]
+async fn code_2001_server_draining() {
+    // A server that drains: who comes back is waited for, who does not is not.
+    for (reason, comes_back, words) in [
+        (
+            ShutdownReason::OperatorRequest,
+            false,
+            "(operator_request) and starts no new calls; use another one",
+        ),
+        (
+            ShutdownReason::IdleTimeout,
+            false,
+            "(idle_timeout) and starts no new calls; use another one",
+        ),
+        (
+            ShutdownReason::ConfigurationChange,
+            true,
+            "starts no new calls; try again once it is back",
+        ),
+        (ShutdownReason::ResourceLimit, true, "starts no new calls; try again once it is back"),
+    ] {
+        let held = Held::default();
+        let server = Server::new("s", "1").tool(held.tool("t"));
+        let drain = server.drain_handle();
+        let stack = server.into_stack().unwrap();
+        let mut first = Peer::join(&stack, PEERS[0]).await;
+        let running = first.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
+        held.begun().await;
+        drain.begin(reason, Duration::from_secs(30));
+        let mut heard = Heard::of(ErrorCode::SERVER_DRAINING)
+            .says([words])
+            .details(["state", "reason"])
+            .started(false);
+        if comes_back {
+            heard = heard.after_a_second();
+        }
+        heard.heard_by_all(&stack, "t").await;
+        // What ran when the drain began runs to its end.
+        held.release();
+        let answer = first.answer(running).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
+    }
+
+    // A client's gate before a server that drains.
+    for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
+        let state = State::new(ServerState::Connected);
+        state.enter(ServerState::Draining, reason).unwrap();
+        let mut heard = Heard::of(ErrorCode::SERVER_DRAINING)
+            .says(["server `files` is draining and takes no new calls"])
+            .details(["state", "server_id"])
+            .started(false);
+        if comes_back {
+            heard = heard.after_a_second();
+        }
+        heard.heard_by_all(&in_state(state), "t").await;
+    }
 }
 
 #[tokio::test]
@@ -59,5 +175,13 @@ async fn code_2002_server_restarting() {
     Heard::of(ErrorCode::SERVER_RESTARTING)
         .says(["the server no longer has the session"])
         .heard_by_all(&stack, "t")
+        .await;
+
+    // A server that is being started again.
+    Heard::of(ErrorCode::SERVER_RESTARTING)
+        .says(["server `files` is being restarted; try again in a moment"])
+        .details(["state", "server_id"])
+        .started(false)
+        .heard_by_all(&in_state(State::new(ServerState::Restarting)), "t")
         .await;
 }

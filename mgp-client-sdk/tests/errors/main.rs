@@ -7,6 +7,7 @@
 mod external;
 mod gateway;
 mod heard;
+mod held;
 mod http;
 mod jsonrpc;
 mod lifecycle;

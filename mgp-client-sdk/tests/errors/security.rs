@@ -93,8 +93,11 @@ async fn code_1000_permission_denied() {
 async fn code_1001_access_denied() {
     let stack = governed(&Governance::builder().build(), tool("look").risk(RiskLevel::Safe));
     Heard::of(ErrorCode::ACCESS_DENIED)
-        .says(["`mallory` has no access to `look` on `disk`"])
-        .details(["agent", "server", "tool", "source", "remedy"])
+        .says([
+            "`mallory` has no access to `look` on `disk`",
+            "an operator can allow it with `mgp/access/grant`",
+        ])
+        .details(["agent", "server_id", "tool", "source", "remedy"])
         .heard_by_all(&stack, "look")
         .await;
 }

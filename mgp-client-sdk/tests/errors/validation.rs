@@ -100,7 +100,7 @@ async fn code_4002_tool_disabled() {
     let shown = list(&stack).await;
     assert_eq!(shown["result"]["tools"], json!([]), "{shown}");
     let details =
-        ["server", "tool", "status", "hash", "pinned_hash", "differences", "findings", "remedy"];
+        ["server_id", "tool", "status", "hash", "pinned_hash", "differences", "findings", "remedy"];
     Heard::of(ErrorCode::TOOL_DISABLED)
         .says(["`t` of `below` is disabled", "its definition changed since it was approved"])
         .details(details)

@@ -220,7 +220,7 @@ async fn the_gate_alone_on_a_server() {
     let ask = || async { client.call("think").arg("about", "life").await };
     let error = ask().await.unwrap_err();
     assert_eq!((error.code().0, error.is_retryable()), (2000, true));
-    assert_eq!(error.message(), "the server is starting");
+    assert_eq!(error.message(), "the server is starting; try again in a moment");
     let until = Instant::now() + Duration::from_secs(10);
     let answer = loop {
         match ask().await {

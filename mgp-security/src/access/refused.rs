@@ -12,7 +12,7 @@ use super::decided::Decided;
 
 /// A call without access: no entry or policy allows it, or one denies it.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{agent}` has no access to {}", self.what())]
+#[error("`{agent}` has no access to {}; {remedy}", self.what())]
 pub struct AccessDenied {
     agent: String,
     server: Option<ServerId>,

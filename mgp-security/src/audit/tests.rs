@@ -397,12 +397,18 @@ impl AuditSink for Fails {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_recorded_does_not_run() {
     let reasons = [
-        (Unaudited::Full, "the call was not run: the audit log is full (3001)"),
+        (
+            Unaudited::Full,
+            "the call was not run: the audit log is full; make room in it, or try again later (3001)",
+        ),
         (
             Unaudited::failed(std::io::Error::other("disk on fire")),
-            "the call was not run: the audit log cannot be written (2000)",
+            "the call was not run: the audit log cannot be written; the log of the program that writes it says why (2000)",
         ),
-        (Unaudited::Closed, "the call was not run: the audit log is closed (2000)"),
+        (
+            Unaudited::Closed,
+            "the call was not run: the audit log is closed; the program that writes it is ending, or must be started anew (2000)",
+        ),
     ];
     for (reason, expected) in reasons {
         for wait in [None, Some(Duration::from_millis(5))] {

@@ -411,7 +411,7 @@ where
             counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
-                "too many requests in flight on this connection",
+                "too many requests in flight on this connection; wait for some answers first",
             );
             return self.refuse(Some(&id), batch, error);
         }

@@ -294,7 +294,10 @@ impl From<StoreError> for RpcError {
             }
             StoreError::Late(_) => (ErrorCode::TIMEOUT, error.to_string()),
             // Whoever runs this must look; what they find there is no caller's business.
-            _ => (ErrorCode::SERVER_NOT_READY, "the store cannot be used".to_owned()),
+            _ => (
+                ErrorCode::SERVER_NOT_READY,
+                "the store cannot be used; whoever runs the server must look at it".to_owned(),
+            ),
         };
         Self::new(code, message).because(error)
     }

@@ -181,7 +181,10 @@ async fn who_watches_learns_of_each_change_before_it_is_answered() {
 #[test]
 fn callers_learn_nothing_of_the_file() {
     let error = RpcError::from(StoreError::Unreadable("`/home/u/mgp.db` is damaged".to_owned()));
-    assert_eq!(error.to_string(), "the store cannot be used (2000)");
+    assert_eq!(
+        error.to_string(),
+        "the store cannot be used; whoever runs the server must look at it (2000)"
+    );
     let source = std::error::Error::source(&error).unwrap();
     assert!(source.to_string().contains("/home/u/mgp.db"), "whoever runs it learns all");
 }

@@ -169,7 +169,7 @@ async fn who_stops_waiting_before_its_turn_never_ran() {
     let error = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(
         serde_json::to_string(&error).unwrap(),
-        r#"{"code":3003,"message":"no turn came within 4ms; the call did not run","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
+        r#"{"code":3003,"message":"no turn came within 4ms; the call did not run, so call again when less is waiting","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
     );
     first.await.unwrap().unwrap();
     assert_eq!((seen.order().as_str(), layer.waiting()), ("ann", 0));

@@ -61,9 +61,10 @@ async fn a_legacy_caller_who_asked_for_a_task_gets_one_even_at_once() {
             _ => said("now"),
         }
     }));
-    for (tool, text) in
-        [("a", "now"), ("refused", "too many tool calls are running and waiting (3001)")]
-    {
+    for (tool, text) in [
+        ("a", "now"),
+        ("refused", "too many tool calls are running and waiting; try again in a moment (3001)"),
+    ] {
         let params = format!(r#"{{"name":"{tool}","task":{{}}}}"#);
         let created = request(&mut client, "tools/call", &params).await;
         assert_eq!(created["task"]["status"], "working");

@@ -115,13 +115,15 @@ impl<T> std::fmt::Debug for Audited<T> {
 #[non_exhaustive]
 pub enum Unaudited {
     /// There is no room, and waiting longer would not be right.
-    #[error("the audit log is full")]
+    #[error("the audit log is full; make room in it, or try again later")]
     Full,
     /// The store failed.
-    #[error("the audit log cannot be written")]
+    #[error("the audit log cannot be written; the log of the program that writes it says why")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
     /// The sink was closed.
-    #[error("the audit log is closed")]
+    #[error(
+        "the audit log is closed; the program that writes it is ending, or must be started anew"
+    )]
     Closed,
 }
 
