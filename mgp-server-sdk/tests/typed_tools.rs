@@ -355,10 +355,16 @@ async fn a_tool_has_a_bound_of_its_own() {
         .tool(sleep("other", 50));
     let (mut client, _) = connect(server, MGP).await;
     let error = call(&mut client, "short", &json!({})).await.unwrap_err();
-    assert_eq!(error.to_string(), "no answer within 1s; it may have run: call again only if that does no harm (3003)");
+    assert_eq!(
+        error.to_string(),
+        "no answer within 1s; it may have run: call again only if that does no harm (3003)"
+    );
     call(&mut client, "long", &json!({})).await.unwrap();
     let error = call(&mut client, "other", &json!({})).await.unwrap_err();
-    assert_eq!(error.to_string(), "no answer within 10s; it may have run: call again only if that does no harm (3003)");
+    assert_eq!(
+        error.to_string(),
+        "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+    );
 }
 
 #[tokio::test]
