@@ -23,7 +23,7 @@ impl Server {
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_server_sdk::security::prelude::*;
     ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let governance = Governance::builder().build();
     /// let ann = Principal::new("local", "ann").operator();
     /// governance.access().grant(&ann, AccessGrantParams::allow("local", "clock")).await.unwrap();

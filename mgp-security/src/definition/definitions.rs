@@ -30,7 +30,7 @@ use crate::tool::Assessment;
 /// use mgp_types::Payload;
 /// use mgp_types::service::{Principal, ServerId};
 ///
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let (definitions, files) = (Definitions::in_memory(Policies::default()), ServerId::from("files"));
 /// let tool = |text: &str| Payload::parse(format!(r#"{{"name":"read","description":"{text}","inputSchema":{{}}}}"#)).unwrap();
 ///

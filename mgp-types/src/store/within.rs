@@ -14,7 +14,7 @@ use super::StoreError;
 /// Waits so long for what a store was asked, [`Store::answers_within`](super::Store::answers_within) as a rule.
 ///
 /// A change that was handed over may be made all the same, so whoever gives up looks again before it tells anybody.
-/// What is answered at once needs no timer.
+/// What is answered at once needs no timer; anything else needs a runtime with timers (`enable_all`, as `#[tokio::main]` has).
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store, StoreError, within};
