@@ -148,7 +148,9 @@ fn policy(file: &Path) -> Result<SuperviseConfig, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let members: Object = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     for (name, value) in members.iter() {
-        let alone = json!({ name: value }).to_string();
+        let mut alone = Object::new();
+        alone.insert(name, value.clone());
+        let alone = serde_json::to_string(&alone).map_err(|error| error.to_string())?;
         if let Err(error) = serde_json::from_str::<RestartConfig>(&alone) {
             let error = error.to_string();
             // Where it stands in this member alone helps nobody.
