@@ -201,11 +201,14 @@ mod tests {
         let folder = Folder::new("changed");
         let governance = Governance::in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
-        governance.log().unwrap().flush().await.unwrap();
+        let log = governance.log().unwrap().clone();
         drop(governance);
+        log.close().await.unwrap();
         let file = folder.0.join("audit/audit.0000000000000001.jsonl");
         let text = fs::read_to_string(&file).unwrap();
-        fs::write(&file, text.replacen("ada", "bob", 1)).unwrap();
+        let changed = text.replacen(r#""ada""#, r#""bob""#, 1);
+        assert_ne!(changed, text);
+        fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::Bad(_))), "{error}");
     }
