@@ -188,7 +188,10 @@ mod tests {
         let folder = Folder::new("survives");
         let governance = Governance::in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
+        let log = governance.log().unwrap().clone();
         drop(governance);
+        // Without it the writer may still be at its last sync.
+        log.close().await.unwrap();
         let again = Governance::in_folder(&folder.0).await.unwrap();
         assert!(allows(&again));
         let page = again.log().unwrap().query(AuditQuery::new()).await.unwrap();
