@@ -9,6 +9,7 @@ mod catalog;
 mod embed;
 mod error;
 mod search;
+mod text;
 
 pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
 pub use embed::{Cost, EmbedError, Embedder};
