@@ -8,6 +8,7 @@
 mod catalog;
 mod embed;
 mod error;
+mod keyword;
 mod search;
 mod text;
 
