@@ -8,7 +8,11 @@
 mod catalog;
 mod embed;
 mod error;
+mod keyword;
+#[cfg(feature = "sqlite")]
+mod persist;
 mod search;
+mod text;
 mod vector;
 
 pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};

@@ -110,14 +110,25 @@ impl Keeper {
             self.shared.changed.notify_all();
             state.queue.given
         };
-        let settled = |now: &Progress| {
-            now.through >= given || now.failures > failures || now.ended
-        };
+        let settled = |now: &Progress| now.through >= given || now.failures > failures || now.ended;
         match progress.wait_for(settled).await {
             Ok(now) if now.through >= given => Ok(()),
             Ok(now) => Err(now.error.clone().unwrap_or(StoreError::Closed)),
             Err(_) => Err(StoreError::Closed),
         }
+    }
+}
+
+#[cfg(test)]
+impl Keeper {
+    /// How many changes wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.lock().queue.len()
+    }
+
+    /// Ends when nothing is written any more.
+    pub(super) fn ended(&self) -> watch::Receiver<impl Sized + use<>> {
+        self.progress.clone()
     }
 }
 
@@ -207,7 +218,7 @@ impl Writer {
     fn end(&self, error: Option<StoreError>) {
         let mut state = self.shared.lock();
         state.broken = true;
-        state.queue = Queue::default();
+        state.queue.clear();
         drop(state);
         self.shared.changed.notify_all();
         self.tell.send_modify(|progress| {

@@ -75,6 +75,12 @@ impl Queue {
         Self { kept: kept.into_iter().collect(), ..Self::default() }
     }
 
+    /// Forgets what waits.
+    pub(super) fn clear(&mut self) {
+        self.waiting = VecDeque::new();
+        self.kept = HashSet::default();
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -2,11 +2,13 @@
 //!
 //! Applies to: both.
 
+use std::mem;
 use std::sync::Arc;
 
-use mgp_types::mgp::ToolSecurity;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{ServerState, ToolSecurity};
 
-use crate::catalog::{Decided, Listed, Slot};
+use crate::catalog::{Listed, ServerEntry, Slot, ToolEntry};
 
 /// A server without its tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,10 @@ pub(crate) struct NewTool {
     /// Tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: Listed,
+    /// The categories it was given; those it is listed with may be derived.
+    pub(crate) categories: Vec<String>,
+    /// The keywords it was given.
+    pub(crate) keywords: Vec<String>,
     /// Its vector, if it was made anew.
     pub(crate) row: Option<Box<[i8]>>,
 }
@@ -62,11 +68,11 @@ pub(crate) struct OldServer {
 /// A tool that was read; whether its hash is right is not known yet.
 #[derive(Debug)]
 pub(crate) struct OldTool {
+    /// The slot it had.
     pub(crate) place: i64,
-    pub(crate) name: String,
     pub(crate) definition: String,
+    /// Only what was decided here; what its server claims is in the definition.
     pub(crate) security: Option<ToolSecurity>,
-    pub(crate) decided: Decided,
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
     pub(crate) hash: [u8; 16],
@@ -82,4 +88,26 @@ pub(crate) struct OldVector {
     /// The tool as it was when the vector was made.
     pub(crate) hash: [u8; 16],
     pub(crate) row: Vec<i8>,
+}
+
+impl ServerRow {
+    /// The server without its tools, as it was put in; nobody has connected to it yet.
+    pub(crate) fn into_entry(self) -> ServerEntry {
+        let mut entry = ServerEntry::new(self.id).state(ServerState::Disconnected);
+        entry.name = self.name;
+        entry.description = self.description;
+        entry.categories(self.categories)
+    }
+}
+
+impl OldTool {
+    /// The tool as it was put in, unless its definition is none.
+    pub(crate) fn to_entry(&mut self) -> Option<ToolEntry> {
+        let tool: Tool = serde_json::from_str(&self.definition).ok()?;
+        let mut entry = ToolEntry::from(tool);
+        entry.security = self.security.take();
+        entry.categories = mem::take(&mut self.categories);
+        entry.keywords = mem::take(&mut self.keywords);
+        Some(entry)
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mgp_types::store::StoreError;
 use mgp_types::store::sql::types::ValueRef;
-use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, params};
+use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, params};
 
 use super::queue::Change;
 use super::rows::{
@@ -26,7 +26,7 @@ pub(super) const STEPS: &[&str] = &["
     ) WITHOUT ROWID;
     CREATE TABLE toolindex_tool (
         number INTEGER PRIMARY KEY, server TEXT NOT NULL, name TEXT NOT NULL,
-        hash BLOB NOT NULL, place INTEGER NOT NULL, tokens INTEGER, decided INTEGER NOT NULL,
+        hash BLOB NOT NULL, place INTEGER NOT NULL, tokens INTEGER,
         categories TEXT NOT NULL, keywords TEXT NOT NULL, security TEXT,
         definition TEXT NOT NULL, UNIQUE (server, name)
     );
@@ -39,146 +39,178 @@ pub(super) const STEPS: &[&str] = &["
 
 /// Writes changes in their order.
 pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreError> {
+    let mut tables = Tables::new(conn)?;
     for change in changes {
         match change {
-            Change::Put(new) => put(conn, new)?,
-            Change::Remove(id) => remove(conn, id)?,
+            Change::Put(new) => tables.put(new)?,
+            Change::Remove(id) => tables.remove(id)?,
             Change::Vectors(vectors) => {
-                vectors.iter().try_for_each(|vector| add_vector(conn, vector))?;
+                vectors.iter().try_for_each(|vector| tables.add_vector(vector))?;
             }
-            Change::Counted(tools) => tools.iter().try_for_each(|tool| count(conn, tool))?,
+            Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
         }
     }
     Ok(())
 }
 
-fn put(conn: &Connection, new: &NewServer) -> Result<(), StoreError> {
-    let ServerRow { id, name, description, categories } = &new.server;
-    conn.prepare_cached("INSERT OR REPLACE INTO toolindex_server VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![id, name, description, json(categories)?])?;
-    let mut known = known(conn, id)?;
-    for tool in &new.tools {
-        let known = known.remove(tool.tool.name());
-        let number = match known {
-            Some((number, hash)) if hash == tool.tool.hash() => {
-                conn.prepare_cached("UPDATE toolindex_tool SET place = ?2 WHERE number = ?1")?
-                    .execute(params![number, tool.slot])?;
-                number
+/// The statements that write.
+struct Tables<'c> {
+    conn: &'c Connection,
+    put_server: Statement<'c>,
+    known: Statement<'c>,
+    number: Statement<'c>,
+    put_tool: Statement<'c>,
+    move_tool: Statement<'c>,
+    count: Statement<'c>,
+    put_vector: Statement<'c>,
+    remove_tool: [Statement<'c>; 2],
+    remove_server: [Statement<'c>; 3],
+}
+
+impl<'c> Tables<'c> {
+    fn new(conn: &'c Connection) -> Result<Self, StoreError> {
+        let vectors_of_server = "DELETE FROM toolindex_vector
+            WHERE tool IN (SELECT number FROM toolindex_tool WHERE server = ?1)";
+        Ok(Self {
+            conn,
+            put_server: conn
+                .prepare("INSERT OR REPLACE INTO toolindex_server VALUES (?1, ?2, ?3, ?4)")?,
+            known: conn
+                .prepare("SELECT name, number, hash FROM toolindex_tool WHERE server = ?1")?,
+            number: conn.prepare(
+                "SELECT number FROM toolindex_tool WHERE server = ?1 AND name = ?2 AND hash = ?3",
+            )?,
+            put_tool: conn.prepare(
+                "INSERT OR REPLACE INTO toolindex_tool
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?,
+            move_tool: conn.prepare("UPDATE toolindex_tool SET place = ?2 WHERE number = ?1")?,
+            count: conn.prepare("UPDATE toolindex_tool SET tokens = ?2 WHERE number = ?1")?,
+            put_vector: conn
+                .prepare("INSERT OR REPLACE INTO toolindex_vector VALUES (?1, ?2, ?3, ?4)")?,
+            remove_tool: [
+                conn.prepare("DELETE FROM toolindex_vector WHERE tool = ?1")?,
+                conn.prepare("DELETE FROM toolindex_tool WHERE number = ?1")?,
+            ],
+            remove_server: [
+                conn.prepare(vectors_of_server)?,
+                conn.prepare("DELETE FROM toolindex_tool WHERE server = ?1")?,
+                conn.prepare("DELETE FROM toolindex_server WHERE id = ?1")?,
+            ],
+        })
+    }
+
+    fn put(&mut self, new: &NewServer) -> Result<(), StoreError> {
+        let ServerRow { id, name, description, categories } = &new.server;
+        self.put_server.execute(params![id, name, description, json(categories)?])?;
+        let mut known = self.known(id)?;
+        for tool in &new.tools {
+            let known = known.remove(tool.tool.name());
+            let number = match known {
+                Some((number, hash)) if hash == tool.tool.hash() => {
+                    self.move_tool.execute(params![number, tool.slot])?;
+                    number
+                }
+                known => self.put_tool(id, tool, known.map(|(number, _)| number))?,
+            };
+            if let (Some(row), Some(model)) = (&tool.row, &new.model) {
+                self.put_vector(number, &tool.tool, model, row)?;
             }
-            known => write_tool(conn, id, tool, known.map(|(number, _)| number))?,
-        };
-        if let (Some(row), Some(model)) = (&tool.row, &new.model) {
-            write_vector(conn, number, &tool.tool, model, row)?;
+        }
+        for (number, _) in known.into_values() {
+            self.remove_tool(number)?;
+        }
+        Ok(())
+    }
+
+    /// The tools of a server in the file: their numbers and hashes by name.
+    fn known(&mut self, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
+        let mut known = HashMap::new();
+        let mut unnamed = Vec::new();
+        let mut rows = self.known.query([server])?;
+        while let Some(row) = rows.next()? {
+            let number = row.get(1)?;
+            // Damaged values are as good as none: they are written anew, or go.
+            let Some(name) = text(row, 0) else {
+                unnamed.push(number);
+                continue;
+            };
+            known.insert(name, (number, bytes(row, 2).unwrap_or_default().to_vec()));
+        }
+        drop(rows);
+        unnamed.into_iter().try_for_each(|number| self.remove_tool(number))?;
+        Ok(known)
+    }
+
+    fn put_tool(
+        &mut self,
+        server: &str,
+        new: &NewTool,
+        number: Option<i64>,
+    ) -> Result<i64, StoreError> {
+        let tool = &new.tool;
+        let decided = tool.security().filter(|_| tool.0.decided == Decided::Here);
+        let security = decided.map(json).transpose()?;
+        self.put_tool.execute(params![
+            number,
+            server,
+            tool.name(),
+            &tool.hash()[..],
+            new.slot,
+            counted(tool),
+            json(&new.categories)?,
+            json(&new.keywords)?,
+            security,
+            &**tool.definition(),
+        ])?;
+        Ok(number.unwrap_or_else(|| self.conn.last_insert_rowid()))
+    }
+
+    fn add_vector(&mut self, vector: &NewVector) -> Result<(), StoreError> {
+        match self.number(&vector.tool)? {
+            Some(number) => self.put_vector(number, &vector.tool, &vector.model, &vector.row),
+            None => Ok(()),
         }
     }
-    for (number, _) in known.into_values() {
-        remove_tool(conn, number)?;
-    }
-    Ok(())
-}
 
-/// The tools of a server in the file: their numbers and hashes by name.
-fn known(conn: &Connection, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
-    let mut asked =
-        conn.prepare_cached("SELECT name, number, hash FROM toolindex_tool WHERE server = ?1")?;
-    let mut rows = asked.query([server])?;
-    let mut known = HashMap::new();
-    while let Some(row) = rows.next()? {
-        // Damaged values are as good as none: they are written anew, or go.
-        let name = text(row, 0).unwrap_or_default();
-        let hash = bytes(row, 2).unwrap_or_default().to_vec();
-        let before = known.insert(name, (row.get(1)?, hash));
-        if let Some((number, _)) = before {
-            remove_tool(conn, number)?;
+    fn count(&mut self, tool: &Listed) -> Result<(), StoreError> {
+        if let Some(number) = self.number(tool)? {
+            self.count.execute(params![number, counted(tool)])?;
         }
+        Ok(())
     }
-    Ok(known)
-}
 
-fn write_tool(
-    conn: &Connection,
-    server: &str,
-    new: &NewTool,
-    number: Option<i64>,
-) -> Result<i64, StoreError> {
-    let tool = &new.tool;
-    let security = tool.security().map(json).transpose()?;
-    let decided = tool.0.decided == Decided::Here;
-    let categories = json(&tool.categories().collect::<Vec<_>>())?;
-    let keywords = json(&tool.keywords().collect::<Vec<_>>())?;
-    conn.prepare_cached(
-        "INSERT OR REPLACE INTO toolindex_tool VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?
-    .execute(params![
-        number,
-        server,
-        tool.name(),
-        &tool.hash()[..],
-        new.slot,
-        counted(tool),
-        decided,
-        categories,
-        keywords,
-        security,
-        &**tool.definition(),
-    ])?;
-    Ok(number.unwrap_or_else(|| conn.last_insert_rowid()))
-}
-
-fn add_vector(conn: &Connection, vector: &NewVector) -> Result<(), StoreError> {
-    match number(conn, &vector.tool)? {
-        Some(number) => write_vector(conn, number, &vector.tool, &vector.model, &vector.row),
-        None => Ok(()),
+    /// The number of a tool, if the file has it as it is here.
+    fn number(&mut self, tool: &Listed) -> Result<Option<i64>, StoreError> {
+        let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
+        Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
     }
-}
 
-fn count(conn: &Connection, tool: &Listed) -> Result<(), StoreError> {
-    if let Some(number) = number(conn, tool)? {
-        conn.prepare_cached("UPDATE toolindex_tool SET tokens = ?2 WHERE number = ?1")?
-            .execute(params![number, counted(tool)])?;
+    fn put_vector(
+        &mut self,
+        number: i64,
+        tool: &Listed,
+        model: &str,
+        row: &[i8],
+    ) -> Result<(), StoreError> {
+        let row: Vec<u8> = row.iter().map(|byte| byte.cast_unsigned()).collect();
+        self.put_vector.execute(params![number, &tool.hash()[..], model, row])?;
+        Ok(())
     }
-    Ok(())
-}
 
-/// The number of a tool, if the file has it as it is here.
-fn number(conn: &Connection, tool: &Listed) -> Result<Option<i64>, StoreError> {
-    let sql = "SELECT number FROM toolindex_tool WHERE server = ?1 AND name = ?2 AND hash = ?3";
-    let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
-    Ok(conn.prepare_cached(sql)?.query_row(known, |row| row.get(0)).optional()?)
-}
-
-fn write_vector(
-    conn: &Connection,
-    number: i64,
-    tool: &Listed,
-    model: &str,
-    row: &[i8],
-) -> Result<(), StoreError> {
-    let row: Vec<u8> = row.iter().map(|byte| byte.cast_unsigned()).collect();
-    conn.prepare_cached("INSERT OR REPLACE INTO toolindex_vector VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![number, &tool.hash()[..], model, row])?;
-    Ok(())
-}
-
-fn remove(conn: &Connection, id: &str) -> Result<(), StoreError> {
-    for sql in [
-        "DELETE FROM toolindex_vector WHERE tool IN (SELECT number FROM toolindex_tool WHERE server = ?1)",
-        "DELETE FROM toolindex_tool WHERE server = ?1",
-        "DELETE FROM toolindex_server WHERE id = ?1",
-    ] {
-        conn.prepare_cached(sql)?.execute([id])?;
+    fn remove(&mut self, id: &str) -> Result<(), StoreError> {
+        for statement in &mut self.remove_server {
+            statement.execute([id])?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn remove_tool(conn: &Connection, number: i64) -> Result<(), StoreError> {
-    for sql in [
-        "DELETE FROM toolindex_vector WHERE tool = ?1",
-        "DELETE FROM toolindex_tool WHERE number = ?1",
-    ] {
-        conn.prepare_cached(sql)?.execute([number])?;
+    fn remove_tool(&mut self, number: i64) -> Result<(), StoreError> {
+        for statement in &mut self.remove_tool {
+            statement.execute([number])?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn counted(tool: &Listed) -> Option<u32> {
@@ -195,7 +227,8 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     let mut opened = Opened::default();
     let mut places = HashMap::new();
-    let mut asked = conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
+    let mut asked =
+        conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
     let mut rows = asked.query([])?;
     while let Some(row) = rows.next()? {
         if let Some(server) = read_server(row) {
@@ -206,7 +239,7 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
         }
     }
     let mut asked = conn.prepare(
-        "SELECT t.server, t.name, t.hash, t.place, t.tokens, t.decided, t.categories, t.keywords,
+        "SELECT t.server, t.hash, t.place, t.tokens, t.categories, t.keywords,
                 t.security, t.definition, v.hash, v.model, v.row
          FROM toolindex_tool t LEFT JOIN toolindex_vector v ON v.tool = t.number",
     )?;
@@ -255,29 +288,27 @@ fn read_server(row: &Row<'_>) -> Option<ServerRow> {
 }
 
 fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
-    let security = optional(row, 8, text)?;
+    let security = optional(row, 6, text)?;
     Some(OldTool {
-        name: text(row, 1)?,
-        hash: bytes(row, 2)?.try_into().ok()?,
-        place: row.get(3).ok()?,
-        tokens: optional(row, 4, |row, at| row.get(at).ok())?,
-        decided: if row.get(5).ok()? { Decided::Here } else { Decided::Claimed },
-        categories: words(row, 6)?,
-        keywords: words(row, 7)?,
+        hash: bytes(row, 1)?.try_into().ok()?,
+        place: row.get(2).ok()?,
+        tokens: optional(row, 3, |row, at| row.get(at).ok())?,
+        categories: words(row, 4)?,
+        keywords: words(row, 5)?,
         security: match security {
             Some(security) => Some(serde_json::from_str(&security).ok()?),
             None => None,
         },
-        definition: text(row, 9)?,
+        definition: text(row, 7)?,
         // A tool whose vector cannot be read gets a new one.
         vector: read_vector(row, models),
     })
 }
 
 fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<OldVector> {
-    let hash = bytes(row, 10)?.try_into().ok()?;
-    let model = row.get_ref(11).ok()?.as_str().ok()?;
-    let row = bytes(row, 12)?.iter().map(|byte| byte.cast_signed()).collect();
+    let hash = bytes(row, 8)?.try_into().ok()?;
+    let model = row.get_ref(9).ok()?.as_str().ok()?;
+    let row = bytes(row, 10)?.iter().map(|byte| byte.cast_signed()).collect();
     Some(OldVector { model: models.name(model), hash, row })
 }
 
