@@ -24,8 +24,6 @@ pub(crate) struct ServerRow {
 pub(crate) struct NewServer {
     pub(crate) server: ServerRow,
     pub(crate) tools: Vec<NewTool>,
-    /// The model that made the rows of the tools.
-    pub(crate) model: Option<Arc<str>>,
 }
 
 /// A tool to be written; one with the hash that the file has is left as it is there.
@@ -38,11 +36,9 @@ pub(crate) struct NewTool {
     pub(crate) categories: Vec<String>,
     /// The keywords it was given.
     pub(crate) keywords: Vec<String>,
-    /// Its vector, if it was made anew.
-    pub(crate) row: Option<Box<[i8]>>,
 }
 
-/// A vector that was made after its tool was put in.
+/// A vector of a tool that was put in before, or with it.
 #[derive(Debug)]
 pub(crate) struct NewVector {
     pub(crate) tool: Listed,
