@@ -24,6 +24,10 @@ const BATCH: usize = 32;
 /// With so many servers in line the line is looked through for those that stand in it twice.
 const LINE: usize = 1024;
 
+/// How long the thread waits for a disk that is behind, before it makes more for it.
+#[cfg(feature = "sqlite")]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// What waits for its vector, and the thread that makes them.
 #[derive(Debug, Default)]
 pub(crate) struct Embedding {
@@ -34,6 +38,8 @@ pub(crate) struct Embedding {
 /// How far it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
+    /// Whether vectors are being made.
+    pub(crate) is_running: bool,
     /// How many tools wait.
     pub(crate) waiting: usize,
     /// How many could not be embedded.
@@ -50,7 +56,6 @@ struct State {
     line: Vec<ServerNumber>,
     /// How long the line may get until it is looked through.
     longest: usize,
-    is_running: bool,
 }
 
 /// What is embedded next, and what it is seen to be when it is done.
@@ -69,8 +74,17 @@ enum Made {
 
 impl Embedding {
     /// Has the vectors of tools and servers made; the last ones given come first.
-    pub(super) fn add(&self, shared: &Arc<Shared>, now: &Snapshot, tools: &[Slot], servers: &[ServerNumber]) {
+    pub(super) fn add(
+        &self,
+        shared: &Arc<Shared>,
+        now: &Snapshot,
+        tools: &[Slot],
+        servers: &[ServerNumber],
+    ) {
         let Some(embedder) = &shared.embedder else { return };
+        if tools.is_empty() && servers.is_empty() {
+            return;
+        }
         let mut state = self.lock();
         for server in servers {
             state.servers.set(*server);
@@ -85,26 +99,32 @@ impl Embedding {
         }
         state.shorten();
         let waiting = state.tools.count();
-        if mem::replace(&mut state.is_running, true) {
-            drop(state);
-            self.progress.send_modify(|progress| progress.waiting = waiting);
-            return;
+        let was_running = self.tell(|progress| {
+            let was_running = mem::replace(&mut progress.is_running, true);
+            *progress = Progress { waiting, stopped: None, ..progress.clone() };
+            was_running
+        });
+        if !was_running {
+            let worker = Worker { shared: Arc::downgrade(shared), embedder: Arc::clone(embedder) };
+            let thread = thread::Builder::new().name("mgp-index-embed".to_owned());
+            if let Err(error) = thread.spawn(move || worker.run()) {
+                tracing::error!(%error, "no thread makes vectors; tools are found by words only");
+                self.tell(|progress| progress.is_running = false);
+            }
         }
         drop(state);
-        self.progress.send_modify(|progress| *progress = Progress { waiting, ..Progress::default() });
-        let worker = Worker { shared: Arc::downgrade(shared), embedder: Arc::clone(embedder) };
-        let thread = thread::Builder::new().name("mgp-index-embed".to_owned());
-        if let Err(error) = thread.spawn(move || worker.run()) {
-            tracing::error!(%error, "no thread makes vectors; tools are found by words only");
-            self.lock().is_running = false;
-        }
     }
 
     /// These tools are gone.
     pub(super) fn forget(&self, tools: &[Slot], servers: &[ServerNumber]) {
         let mut state = self.lock();
+        if tools.is_empty() && servers.is_empty() {
+            return;
+        }
         tools.iter().for_each(|slot| state.tools.clear(*slot));
         servers.iter().for_each(|server| state.servers.clear(*server));
+        let waiting = state.tools.count();
+        self.tell(|progress| progress.waiting = waiting);
     }
 
     /// How far it is, now and from now on.
@@ -112,13 +132,22 @@ impl Embedding {
         self.progress.subscribe()
     }
 
+    /// Tells how far it is; only whoever has the state locked does, so that both say the same.
+    fn tell<T: Default>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        let mut answer = T::default();
+        self.progress.send_modify(|progress| answer = change(progress));
+        answer
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next piece of work; without any, the thread that asks is to end.
-    fn next(&self, now: &Snapshot) -> Option<Next> {
+    fn next(&self, shared: &Shared) -> Option<Next> {
         let mut state = self.lock();
+        // Taken after the lock, it has everything that stands in the line.
+        let now = shared.snapshot();
         while let Some(number) = state.line.last().copied() {
             if let Some(Registered { server, slots, .. }) = now.catalog.server(number) {
                 let due = slots.iter().copied().filter(|slot| state.tools.contains(*slot));
@@ -135,8 +164,7 @@ impl Embedding {
             }
             state.line.pop();
         }
-        // Whatever else is marked is of a change that is published soon, and will be added then.
-        state.is_running = false;
+        self.tell(|progress| progress.is_running = false);
         None
     }
 
@@ -149,23 +177,29 @@ impl Embedding {
                 same.for_each(|(slot, ..)| state.tools.clear(*slot));
             }
             Made::Server(number, server, _) => {
-                if now.catalog.server(*number).is_none_or(|known| Arc::ptr_eq(&known.server, server)) {
+                if now
+                    .catalog
+                    .server(*number)
+                    .is_none_or(|known| Arc::ptr_eq(&known.server, server))
+                {
                     state.servers.clear(*number);
                 }
             }
         }
         let waiting = state.tools.count();
-        drop(state);
-        self.progress.send_modify(|progress| {
+        self.tell(|progress| {
             progress.waiting = waiting;
             progress.failed += made.failed();
         });
     }
 
     /// Nothing more can be made until something changes.
-    fn stop(&self, error: EmbedError) {
-        self.lock().is_running = false;
-        self.progress.send_modify(|progress| progress.stopped = Some(error));
+    fn stop(&self, error: Option<EmbedError>) {
+        let _state = self.lock();
+        self.tell(|progress| {
+            progress.is_running = false;
+            progress.stopped = error;
+        });
     }
 }
 
@@ -213,7 +247,7 @@ struct Worker {
 impl Worker {
     fn run(self) {
         while let Some(shared) = self.shared.upgrade() {
-            let Some(next) = shared.embedding.next(&shared.snapshot()) else { return };
+            let Some(next) = shared.embedding.next(&shared) else { return };
             let bounds = shared.limits.bounds();
             drop(shared);
             let made = self.make(next, bounds);
@@ -223,7 +257,7 @@ impl Worker {
                 Ok(None) => return,
                 Err(error) => {
                     tracing::error!(%error, "tools are found by words only until the index changes");
-                    return shared.embedding.stop(error);
+                    return shared.embedding.stop(Some(error));
                 }
             }
         }
@@ -264,6 +298,17 @@ impl Worker {
     }
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Embedders are other people's code; one that panics must not leave somebody waiting.
+        if thread::panicking()
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.embedding.stop(None);
+        }
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
@@ -273,10 +318,10 @@ impl Shared {
             match &made {
                 Made::Tools(tools) => {
                     for (slot, entry, vector) in tools {
-                        let Some(table) = next.vectors.as_mut() else { break };
                         if !is_now(next, *slot, entry) {
                             continue;
                         }
+                        let Some(table) = next.vectors.as_mut() else { break };
                         match vector {
                             Some(vector) => table.set(*slot, vector),
                             None => table.clear(*slot),
@@ -286,7 +331,8 @@ impl Shared {
                 Made::Server(number, server, vector) => {
                     let known = next.catalog.server(*number);
                     let is_same = known.is_some_and(|known| Arc::ptr_eq(&known.server, server));
-                    if let (true, Some(vector), Some(table)) = (is_same, vector, &mut next.servers) {
+                    if let (true, Some(vector), Some(table)) = (is_same, vector, &mut next.servers)
+                    {
                         table.set(*number, vector);
                     }
                 }
@@ -298,6 +344,8 @@ impl Shared {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_now(&now, *slot, entry));
             self.keep_vectors(&now, slots.map(|(slot, ..)| *slot));
+            // The model may be quicker than the disk.
+            self.keeper.iter().for_each(|keeper| keeper.wait_for_room(PATIENCE));
         }
     }
 }

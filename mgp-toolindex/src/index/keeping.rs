@@ -3,6 +3,7 @@
 //! Applies to: both.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::{mem, thread};
 
 use mgp_types::store::{Db, StoreError};
@@ -13,10 +14,11 @@ use super::change::Change;
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
-use crate::catalog::{ServerEntry, ServerNumber, Slot, ToolEntry};
+use crate::catalog::{Bitmap, Listed, ServerEntry, Slot, ToolEntry};
 use crate::error::IndexError;
 use crate::persist::{
-    self, Keeper, NewServer, NewTool, NewVector, OldServer, OldTool, OldVector, Opened, ServerRow,
+    self, Keeper, NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened,
+    ServerRow,
 };
 
 /// What a change did, for whoever keeps the index.
@@ -32,6 +34,7 @@ pub(super) enum Note {
 #[derive(Debug)]
 pub(super) struct Given {
     slot: Slot,
+    news: News,
     categories: Vec<String>,
     keywords: Vec<String>,
 }
@@ -42,13 +45,13 @@ pub(super) struct Restored {
     /// Rows that could not be read, or were not what they had been.
     dropped: usize,
     /// Vectors that are of their tools as they are.
-    fresh: Vec<Slot>,
+    fresh: Bitmap,
 }
 
 impl Given {
-    pub(super) fn take(slot: Slot, tool: &mut ToolEntry) -> Self {
+    pub(super) fn take(slot: Slot, news: News, tool: &mut ToolEntry) -> Self {
         let categories = mem::take(&mut tool.categories);
-        Self { slot, categories, keywords: mem::take(&mut tool.keywords) }
+        Self { slot, news, categories, keywords: mem::take(&mut tool.keywords) }
     }
 }
 
@@ -93,7 +96,7 @@ impl ToolIndexBuilder {
         let (tell, told) = oneshot::channel();
         // Some hundred milliseconds for ten thousand tools: no runtime should wait that long.
         let make = move || {
-            let mut shared = Shared::new(self.embedder, self.limits);
+            let mut shared = self.shared();
             shared.keeper = Some(keeper);
             let shared = Arc::new(shared);
             let restored = shared.restore(opened);
@@ -121,6 +124,18 @@ impl ToolIndex {
     }
 }
 
+impl Shared {
+    /// Has the tokens written that were counted of tools ([`Entry::count`](crate::catalog::Entry::count)).
+    #[cfg_attr(not(test), expect(dead_code, reason = "whoever counts calls it"))]
+    pub(crate) fn keep_counts(&self, tools: Vec<Listed>) {
+        if let Some(keeper) = &self.keeper
+            && !tools.is_empty()
+        {
+            keeper.give(vec![persist::Change::Counted(tools)]);
+        }
+    }
+}
+
 // === impl Change ===
 
 impl Change<'_> {
@@ -143,10 +158,9 @@ impl Change<'_> {
     fn restore(&mut self, opened: Opened, model: Option<&str>) -> Restored {
         let mut restored = Restored { dropped: opened.unreadable, ..Restored::default() };
         for OldServer { server, tools } in opened.servers {
-            let mut old: Vec<_> = tools;
             let mut entry = server.into_entry();
-            let mut kept = Vec::with_capacity(old.len());
-            for mut tool in old.drain(..) {
+            let mut kept = Vec::with_capacity(tools.len());
+            for mut tool in tools {
                 match tool.to_entry() {
                     Some(given) => {
                         entry.tools.push(given);
@@ -183,7 +197,7 @@ impl Change<'_> {
             if Some(&*made_by) == model && row.len() == vectors.dimensions() {
                 vectors.restore(slot, &row);
                 if hash == tool.hash {
-                    restored.fresh.push(slot);
+                    restored.fresh.set(slot);
                 }
             }
         }
@@ -199,18 +213,16 @@ impl Shared {
             // Nothing of it is news to the database.
             change.notes = None;
             let restored = change.restore(opened, model);
-            let mut fresh = restored.fresh.into_iter().peekable();
-            // Both are in the order of the slots.
-            change.sentences.retain(|(slot, _)| {
-                while fresh.next_if(|fresh| fresh < slot).is_some() {}
-                fresh.peek() != Some(slot)
-            });
+            change.sentences.retain(|(slot, _)| !restored.fresh.contains(*slot));
             Ok(restored.dropped)
         })?;
         if dropped > 0 {
-            tracing::warn!(dropped, "tools of the kept index were damaged and are left out until they are put in again");
+            tracing::warn!(
+                dropped,
+                "tools of the kept index were damaged and are left out until they are put in again"
+            );
         }
-        *self.dropped.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = dropped;
+        self.dropped.store(dropped, Ordering::Relaxed);
         Ok(())
     }
 
@@ -221,9 +233,9 @@ impl Shared {
             Note::Remove(id) => persist::Change::Remove(id),
             Note::Put(server, tools) => {
                 let tools = tools.into_iter().filter_map(|given| {
-                    let Given { slot, categories, keywords } = given;
+                    let Given { slot, news, categories, keywords } = given;
                     let tool = now.catalog.listed(slot)?;
-                    Some(NewTool { slot, tool, categories, keywords })
+                    Some(NewTool { slot, news, tool, categories, keywords })
                 });
                 persist::Change::Put(NewServer { server, tools: tools.collect() })
             }

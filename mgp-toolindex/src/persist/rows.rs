@@ -26,9 +26,19 @@ pub(crate) struct NewServer {
     pub(crate) tools: Vec<NewTool>,
 }
 
-/// A tool to be written; one with the hash that the file has is left as it is there.
+/// Whether a tool is other than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It is written whatever the file has.
+    New,
+    /// It is written unless the file has its hash.
+    Old,
+}
+
+/// A tool to be written.
 #[derive(Debug)]
 pub(crate) struct NewTool {
+    pub(crate) news: News,
     /// Tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: Listed,

@@ -11,7 +11,7 @@ use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, 
 
 use super::queue::Change;
 use super::rows::{
-    NewServer, NewTool, NewVector, OldServer, OldTool, OldVector, Opened, ServerRow,
+    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };
 use crate::catalog::{Decided, Listed};
 
@@ -83,7 +83,8 @@ impl<'c> Tables<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?,
             move_tool: conn.prepare(
-                "UPDATE toolindex_tool SET place = ?2 WHERE number = ?1 AND place <> ?2",
+                "UPDATE toolindex_tool SET place = ?2, tokens = ifnull(?3, tokens)
+                 WHERE number = ?1 AND (place <> ?2 OR tokens IS NOT ifnull(?3, tokens))",
             )?,
             count: conn.prepare("UPDATE toolindex_tool SET tokens = ?2 WHERE number = ?1")?,
             put_vector: conn
@@ -106,8 +107,8 @@ impl<'c> Tables<'c> {
         let mut known = self.known(id)?;
         for tool in &new.tools {
             match known.remove(tool.tool.name()) {
-                Some((number, hash)) if hash == tool.tool.hash() => {
-                    self.move_tool.execute(params![number, tool.slot])?;
+                Some((number, hash)) if tool.news == News::Old && hash == tool.tool.hash() => {
+                    self.move_tool.execute(params![number, tool.slot, counted(&tool.tool)])?;
                 }
                 known => self.put_tool(id, tool, known.map(|(number, _)| number))?,
             }

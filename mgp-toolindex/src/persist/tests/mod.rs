@@ -10,7 +10,7 @@ use mgp_types::store::{Db, StoreError};
 
 use super::queue::{MOST, Queue};
 use super::tables;
-use super::{Change, Keeper, NewServer, NewTool, NewVector, OldServer, ServerRow};
+use super::{Change, Keeper, NewServer, NewTool, NewVector, News, OldServer, ServerRow};
 use crate::catalog::{Decided, Entry, LabelMaker, Listed, Server, Slot, Text};
 
 /// A folder of one test.
@@ -71,6 +71,7 @@ fn row(version: u32) -> Box<[i8]> {
 
 fn new_tool(server: &str, name: &str, slot: Slot, version: u32) -> NewTool {
     NewTool {
+        news: News::Old,
         slot,
         tool: tool(server, name, version),
         categories: vec!["given".to_owned()],
