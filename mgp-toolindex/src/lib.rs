@@ -11,6 +11,8 @@ mod error;
 mod search;
 
 pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
+#[cfg(feature = "static-table")]
+pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 pub use error::IndexError;
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
