@@ -10,7 +10,7 @@ use std::{
 };
 
 /// What somebody else's code said.
-type Cause = Box<dyn Error + Send + Sync>;
+pub(super) type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why a sentence encoder cannot be opened, made or asked.
 #[derive(Debug, thiserror::Error)]

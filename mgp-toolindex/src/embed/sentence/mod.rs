@@ -11,6 +11,7 @@ mod error;
 mod goldens;
 #[cfg(feature = "hub")]
 mod hub;
+mod library;
 mod model;
 mod recent;
 mod runtime;

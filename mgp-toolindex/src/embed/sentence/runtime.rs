@@ -2,7 +2,10 @@
 //!
 //! Applies to: both.
 
-use super::error::ModelError;
+use super::{
+    error::{Cause, ModelError},
+    library::whole,
+};
 use ort::{environment::Environment, logging::LogLevel};
 use std::{
     path::{Path, PathBuf},
@@ -34,11 +37,10 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         }
         return Ok(environment.clone());
     }
+    let unusable = |reason: Cause| ModelError::Library { library: library.to_owned(), reason };
+    whole(library).map_err(|reason| unusable(reason.into()))?;
     let environment = ort::init_from(library)
-        .map_err(|reason| ModelError::Library {
-            library: library.to_owned(),
-            reason: reason.into(),
-        })?
+        .map_err(|reason| unusable(reason.into()))?
         .with_name("mgp")
         .with_telemetry(false)
         .with_logger(Arc::new(log))
