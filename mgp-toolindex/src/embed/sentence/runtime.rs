@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
+use tokenizers::parallelism;
 
 /// What was loaded. Libraries are never unloaded, and there is one environment for each process.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
@@ -48,6 +49,10 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
     // Anything below is one message for each node of a model.
     environment.set_log_level(LogLevel::Warning);
+    // One text at a time gains nothing from a pool, but would wait for one of its threads to be scheduled.
+    if !parallelism::is_parallelism_configured() {
+        parallelism::set_parallelism(false);
+    }
     *loaded = Some(Loaded { library: library.to_owned(), environment: environment.clone() });
     Ok(environment)
 }
