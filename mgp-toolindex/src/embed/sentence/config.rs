@@ -44,7 +44,7 @@ impl Default for SentencesConfig {
             let home = std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"))?;
             Some(PathBuf::from(home).join(".cache"))
         });
-        let cache = home.unwrap_or_else(std::env::temp_dir).join("mgp/hub");
+        let cache = home.unwrap_or_else(std::env::temp_dir).join("mgp").join("hub");
         Self { library: None, kept: 256, cache }
     }
 }

@@ -16,7 +16,7 @@ const LOCAL_BYTES: usize = 30;
 /// A comment is no longer than this.
 const COMMENT: usize = u16::MAX as usize;
 
-/// No member is larger; the weights of MiniLM are 91 MB.
+/// No member is larger; the weights of `MiniLM` are 91 MB.
 const LARGEST: usize = 256 << 20;
 
 /// Why a member cannot be read.
@@ -166,7 +166,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_member_is_not_larger_than_promised() {
-        let mut zip = zip(&[("a", 8, &[7; 100_000])]);
+        let mut zip = zip(&[("a", 8, &vec![7; 100_000])]);
         let at = zip.windows(4).position(|four| four == ENTRY).unwrap() + 24;
         zip[at..at + 4].copy_from_slice(&1000_u32.to_le_bytes());
         let refused = Archive::new(&zip).unwrap().member("a");

@@ -189,10 +189,10 @@ struct Message(Vec<u8>);
 impl Message {
     fn variable(&mut self, mut number: u64) -> &mut Self {
         while number > 0x7f {
-            self.0.push(0x80 | (number & 0x7f) as u8);
+            self.0.push(0x80 | number.to_le_bytes()[0]);
             number >>= 7;
         }
-        self.0.push(number as u8);
+        self.0.push(number.to_le_bytes()[0]);
         self
     }
 
