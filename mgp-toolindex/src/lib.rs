@@ -22,6 +22,11 @@ pub use catalog::{
     ToolEntry,
 };
 pub use embed::{Cost, EmbedError, Embedder};
+#[cfg(feature = "fastembed")]
+pub use embed::{
+    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
+    Source, Wheels,
+};
 pub use error::IndexError;
 pub use index::{
     IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,

@@ -10,6 +10,7 @@ mod corpus;
 mod exchange;
 mod flags;
 mod interop;
+mod model;
 mod packages;
 mod run;
 mod schema;
@@ -93,6 +94,14 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &[],
         run: interop::relay,
+    },
+    Command {
+        name: "model",
+        usage: "[DIR]",
+        help: "make the folder of the sentence encoder, or check it",
+        switches: &[],
+        options: &[],
+        run: model::model,
     },
     Command {
         name: "accept",

@@ -2,7 +2,16 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "fastembed")]
+mod sentence;
+
 use std::fmt;
+
+#[cfg(feature = "fastembed")]
+pub use sentence::{
+    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
+    Source, Wheels,
+};
 
 /// Makes vectors of texts.
 ///
