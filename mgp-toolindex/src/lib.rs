@@ -1,5 +1,18 @@
-//! Tool search, session cache and context budget for the Model General Protocol.
+//! Tool search, session cache and context budget for the Model General Protocol (MGP §16).
+//!
+//! [`ToolIndex`] holds the tools of all servers and finds the right ones: by words, by meaning, by category, or by all
+//! of it. It is shared by all callers; what a caller may not call ([`Allowed`]) is not found.
+//!
+//! Applies to: both.
 
+mod catalog;
+mod embed;
+mod error;
+mod search;
 mod tokens;
 
+pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
+pub use embed::{Cost, EmbedError, Embedder};
+pub use error::IndexError;
+pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
 pub use tokens::{Exactness, TokenCounter, tokens_at_most};

@@ -57,7 +57,7 @@ mod tests {
         let is_good = |word: &str| {
             word.len() > 2
                 && word.len() < 17
-                && word[1..].bytes().all(|byte| byte.is_ascii_lowercase())
+                && word.bytes().skip(1).all(|byte| byte.is_ascii_lowercase())
                 && word.as_bytes()[0].is_ascii_alphabetic()
                 && count(word) == 1
                 && (b' '..0x7f).map(char::from).filter(|first| !first.is_ascii_alphanumeric()).all(
