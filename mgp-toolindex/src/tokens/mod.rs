@@ -3,7 +3,7 @@
 //! What is counted is the text a model reads of a tool: [`lean`].
 //! Counts are those of `o200k`; other encodings differ by some percent, which is what reserves are for.
 //!
-//! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 60 MB, so it is made for a batch, on a
+//! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 50 MB, so it is made for a batch, on a
 //!   thread of its own, and dropped after it.
 //! - [`tokens_at_most`] needs no tables and is never too low. It stands where nothing was counted yet, and where a
 //!   text is made for one answer.
@@ -16,6 +16,5 @@ mod lean;
 mod words;
 
 pub use self::bound::tokens_at_most;
-pub(crate) use self::counter::count_all;
 pub use self::counter::{Exactness, TokenCounter};
 pub(crate) use self::lean::lean;
