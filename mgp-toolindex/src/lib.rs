@@ -8,11 +8,17 @@
 mod catalog;
 mod embed;
 mod error;
+mod index;
 mod search;
+mod session;
 mod tokens;
 
 pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
 pub use embed::{Cost, EmbedError, Embedder};
-pub use error::IndexError;
+pub use error::{BudgetError, IndexError, RequestError, SessionError};
+pub use index::{Resolved, ToolIndex};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
+pub use session::{
+    HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget, default_budget,
+};
 pub use tokens::{Exactness, TokenCounter, tokens_at_most};

@@ -4,7 +4,7 @@
 
 mod allowed;
 mod bitmap;
-mod entry;
+pub(crate) mod entry;
 mod given;
 mod listed;
 

@@ -12,9 +12,9 @@
 
 mod bound;
 mod counter;
-mod lean;
+pub(crate) mod lean;
 mod words;
 
 pub use self::bound::tokens_at_most;
 pub use self::counter::{Exactness, TokenCounter};
-pub(crate) use self::lean::lean;
+pub(crate) use self::lean::lean_of;
