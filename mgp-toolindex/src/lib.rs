@@ -9,14 +9,21 @@ mod catalog;
 mod embed;
 mod error;
 mod index;
+mod keyword;
+mod meta;
 mod search;
 mod session;
+mod text;
 mod tokens;
 
-pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
+pub use catalog::{
+    Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
+    ToolEntry,
+};
 pub use embed::{Cost, EmbedError, Embedder};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{Resolved, ToolIndex};
+pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
 pub use session::{
     HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget, default_budget,

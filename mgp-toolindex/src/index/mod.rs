@@ -1,8 +1,8 @@
 //! A stand-in until the index is merged.
 //!
 //! Applies to: both.
-use crate::catalog::entry::{Decided, Entry, Server, Text};
 use crate::catalog::{Allowed, Listed, ServerEntry};
+use crate::catalog::{CategoryNode, CategoryTree, Decided, Entry, LabelMaker, Server, Text};
 use crate::{Found, Hit, IndexError, Query};
 use mgp_types::mgp::SearchStrategy;
 use std::sync::{Arc, Mutex, atomic::AtomicU32};
@@ -47,7 +47,7 @@ impl ToolIndex {
             id: s.id.clone().into(),
             name: None,
             description: None,
-            categories: Arc::new([]),
+            categories: LabelMaker::new().list(&[""; 0]),
         });
         let mut added = 0;
         for t in s.tools {
@@ -67,8 +67,8 @@ impl ToolIndex {
                 server: server.clone(),
                 security: sec.map(Arc::new),
                 decided: Decided::Here,
-                categories: t.categories.iter().map(|c| Arc::from(c.as_str())).collect(),
-                keywords: Arc::new([]),
+                categories: LabelMaker::new().list(&t.categories),
+                keywords: LabelMaker::new().list(&[""; 0]),
                 hash,
                 tokens: AtomicU32::new(tokens),
             })));
@@ -102,6 +102,31 @@ impl ToolIndex {
         let a = self.0.lock().unwrap();
         let s: std::collections::HashSet<_> = a.iter().map(|t| t.server_id().to_owned()).collect();
         Stats { tools: a.len(), servers: s.len() }
+    }
+    /// x
+    pub(crate) fn seen(&self, a: &dyn Allowed) -> (usize, CategoryTree) {
+        let mut m: std::collections::BTreeMap<String, usize> = Default::default();
+        for t in self.0.lock().unwrap().iter().filter(|t| a.allows(t.server_id(), t.name())) {
+            for c in t.categories() {
+                *m.entry(c.to_owned()).or_default() += 1;
+            }
+        }
+        let mut roots: Vec<CategoryNode> = m
+            .into_iter()
+            .map(|(path, tools)| CategoryNode { path, tools, below: vec![] })
+            .collect();
+        roots.sort_by(|a, b| b.tools.cmp(&a.tools));
+        (self.listed(a).len(), CategoryTree { roots })
+    }
+    /// x
+    pub fn listed(&self, a: &dyn Allowed) -> Vec<Listed> {
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|t| a.allows(t.server_id(), t.name()))
+            .cloned()
+            .collect()
     }
     /// x
     pub fn generation(&self) -> u64 {

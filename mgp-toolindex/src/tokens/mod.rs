@@ -18,3 +18,8 @@ mod words;
 pub use self::bound::tokens_at_most;
 pub use self::counter::{Exactness, TokenCounter};
 pub(crate) use self::lean::lean_of;
+
+/// Counts the tokens of a definition from above.
+pub(crate) fn bound(definition: &str) -> u32 {
+    tokens_at_most(&lean::lean(definition))
+}
