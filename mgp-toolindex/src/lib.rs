@@ -7,6 +7,7 @@
 
 mod catalog;
 mod embed;
+mod endpoint;
 mod error;
 mod index;
 mod keyword;
@@ -21,6 +22,9 @@ pub use catalog::{
     ToolEntry,
 };
 pub use embed::{Cost, EmbedError, Embedder};
+pub use endpoint::{
+    Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present,
+};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{Resolved, ToolIndex};
 pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};

@@ -143,6 +143,8 @@ const REQUEST_SCHEMA: &str = r#"{"type":"object","properties":{"context":{"type"
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::tokens::lean::lean;
     use crate::{Everything, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
@@ -162,8 +164,8 @@ mod tests {
     }
 
     fn count(tools: &[Tool]) -> u32 {
-        let counter = TokenCounter::new();
-        tools.iter().map(|tool| counter.count(&lean(&serde_json::to_string(tool).unwrap()))).sum()
+        static COUNTER: LazyLock<TokenCounter> = LazyLock::new(TokenCounter::new);
+        tools.iter().map(|tool| COUNTER.count(&lean(&serde_json::to_string(tool).unwrap()))).sum()
     }
 
     #[test]

@@ -23,4 +23,4 @@ pub use self::handles::SessionLimits;
 pub use self::pins::Pins;
 pub(crate) use self::sessions::one;
 pub use self::sessions::{Session, SessionView, Sessions};
-pub(crate) use self::trim::fit;
+pub(crate) use self::trim::{Fitted, fit};
