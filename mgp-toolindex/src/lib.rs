@@ -16,17 +16,18 @@ mod search;
 mod session;
 mod text;
 mod tokens;
+mod vector;
 
 pub use catalog::{
     Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
     ToolEntry,
 };
 pub use embed::{Cost, EmbedError, Embedder};
-pub use endpoint::{
-    Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present,
-};
+pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
-pub use index::{Resolved, ToolIndex};
+pub use index::{
+    IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
+};
 pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
 pub use session::{

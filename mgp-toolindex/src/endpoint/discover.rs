@@ -36,7 +36,8 @@ pub(super) async fn answer(
     let caller = inner.caller(&cx);
     let working = Arc::clone(&inner);
     let text = query.text().to_owned();
-    let (found, result) = off_thread(inner.index.len(), move || find(&working, &query, &caller)).await?;
+    let (found, result) =
+        off_thread(inner.index.len(), move || find(&working, &query, &caller)).await?;
     if let Some(session) = session.filter(|_| !text.is_empty()) {
         inner.sessions.searched(&session, &text, found.hits.iter().map(|hit| &hit.tool));
     }
@@ -90,7 +91,13 @@ fn known_categories(inner: &Inner, query: &Query, caller: &dyn Allowed) -> Resul
         Err(RequestError::UnknownWord {
             what: "category",
             word: brief(category),
-            known: tree.roots.iter().take(NAMED).map(|node| &*node.path).collect::<Vec<_>>().join(", "),
+            known: tree
+                .roots
+                .iter()
+                .take(NAMED)
+                .map(|node| &*node.path)
+                .collect::<Vec<_>>()
+                .join(", "),
         }
         .into())
     })
@@ -104,10 +111,11 @@ fn read(params: &DiscoverToolsParams) -> Result<Query, RpcError> {
     let text = params.query.as_deref().unwrap_or_default();
     bounds::text("query", text)?;
     bounds::strategy(params.strategy.as_ref())?;
-    let most = params.max_results.map_or(Query::DEFAULT_MOST, |most| {
-        usize::try_from(most).unwrap_or(Query::CAP)
-    });
-    let mut query = Query::new(text.trim()).most(most).filter(bounds::filter(params.filter.clone())?);
+    let most = params
+        .max_results
+        .map_or(Query::DEFAULT_MOST, |most| usize::try_from(most).unwrap_or(Query::CAP));
+    let mut query =
+        Query::new(text.trim()).most(most).filter(bounds::filter(params.filter.clone())?);
     query.strategy.clone_from(&params.strategy);
     Ok(match params.explain {
         Some(true) => query.explain(Explain::Yes),

@@ -47,7 +47,9 @@ pub(super) async fn answer(
     // Whoever sends a handle that is not theirs learns it before anything else.
     inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let (working, caller, asked) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
-    let mut result = aside(move || Decision::of(&working, &caller, &asked)?.load(&working, &caller, &asked)).await?;
+    let mut result =
+        aside(move || Decision::of(&working, &caller, &asked)?.load(&working, &caller, &asked))
+            .await?;
     if result.status == RequestStatus::Unavailable {
         create(&inner, cx, params, &mut result).await?;
     }
@@ -76,9 +78,12 @@ struct Candidate {
 impl Decision {
     fn of(inner: &Inner, caller: &Caller, params: &RequestToolsParams) -> Result<Self, RpcError> {
         let mut decision = Self::default();
-        let context = params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
+        let context =
+            params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
-            Some(context) => inner.index.search(&Query::new(context).most(Query::CAP), caller)?.hits,
+            Some(context) => {
+                inner.index.search(&Query::new(context).most(Query::CAP), caller)?.hits
+            }
             None => Vec::new(),
         };
         let wanted = &params.requirements;
@@ -127,7 +132,9 @@ impl Decision {
             unmet.reason = Some(untyped(inner, caller, capability, &best.tool, params)?);
             self.unmet.push(unmet);
         }
-        let is_same = |tool: &Listed| tool.hash() == best.tool.hash() && tool.server_id() == best.tool.server_id();
+        let is_same = |tool: &Listed| {
+            tool.hash() == best.tool.hash() && tool.server_id() == best.tool.server_id()
+        };
         if !self.tools.iter().any(is_same) {
             self.tools.push(best.tool);
             self.capabilities.push(capability.to_owned());
@@ -150,16 +157,20 @@ impl Decision {
         };
         let mut tokens = 0;
         if let (Some(session), false) = (&session, self.tools.is_empty()) {
-            let put = inner.sessions.request(&cx.principal, session, &self.tools, &inner.index, caller);
+            let put =
+                inner.sessions.request(&cx.principal, session, &self.tools, &inner.index, caller);
             tokens = put.tokens;
             let mut is_in = put.is_in.iter().copied();
             let mut kept = Vec::new();
-            for (tool, capability) in std::mem::take(&mut self.tools).into_iter().zip(&self.capabilities) {
+            for (tool, capability) in
+                std::mem::take(&mut self.tools).into_iter().zip(&self.capabilities)
+            {
                 if is_in.next() == Some(true) {
                     kept.push(tool);
                 } else {
                     let mut unmet = unavailable(capability, Some(&tool));
-                    unmet.reason = Some("its definition does not fit the budget of the session".to_owned());
+                    unmet.reason =
+                        Some("its definition does not fit the budget of the session".to_owned());
                     self.unmet.push(unmet);
                 }
             }
@@ -173,9 +184,10 @@ impl Decision {
         result.tools_unavailable = self.unmet.iter().map(Payload::of).collect::<Result<_, _>>()?;
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
         let envelope = serde_json::to_string(&result).map_or(0, |text| tokens_at_most(&text));
-        let told = self.tools.iter().map(|tool| {
-            (tool, name_for(tool, &inner.index, caller) == tool.name())
-        });
+        let told = self
+            .tools
+            .iter()
+            .map(|tool| (tool, name_for(tool, &inner.index, caller) == tool.name()));
         result.tools_loaded = loaded(told, inner.sessions.budget(), envelope);
         Ok(result)
     }

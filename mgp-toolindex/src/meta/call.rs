@@ -8,7 +8,7 @@ use mgp_types::mcp::CallToolParams;
 
 use crate::catalog::{Allowed, Listed};
 use crate::error::RequestError;
-use crate::index::{Resolved, ToolIndex};
+use crate::index::ToolIndex;
 
 /// A call of a tool that was found: the tool, and its arguments as they came.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl FoundCall {
 }
 
 /// The tool a name means to a caller; what it may not call is as unknown as what is not there.
-pub fn resolve(
+fn resolve(
     name: &str,
     server: Option<&str>,
     index: &ToolIndex,
@@ -58,29 +58,15 @@ pub fn resolve(
         let find = |name| index.get(server, name).filter(is_allowed);
         return find(name).or_else(|| own.and_then(find)).ok_or_else(unknown);
     }
-    match index.resolve(name) {
-        Resolved::One(tool) => Some(tool).filter(is_allowed).ok_or_else(unknown),
-        Resolved::Unknown => Err(unknown()),
-        Resolved::Ambiguous(names) => {
-            let one = |name: &String| match index.resolve(name) {
-                Resolved::One(tool) => Some(tool).filter(is_allowed),
-                _ => None,
-            };
-            let mut seen: Vec<Listed> = names.iter().filter_map(one).collect();
-            match seen.len() {
-                0 => Err(unknown()),
-                1 => seen.pop().ok_or_else(unknown),
-                _ => Err(RequestError::AmbiguousTool {
-                    name: brief(name),
-                    qualified: seen
-                        .iter()
-                        .take(16)
-                        .map(Listed::tool_id)
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                }),
-            }
-        }
+    let mut seen = index.meant(name);
+    seen.retain(is_allowed);
+    match seen.len() {
+        0 => Err(unknown()),
+        1 => seen.pop().ok_or_else(unknown),
+        _ => Err(RequestError::AmbiguousTool {
+            name: brief(name),
+            qualified: seen.iter().take(16).map(Listed::tool_id).collect::<Vec<_>>().join(", "),
+        }),
     }
 }
 

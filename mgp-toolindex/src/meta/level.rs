@@ -9,7 +9,7 @@ use mgp_types::mgp::ContextLevel;
 use super::summary::Summary;
 use super::tools::MetaTools;
 use crate::catalog::{Allowed, Listed};
-use crate::index::{Resolved, ToolIndex};
+use crate::index::ToolIndex;
 use crate::session::{HeldTool, SessionView, one};
 use crate::tokens::lean;
 
@@ -63,11 +63,8 @@ pub fn surface(
 /// The name a caller calls a tool by: its own if that can only mean this one, else `server.name`.
 #[must_use]
 pub fn name_for(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> String {
-    let is_only = match index.resolve(tool.name()) {
-        Resolved::One(_) => true,
-        Resolved::Ambiguous(_) => one(index, allowed, tool.name()).is_some(),
-        Resolved::Unknown => false,
-    };
+    let is_only = one(index, allowed, tool.name())
+        .is_some_and(|only| only.server_id() == tool.server_id() && only.name() == tool.name());
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
 }
 

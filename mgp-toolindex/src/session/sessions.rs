@@ -16,7 +16,7 @@ use super::pins::Pins;
 use super::trim::fit;
 use crate::catalog::{Allowed, Listed};
 use crate::error::SessionError;
-use crate::index::{Resolved, ToolIndex};
+use crate::index::ToolIndex;
 use crate::tokens::{TokenCounter, lean_of};
 
 /// How many principals a connection has sessions for; the one that called longest ago goes first.
@@ -389,17 +389,7 @@ fn hold(tool: &Listed, room: u64) -> Option<HeldTool> {
 
 /// The one tool a name means to a caller.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
-    let is_allowed = |tool: &Listed| allowed.allows(tool.server_id(), tool.name());
-    match index.resolve(name) {
-        Resolved::One(tool) => Some(tool).filter(is_allowed),
-        Resolved::Ambiguous(names) => {
-            let mut seen = names.iter().filter_map(|name| match index.resolve(name) {
-                Resolved::One(tool) => Some(tool).filter(is_allowed),
-                _ => None,
-            });
-            let only = seen.next()?;
-            seen.next().is_none().then_some(only)
-        }
-        Resolved::Unknown => None,
-    }
+    let mut seen = index.meant(name);
+    seen.retain(|tool| allowed.allows(tool.server_id(), tool.name()));
+    if seen.len() == 1 { seen.pop() } else { None }
 }
