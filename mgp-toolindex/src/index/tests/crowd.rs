@@ -38,7 +38,7 @@ fn searches_run_while_servers_come_and_go() {
             .map(|writer| {
                 let index = index.clone();
                 scope.spawn(move || {
-                    for round in 0..60 {
+                    for round in 0..24 {
                         let id = format!("w{writer}{}", round % 5);
                         index.put(server(&id, 1 + round % 7)).unwrap();
                         let query =
@@ -65,7 +65,7 @@ fn searches_run_while_servers_come_and_go() {
 fn coming_and_going_leaves_nothing_behind() {
     let index = ToolIndex::new();
     index.put(server("stays", 50)).unwrap();
-    for round in 0..300 {
+    for round in 0..120 {
         index.put(server(&format!("s{}", round % 10), 20 + round % 3)).unwrap();
         if round % 2 == 0 {
             index.remove(&format!("s{}", (round + 5) % 10)).unwrap();

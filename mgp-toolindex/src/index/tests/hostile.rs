@@ -102,8 +102,8 @@ fn strange_definitions_are_indexed_safely() {
     assert_eq!(search(&index, "crab")[0], "s.🦀");
     assert_eq!(index.get("s", "security").unwrap().risk(), RiskLevel::Dangerous);
     // Only the first parameters are searched.
-    assert_eq!(search(&index, "p12")[0], "s.many");
-    assert!(search(&index, "p49999").is_empty());
+    assert_eq!(search(&index, "12")[0], "s.many");
+    assert!(search(&index, "49999").is_empty());
 }
 
 #[test]
