@@ -76,11 +76,11 @@ impl Keeper {
         Ok((Self { shared, progress }, opened))
     }
 
-    /// Hands a change over; never waits.
-    pub(crate) fn give(&self, change: Change) {
+    /// Hands changes over that are to be written together, or not at all; never waits.
+    pub(crate) fn give(&self, changes: Vec<Change>) {
         let mut state = self.shared.lock();
-        if !state.broken {
-            state.queue.push(change);
+        if !state.broken && !changes.is_empty() {
+            state.queue.push(changes);
             self.shared.changed.notify_all();
         }
     }

@@ -85,12 +85,13 @@ impl Queue {
         self.waiting.len()
     }
 
-    pub(super) fn push(&mut self, change: Change) {
+    /// Takes changes that are to be written together, or not at all.
+    pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.given += 1;
         if self.waiting.len() >= MOST {
             self.merge();
         }
-        self.waiting.push_back(Whole { changes: vec![change], through: self.given });
+        self.waiting.push_back(Whole { changes, through: self.given });
     }
 
     /// The next changes; at least one, if there is one.
@@ -125,19 +126,10 @@ impl Queue {
         let mut counted: HashMap<String, Listed, ahash::RandomState> = HashMap::default();
         for change in mem::take(&mut self.waiting).into_iter().flat_map(|whole| whole.changes) {
             match change {
-                Change::Put(mut new) => {
+                Change::Put(new) => {
                     let id = new.server.id.clone();
-                    match servers.get_mut(&id) {
-                        Some(known) => {
-                            if let Some(before) = known.take() {
-                                new.inherit(before);
-                            }
-                            *known = Some(new);
-                        }
-                        None => {
-                            order.push(id.clone());
-                            servers.insert(id, Some(new));
-                        }
+                    if servers.insert(id.clone(), Some(new)).is_none() {
+                        order.push(id);
                     }
                 }
                 Change::Remove(id) => {
@@ -171,23 +163,5 @@ impl Queue {
         }
         // The change that is given right now comes after.
         self.waiting.push_back(Whole { changes, through: self.given - 1 });
-    }
-}
-
-impl NewServer {
-    /// Takes over the vectors of tools that are the same.
-    fn inherit(&mut self, before: Self) {
-        if self.model.is_some() && self.model != before.model {
-            return;
-        }
-        let mut rows: HashMap<[u8; 16], Box<[i8]>, ahash::RandomState> = before
-            .tools
-            .into_iter()
-            .filter_map(|tool| Some((*tool.tool.hash(), tool.row?)))
-            .collect();
-        self.model = self.model.take().or(before.model);
-        for tool in self.tools.iter_mut().filter(|tool| tool.row.is_none()) {
-            tool.row = rows.remove(tool.tool.hash());
-        }
     }
 }

@@ -24,13 +24,21 @@ pub(crate) struct ServerRow {
 pub(crate) struct NewServer {
     pub(crate) server: ServerRow,
     pub(crate) tools: Vec<NewTool>,
-    /// The model that made the rows of the tools.
-    pub(crate) model: Option<Arc<str>>,
 }
 
-/// A tool to be written; one with the hash that the file has is left as it is there.
+/// Whether a tool is other than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It is written whatever the file has.
+    New,
+    /// It is written unless the file has its hash.
+    Old,
+}
+
+/// A tool to be written.
 #[derive(Debug)]
 pub(crate) struct NewTool {
+    pub(crate) news: News,
     /// Tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: Listed,
@@ -38,11 +46,9 @@ pub(crate) struct NewTool {
     pub(crate) categories: Vec<String>,
     /// The keywords it was given.
     pub(crate) keywords: Vec<String>,
-    /// Its vector, if it was made anew.
-    pub(crate) row: Option<Box<[i8]>>,
 }
 
-/// A vector that was made after its tool was put in.
+/// A vector of a tool that was put in before, or with it.
 #[derive(Debug)]
 pub(crate) struct NewVector {
     pub(crate) tool: Listed,

@@ -11,7 +11,7 @@ use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, 
 
 use super::queue::Change;
 use super::rows::{
-    NewServer, NewTool, NewVector, OldServer, OldTool, OldVector, Opened, ServerRow,
+    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };
 use crate::catalog::{Decided, Listed};
 
@@ -45,7 +45,7 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
             Change::Put(new) => tables.put(new)?,
             Change::Remove(id) => tables.remove(id)?,
             Change::Vectors(vectors) => {
-                vectors.iter().try_for_each(|vector| tables.add_vector(vector))?;
+                vectors.iter().try_for_each(|vector| tables.put_vector(vector))?;
             }
             Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
         }
@@ -55,7 +55,6 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
 
 /// The statements that write.
 struct Tables<'c> {
-    conn: &'c Connection,
     put_server: Statement<'c>,
     known: Statement<'c>,
     number: Statement<'c>,
@@ -72,7 +71,6 @@ impl<'c> Tables<'c> {
         let vectors_of_server = "DELETE FROM toolindex_vector
             WHERE tool IN (SELECT number FROM toolindex_tool WHERE server = ?1)";
         Ok(Self {
-            conn,
             put_server: conn
                 .prepare("INSERT OR REPLACE INTO toolindex_server VALUES (?1, ?2, ?3, ?4)")?,
             known: conn
@@ -84,7 +82,10 @@ impl<'c> Tables<'c> {
                 "INSERT OR REPLACE INTO toolindex_tool
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?,
-            move_tool: conn.prepare("UPDATE toolindex_tool SET place = ?2 WHERE number = ?1")?,
+            move_tool: conn.prepare(
+                "UPDATE toolindex_tool SET place = ?2, tokens = ifnull(?3, tokens)
+                 WHERE number = ?1 AND (place <> ?2 OR tokens IS NOT ifnull(?3, tokens))",
+            )?,
             count: conn.prepare("UPDATE toolindex_tool SET tokens = ?2 WHERE number = ?1")?,
             put_vector: conn
                 .prepare("INSERT OR REPLACE INTO toolindex_vector VALUES (?1, ?2, ?3, ?4)")?,
@@ -105,16 +106,11 @@ impl<'c> Tables<'c> {
         self.put_server.execute(params![id, name, description, json(categories)?])?;
         let mut known = self.known(id)?;
         for tool in &new.tools {
-            let known = known.remove(tool.tool.name());
-            let number = match known {
-                Some((number, hash)) if hash == tool.tool.hash() => {
-                    self.move_tool.execute(params![number, tool.slot])?;
-                    number
+            match known.remove(tool.tool.name()) {
+                Some((number, hash)) if tool.news == News::Old && hash == tool.tool.hash() => {
+                    self.move_tool.execute(params![number, tool.slot, counted(&tool.tool)])?;
                 }
                 known => self.put_tool(id, tool, known.map(|(number, _)| number))?,
-            };
-            if let (Some(row), Some(model)) = (&tool.row, &new.model) {
-                self.put_vector(number, &tool.tool, model, row)?;
             }
         }
         for (number, _) in known.into_values() {
@@ -147,7 +143,7 @@ impl<'c> Tables<'c> {
         server: &str,
         new: &NewTool,
         number: Option<i64>,
-    ) -> Result<i64, StoreError> {
+    ) -> Result<(), StoreError> {
         let tool = &new.tool;
         let decided = tool.security().filter(|_| tool.0.decided == Decided::Here);
         let security = decided.map(json).transpose()?;
@@ -163,14 +159,15 @@ impl<'c> Tables<'c> {
             security,
             &**tool.definition(),
         ])?;
-        Ok(number.unwrap_or_else(|| self.conn.last_insert_rowid()))
+        Ok(())
     }
 
-    fn add_vector(&mut self, vector: &NewVector) -> Result<(), StoreError> {
-        match self.number(&vector.tool)? {
-            Some(number) => self.put_vector(number, &vector.tool, &vector.model, &vector.row),
-            None => Ok(()),
-        }
+    fn put_vector(&mut self, vector: &NewVector) -> Result<(), StoreError> {
+        let Some(number) = self.number(&vector.tool)? else { return Ok(()) };
+        let row: Vec<u8> = vector.row.iter().map(|byte| byte.cast_unsigned()).collect();
+        let hash = &vector.tool.hash()[..];
+        self.put_vector.execute(params![number, hash, &*vector.model, row])?;
+        Ok(())
     }
 
     fn count(&mut self, tool: &Listed) -> Result<(), StoreError> {
@@ -184,18 +181,6 @@ impl<'c> Tables<'c> {
     fn number(&mut self, tool: &Listed) -> Result<Option<i64>, StoreError> {
         let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
         Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
-    }
-
-    fn put_vector(
-        &mut self,
-        number: i64,
-        tool: &Listed,
-        model: &str,
-        row: &[i8],
-    ) -> Result<(), StoreError> {
-        let row: Vec<u8> = row.iter().map(|byte| byte.cast_unsigned()).collect();
-        self.put_vector.execute(params![number, &tool.hash()[..], model, row])?;
-        Ok(())
     }
 
     fn remove(&mut self, id: &str) -> Result<(), StoreError> {

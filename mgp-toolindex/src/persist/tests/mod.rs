@@ -10,7 +10,7 @@ use mgp_types::store::{Db, StoreError};
 
 use super::queue::{MOST, Queue};
 use super::tables;
-use super::{Change, Keeper, NewServer, NewTool, NewVector, OldServer, ServerRow};
+use super::{Change, Keeper, NewServer, NewTool, NewVector, News, OldServer, ServerRow};
 use crate::catalog::{Decided, Entry, LabelMaker, Listed, Server, Slot, Text};
 
 /// A folder of one test.
@@ -69,29 +69,33 @@ fn row(version: u32) -> Box<[i8]> {
     vec![1, -1, i8::try_from(version % 100).unwrap()].into()
 }
 
-fn new_tool(server: &str, name: &str, slot: Slot, version: u32, row: Option<Box<[i8]>>) -> NewTool {
+fn new_tool(server: &str, name: &str, slot: Slot, version: u32) -> NewTool {
     NewTool {
+        news: News::Old,
         slot,
         tool: tool(server, name, version),
         categories: vec!["given".to_owned()],
         keywords: Vec::new(),
-        row,
     }
 }
 
-/// A server with tools that are all of one version.
-fn put(server: &str, tools: u32, version: u32) -> Change {
-    let tools = (0..tools)
-        .map(|at| new_tool(server, &format!("tool{at}"), at, version, Some(row(version))))
-        .collect();
-    put_tools(server, tools)
+fn vector(server: &str, name: &str, version: u32, model: &str) -> NewVector {
+    NewVector { tool: tool(server, name, version), model: model.into(), row: row(version) }
+}
+
+/// A server with tools that are all of one version, and their vectors.
+fn put(server: &str, tools: u32, version: u32) -> Vec<Change> {
+    let name = |at| format!("tool{at}");
+    let new = (0..tools).map(|at| new_tool(server, &name(at), at, version)).collect();
+    let vectors = (0..tools).map(|at| vector(server, &name(at), version, "model-1")).collect();
+    vec![put_tools(server, new), Change::Vectors(vectors)]
 }
 
 fn put_tools(server: &str, tools: Vec<NewTool>) -> Change {
     let id = server.to_owned();
     let name = Some(format!("Server {server}"));
     let server = ServerRow { id, name, description: None, categories: vec!["files".to_owned()] };
-    Change::Put(NewServer { server, tools, model: Some("model-1".into()) })
+    Change::Put(NewServer { server, tools })
 }
 
 /// What a server and the versions of its tools come down to.
@@ -122,10 +126,10 @@ async fn what_was_put_is_read_again() {
     let (keeper, opened) = Keeper::open(db.clone()).await.unwrap();
     assert_eq!((opened.servers.len(), opened.unreadable), (0, 0));
     keeper.give(put("files", 3, 7));
-    keeper.give(put_tools("empty", Vec::new()));
+    keeper.give(vec![put_tools("empty", Vec::new())]);
     let counted = tool("files", "tool1", 7);
     counted.0.count(123);
-    keeper.give(Change::Counted(vec![counted]));
+    keeper.give(vec![Change::Counted(vec![counted])]);
     keeper.flush().await.unwrap();
 
     let (_, opened) = Keeper::open(db).await.unwrap();
@@ -151,11 +155,11 @@ async fn a_server_is_replaced_whole() {
     keeper.give(put("a", 3, 1));
     keeper.give(put("b", 2, 2));
     let changed = vec![
-        new_tool("a", "tool1", 9, 5, None),
-        new_tool("a", "tool0", 4, 1, None),
-        new_tool("a", "new", 5, 6, None),
+        new_tool("a", "tool1", 9, 5),
+        new_tool("a", "tool0", 4, 1),
+        new_tool("a", "new", 5, 6),
     ];
-    keeper.give(put_tools("a", changed));
+    keeper.give(vec![put_tools("a", changed)]);
     keeper.flush().await.unwrap();
     let all = read(&db).await;
     assert_eq!(
@@ -168,8 +172,8 @@ async fn a_server_is_replaced_whole() {
         a.tools.iter().map(|tool| tool.vector.as_ref().map(|vector| vector.hash[0])).collect();
     assert_eq!(made_of, [Some(1), None, Some(1)], "the vector of a tool that changed is kept");
 
-    keeper.give(Change::Remove("a".to_owned()));
-    keeper.give(Change::Remove("unknown".to_owned()));
+    keeper.give(vec![Change::Remove("a".to_owned())]);
+    keeper.give(vec![Change::Remove("unknown".to_owned())]);
     keeper.flush().await.unwrap();
     assert_eq!(brief(&read(&db).await), expected(&[("b", &[2, 2])]));
     let left = |conn: &mgp_types::store::sql::Connection| {
@@ -184,15 +188,12 @@ async fn vectors_and_counts_of_what_changed_meanwhile_change_nothing() {
     let db = Db::in_memory().await.unwrap();
     let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
     keeper.give(put("a", 2, 1));
-    let vector = |name: &str, version| NewVector {
-        tool: tool("a", name, version),
-        model: "model-2".into(),
-        row: row(99),
-    };
-    keeper.give(Change::Vectors(vec![vector("tool0", 1), vector("tool1", 2), vector("gone", 1)]));
+    let vectors = [("tool0", 1), ("tool1", 2), ("gone", 1)];
+    let vectors = vectors.map(|(name, version)| vector("a", name, version, "model-2"));
+    keeper.give(vec![Change::Vectors(vectors.into())]);
     let old = tool("a", "tool1", 2);
     old.0.count(5);
-    keeper.give(Change::Counted(vec![old]));
+    keeper.give(vec![Change::Counted(vec![old])]);
     keeper.flush().await.unwrap();
     let all = read(&db).await;
     let vectors: Vec<_> =
@@ -226,15 +227,17 @@ async fn what_waits_is_bounded_and_still_a_state_that_was() {
     let db = Db::in_memory().await.unwrap();
     db.migrate(tables::NAMESPACE, tables::STEPS).await.unwrap();
     let mut queue = Queue::new(["kept".to_owned()]);
-    queue.push(Change::Remove("kept".to_owned()));
-    queue.push(Change::Remove("never there".to_owned()));
+    queue.push(vec![Change::Remove("kept".to_owned())]);
+    queue.push(vec![Change::Remove("never there".to_owned())]);
     queue.push(put("b", 2, 1));
     for version in 0..5 * u32::try_from(MOST).unwrap() {
         // Vectors are made once; later puts of the same tool bring none.
-        let row = (version == 0).then(|| row(3));
-        queue.push(put_tools("a", vec![new_tool("a", "same", 0, 3, row)]));
+        if version == 0 {
+            queue.push(put("a", 1, 3));
+        }
+        queue.push(vec![put_tools("a", vec![new_tool("a", "tool0", 0, 3)])]);
         queue.push(put(&format!("short-lived {version}"), 1, 1));
-        queue.push(Change::Remove(format!("short-lived {version}")));
+        queue.push(vec![Change::Remove(format!("short-lived {version}"))]);
         assert!(queue.len() <= MOST);
     }
     let given = queue.given;
