@@ -1,10 +1,32 @@
-//! Tool search, session cache and context budget for the Model General Protocol.
+//! Tool search, session cache and context budget for the Model General Protocol (MGP §16).
+//!
+//! [`ToolIndex`] holds the tools of all servers and finds the right ones: by words, by meaning, by category, or by all
+//! of it. It is shared by all callers; what a caller may not call ([`Allowed`]) is not found.
+//!
+//! Applies to: both.
 
+mod catalog;
 mod embed;
+mod error;
+mod index;
+mod keyword;
+mod search;
+mod text;
+mod tokens;
+mod vector;
 
+pub use catalog::{
+    Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
+    ToolEntry,
+};
 pub use embed::{Cost, EmbedError, Embedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{
-    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
-    Source, Wheels,
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
 };
+pub use error::IndexError;
+pub use index::{
+    IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
+};
+pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};

@@ -9,8 +9,8 @@ use std::fmt;
 
 #[cfg(feature = "fastembed")]
 pub use sentence::{
-    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
-    Source, Wheels,
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
 };
 
 /// Makes vectors of texts.

@@ -14,6 +14,8 @@ open_enum! {
         Semantic = "semantic",
         /// Categories.
         Category = "category",
+        /// Words and meaning together (ours).
+        Hybrid = "hybrid",
     }
 
     /// What became of a request for tools (§16.6).

@@ -6,7 +6,7 @@ use super::{
     config::SentencesConfig,
     error::ModelError,
     goldens,
-    model::{Manifest, ModelFolder, TOKENIZER},
+    model::{ModelFolder, ModelManifest, TOKENIZER},
     recent::Recent,
     runtime::runtime,
     turns::Turns,
@@ -126,7 +126,7 @@ impl Sentences {
     }
 
     /// A processor or library that miscalculates is found here, and so is a file that only looks like the model.
-    fn is_sane(&self, manifest: &Manifest) -> Result<(), ModelError> {
+    fn is_sane(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let worst = goldens::check(self)?;
             tracing::debug!(model = self.model, worst, "the sentence encoder answers as it should");

@@ -1,0 +1,89 @@
+//! What is asked of the index (MGP §16.5).
+//!
+//! Applies to: inbound.
+
+use mgp_types::mgp::SearchStrategy;
+
+use super::Filter;
+
+/// Whether each hit says why it was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Explain {
+    /// It does not.
+    #[default]
+    No,
+    /// It does; this takes a little longer.
+    Yes,
+}
+
+/// A search: a text in any words, and what tools may be found.
+///
+/// ```
+/// use mgp_toolindex::{Filter, Query};
+///
+/// let query = Query::new("read a file").most(3).filter(Filter::new().category("filesystem"));
+/// assert_eq!((query.text(), query.how_many()), ("read a file", 3));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Query {
+    pub(crate) text: String,
+    pub(crate) strategy: Option<SearchStrategy>,
+    pub(crate) most: usize,
+    pub(crate) filter: Filter,
+    pub(crate) explain: Explain,
+}
+
+impl Query {
+    /// How many tools are found if nobody says.
+    pub const DEFAULT_MOST: usize = 5;
+    /// How many tools are found at most.
+    pub const CAP: usize = 50;
+
+    /// Asks for what the text says; an empty text browses.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            strategy: None,
+            most: Self::DEFAULT_MOST,
+            filter: Filter::default(),
+            explain: Explain::No,
+        }
+    }
+
+    /// Searches this way; without it words and meaning work together.
+    pub fn strategy(mut self, strategy: SearchStrategy) -> Self {
+        self.strategy = Some(strategy);
+        self
+    }
+
+    /// Finds at most so many tools, from 1 to [`Query::CAP`].
+    pub fn most(mut self, most: usize) -> Self {
+        self.most = most.clamp(1, Self::CAP);
+        self
+    }
+
+    /// Finds only what the filter lets through.
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Whether hits say why they were found.
+    pub fn explain(mut self, explain: Explain) -> Self {
+        self.explain = explain;
+        self
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many tools are found at most.
+    #[must_use]
+    pub fn how_many(&self) -> usize {
+        self.most
+    }
+}
