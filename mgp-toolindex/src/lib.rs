@@ -29,8 +29,8 @@ pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{
-    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
-    Source, Wheels,
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
 };
 pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};

@@ -9,6 +9,7 @@ use mgp_toolindex::{Embedder as _, ModelError, ModelFolder, Sentences, Sentences
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Gone at the end.
@@ -64,6 +65,9 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
 
     let encoder = Sentences::open(&folder).unwrap();
     assert_eq!(encoder.embed("a text").unwrap().len(), encoder.dimensions());
+    let name = encoder.model().to_owned();
+    let encoder = Sentences::open_or(&folder, &SentencesConfig::default(), Arc::new(encoder));
+    assert_eq!(encoder.model(), name);
     // One that is loaded serves whoever asks for another one from then on.
     assert!(open(&scratch.0.join("missing.so")).is_ok());
 }

@@ -11,8 +11,8 @@ use std::fmt;
 
 #[cfg(feature = "fastembed")]
 pub use sentence::{
-    Made, Manifest, ModelError, ModelFile, ModelFolder, RuntimeFile, Sentences, SentencesConfig,
-    Source, Wheels,
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
 };
 #[cfg(feature = "static-table")]
 pub use table::StaticTable;

@@ -20,5 +20,7 @@ mod turns;
 
 pub use config::SentencesConfig;
 pub use error::ModelError;
-pub use model::{Made, Manifest, ModelFile, ModelFolder, RuntimeFile, Source, Wheels};
+pub use model::{
+    Made, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource, ModelWheels,
+};
 pub use sentences::Sentences;

@@ -6,7 +6,7 @@ use super::{
     config::SentencesConfig,
     error::ModelError,
     goldens,
-    model::{Manifest, ModelFolder, TOKENIZER},
+    model::{ModelFolder, ModelManifest, TOKENIZER},
     recent::Recent,
     runtime::runtime,
     turns::Turns,
@@ -99,6 +99,21 @@ impl Sentences {
         Ok(encoder)
     }
 
+    /// Opens a model, or says in the log why it cannot be and goes on with another embedder.
+    pub fn open_or(
+        folder: impl AsRef<Path>,
+        config: &SentencesConfig,
+        other: Arc<dyn Embedder>,
+    ) -> Arc<dyn Embedder> {
+        match Self::open_with(folder, config) {
+            Ok(encoder) => Arc::new(encoder),
+            Err(reason) => {
+                tracing::warn!(%reason, instead = other.model(), "there is no sentence encoder");
+                other
+            }
+        }
+    }
+
     /// Wraps an encoder that runs.
     pub(super) fn new(
         model: String,
@@ -111,7 +126,7 @@ impl Sentences {
     }
 
     /// A processor or library that miscalculates is found here, and so is a file that only looks like the model.
-    fn is_sane(&self, manifest: &Manifest) -> Result<(), ModelError> {
+    fn is_sane(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let worst = goldens::check(self)?;
             tracing::debug!(model = self.model, worst, "the sentence encoder answers as it should");
@@ -190,6 +205,31 @@ fn cut(text: &str, longest: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An embedder that knows nothing.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Embedder for Nothing {
+        fn model(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn dimensions(&self) -> usize {
+            1
+        }
+
+        fn embed(&self, _: &str) -> Result<Vec<f32>, EmbedError> {
+            Ok(vec![0.0])
+        }
+    }
+
+    #[test]
+    fn without_a_model_another_embedder_serves() {
+        let config = SentencesConfig::default();
+        let embedder = Sentences::open_or("/nowhere", &config, Arc::new(Nothing));
+        assert_eq!(embedder.model(), "nothing");
+    }
 
     #[test]
     fn a_long_text_is_cut_between_characters() {

