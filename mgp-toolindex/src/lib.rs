@@ -22,6 +22,8 @@ pub use catalog::{
     Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
     ToolEntry,
 };
+#[cfg(feature = "static-table")]
+pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
