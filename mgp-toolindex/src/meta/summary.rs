@@ -122,13 +122,14 @@ mod tests {
 
     fn index(categories: &[(&str, usize)]) -> ToolIndex {
         let index = ToolIndex::new();
-        for (server, (category, count)) in categories.iter().enumerate() {
+        let server = |(server, (category, count)): (usize, &(&str, usize))| {
             let tools = (0..*count).map(|number| {
                 let tool = Tool::new(format!("t{number}"), RawObject::empty());
                 ToolEntry::from(tool).categories([*category])
             });
-            index.put(ServerEntry::new(format!("s{server}")).tools(tools)).unwrap();
-        }
+            ServerEntry::new(format!("s{server}")).tools(tools)
+        };
+        index.put_all(categories.iter().enumerate().map(server)).unwrap();
         index
     }
 

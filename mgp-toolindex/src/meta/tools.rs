@@ -152,14 +152,15 @@ mod tests {
     /// An index whose categories are as long and as many as they can be.
     fn worst() -> ToolIndex {
         let index = ToolIndex::new();
-        for server in 0..40 {
+        let server = |server: usize| {
             let tools = (0..5).map(|number| {
                 let tool = Tool::new(format!("t{number}"), RawObject::empty());
                 let category = format!("{server}qzxj vkwq zxqj 文字 🙂 {number}");
                 ToolEntry::from(tool).categories([category, format!("ZQ-XJ_{server}/{number}")])
             });
-            index.put(ServerEntry::new(format!("s{server}")).tools(tools)).unwrap();
-        }
+            ServerEntry::new(format!("s{server}")).tools(tools)
+        };
+        index.put_all((0..40).map(server)).unwrap();
         index
     }
 
