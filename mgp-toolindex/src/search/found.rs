@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_types::mgp::SearchStrategy;
 
+use super::Query;
 use crate::catalog::Listed;
 
 /// The answer to a query.
@@ -77,6 +78,18 @@ pub struct Reason {
     pub server: Option<f32>,
     /// How much past calls speak for it, 0 to 1.
     pub history: Option<f32>,
+}
+
+impl Found {
+    pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
+        Self { hits, total_available: 0, ran, fallback, took: Duration::ZERO }
+    }
+
+    /// The answer of an index that nothing was put into.
+    pub(crate) fn nothing(query: &Query) -> Self {
+        let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
+        Self::new(Vec::new(), ran, None)
+    }
 }
 
 impl fmt::Display for FallbackReason {

@@ -5,7 +5,11 @@
 mod filter;
 mod found;
 mod query;
+mod rank;
+mod view;
 
 pub use filter::Filter;
 pub use found::{Fallback, FallbackReason, Found, Hit, Reason};
 pub use query::{Explain, Query};
+pub(crate) use rank::{Ranked, Ranking, rank};
+pub(crate) use view::View;
