@@ -95,6 +95,11 @@ impl KeywordReader {
         self.ask(words)?.scores(slots)
     }
 
+    /// Whether a word occurs in any tool.
+    pub(crate) fn knows(&self, word: &str) -> bool {
+        self.count(&self.term(word, Place::Text)).is_ok_and(|count| count > 0)
+    }
+
     /// How much a word says: the rarer, the more.
     pub(crate) fn idf(&self, word: &str) -> f32 {
         let count = self.count(&self.term(word, Place::Text)).unwrap_or(0);

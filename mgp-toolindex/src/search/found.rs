@@ -58,6 +58,8 @@ pub enum FallbackReason {
     EmbedderFailed(String),
     /// The vectors of the tools are still being made.
     Embedding,
+    /// The embedder knows nothing of the query.
+    NoMeaning,
     /// No word of the query occurs, so words one or two letters away were tried.
     NoWord,
     /// The query is empty, so tools are listed by category.
@@ -98,6 +100,7 @@ impl fmt::Display for FallbackReason {
             Self::NoEmbedder => f.write_str("the index has no embedder"),
             Self::EmbedderFailed(why) => write!(f, "the query could not be embedded: {why}"),
             Self::Embedding => f.write_str("the vectors of the tools are still being made"),
+            Self::NoMeaning => f.write_str("the embedder knows nothing of the query"),
             Self::NoWord => f.write_str("no word of the query occurs in a tool"),
             Self::Browsing => f.write_str("the query is empty"),
         }
