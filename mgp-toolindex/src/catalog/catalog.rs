@@ -144,6 +144,12 @@ impl Catalog {
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
+    /// The tools with this id, `server.name`: one, unless dots in ids and names make two look the same.
+    pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
+        let splits = id.match_indices('.').map(|(at, _)| (&id[..at], &id[at + 1..]));
+        splits.filter_map(|(server, tool)| self.find(server, tool))
+    }
+
     // === changes ===
 
     /// Puts a tool at a number, in place of what is there.

@@ -135,9 +135,7 @@ impl ToolIndex {
     #[must_use]
     pub fn resolve(&self, name: &str) -> Resolved {
         let now = self.shared.snapshot();
-        let splits = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
-        let qualified: Vec<Slot> =
-            splits.filter_map(|(server, tool)| now.catalog.find(server, tool)).collect();
+        let qualified: Vec<Slot> = now.catalog.by_tool_id(name).collect();
         if qualified.is_empty() {
             let bare: Vec<Slot> = now.catalog.by_name(name).collect();
             resolved(&now, &bare)

@@ -143,7 +143,8 @@ impl KeywordReader {
         Term::from_field_text(field, word)
     }
 
-    pub(super) fn documents(&self) -> u64 {
+    /// How many documents there are, those that are gone and not yet merged away included.
+    pub(crate) fn documents(&self) -> u64 {
         self.totals.documents
     }
 

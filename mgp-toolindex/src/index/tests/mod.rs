@@ -1,5 +1,9 @@
 //! What the index promises, on small catalogues.
 
+mod access;
+mod crowd;
+mod hostile;
+
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::{Payload, RawObject};
@@ -133,4 +137,123 @@ fn filters_narrow() {
         Filter::new().status(ServerState::Connected),
         &["data.read_row", "data.read_table", "old.read_old"],
     );
+}
+
+#[test]
+fn a_name_of_two_tools_is_ambiguous() {
+    let index = ToolIndex::new();
+    index.put_all([files(), mail()]).unwrap();
+    let resolve = |name: &str| match index.resolve(name) {
+        Resolved::One(tool) => tool.tool_id(),
+        Resolved::Ambiguous(names) => names.join(" or "),
+        Resolved::Unknown => "-".to_owned(),
+    };
+    assert_eq!(resolve("read_file"), "files.read_file");
+    assert_eq!(resolve("files.read_file"), "files.read_file");
+    assert_eq!(resolve("ReadFile"), "-");
+    assert_eq!(resolve("mail.read_file"), "-");
+    index.put(ServerEntry::new("more").tool(tool("read_file", ""))).unwrap();
+    assert_eq!(resolve("read_file"), "files.read_file or more.read_file");
+    assert_eq!(resolve("more.read_file"), "more.read_file");
+    // No server takes over the qualified name of another one's tool.
+    index.put(ServerEntry::new("bad").tool(tool("files.read_file", ""))).unwrap();
+    assert_eq!(resolve("files.read_file"), "files.read_file");
+    assert_eq!(resolve("bad.files.read_file"), "bad.files.read_file");
+    index.put(ServerEntry::new("bad.files").tool(tool("read_file", ""))).unwrap();
+    assert_eq!(resolve("bad.files.read_file"), "bad.files.read_file or bad.files.read_file");
+}
+
+#[test]
+fn words_are_found_in_scripts_without_spaces() {
+    let index = ToolIndex::new();
+    let all = [
+        ("a", "读取文件的内容"),
+        ("b", "发送电子邮件"),
+        ("c", "天気予報を取得します"),
+        ("d", "파일을 삭제합니다"),
+    ];
+    index.put(ServerEntry::new("s").tools(all.map(|(name, text)| tool(name, text)))).unwrap();
+    for (query, expected) in [("文件", "s.a"), ("邮件", "s.b"), ("天気", "s.c"), ("파일", "s.d")]
+    {
+        assert_eq!(search(&index, query)[0], expected, "{query}");
+    }
+}
+
+#[test]
+fn texts_of_the_server_find_its_tools() {
+    let index = ToolIndex::new();
+    index.put(mail()).unwrap();
+    let again = mail().description("Carrier pigeons");
+    assert_eq!(index.put(again).unwrap().changed, 1);
+    assert_eq!(search(&index, "pigeon"), ["mail.send_mail"]);
+    assert_eq!(index.put(mail()).unwrap().changed, 1);
+    assert!(search(&index, "pigeon").is_empty());
+}
+
+#[test]
+fn categories_are_a_tree() {
+    let index = ToolIndex::new();
+    index.put(files()).unwrap();
+    let given =
+        ServerEntry::new("s").categories(["data/charts"]).tools([tool("one", ""), tool("two", "")]);
+    index.put(given.tool(ToolEntry::from(tool("three", "")).categories(["Data.Tables"]))).unwrap();
+    let tree = index.categories();
+    let count = |path: &str| tree.find(path).map(|node| node.tools);
+    assert_eq!(
+        (count("data"), count("data/charts"), count("data/tables")),
+        (Some(3), Some(2), Some(1))
+    );
+    assert_eq!((count("filesystem"), count("filesystem/read")), (Some(3), Some(2)));
+    assert_eq!((count("dat"), count("data/none")), (None, None));
+    assert_eq!(tree.roots.len(), 2);
+    let some = index.categories_of(&Filter::new().category("tables"), &Everything).unwrap();
+    assert_eq!(some.find("data").unwrap().tools, 1);
+    assert_eq!((some.len(), some.find("filesystem")), (2, None));
+}
+
+#[test]
+fn the_export_has_the_shape_of_the_specification() {
+    let index = ToolIndex::new();
+    let entry = ToolEntry::from(tool("read_file", "Reads the file"))
+        .security(ToolSecurity::new(RiskLevel::Moderate))
+        .categories(["filesystem"]);
+    index.put(ServerEntry::new("files").tool(entry)).unwrap();
+    let entries = index.entries();
+    assert_eq!(
+        serde_json::to_string(&entries[0]).unwrap(),
+        concat!(
+            r#"{"tool_id":"files.read_file","server_id":"files","name":"read_file","#,
+            r#""description":"Reads the file","categories":["filesystem"],"#,
+            r#""keywords":["read","file","reads"],"security":{"risk_level":"moderate"}}"#
+        )
+    );
+}
+
+#[test]
+fn the_definition_is_kept_compact_and_whole() {
+    let index = ToolIndex::new();
+    let spaced = "{ \"type\" : \"object\", \"x\": [1, \"a b\"] }";
+    let mut tool = with_schema("t", spaced);
+    tool.description = Some("says \"hello\"\n".to_owned());
+    index.put(ServerEntry::new("s").tool(tool.clone())).unwrap();
+    let listed = index.get("s", "t").unwrap();
+    assert_eq!(
+        listed.definition(),
+        r#"{"name":"t","description":"says \"hello\"\n","inputSchema":{"type":"object","x":[1,"a b"]}}"#
+    );
+    assert_eq!((listed.name(), listed.description()), ("t", tool.description.as_deref()));
+    assert_eq!(listed.tool().unwrap().name, "t");
+    assert!(listed.tokens() as usize >= listed.definition().len() / 8);
+    assert_eq!(index.stats().tokens_all, u64::from(listed.tokens()));
+}
+
+#[test]
+fn servers_need_an_id() {
+    let index = ToolIndex::new();
+    let error = index.put_all([files(), ServerEntry::new("")]).unwrap_err();
+    assert_eq!(error.to_string(), "a server id has 1 to 512 bytes, this one has 0");
+    // Nothing of it is there, and the numbers it had are free again.
+    assert_eq!((index.stats().tools, index.generation()), (0, 0));
+    index.put(files()).unwrap();
+    assert_eq!(index.stats().servers, 1);
 }
