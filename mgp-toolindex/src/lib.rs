@@ -10,6 +10,8 @@ mod embed;
 mod error;
 mod index;
 mod keyword;
+#[cfg(feature = "sqlite")]
+mod persist;
 mod search;
 mod text;
 mod tokens;
