@@ -8,7 +8,9 @@
 mod catalog;
 mod embed;
 mod error;
+mod keyword;
 mod search;
+mod text;
 mod vector;
 
 pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};

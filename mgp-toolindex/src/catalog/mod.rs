@@ -4,12 +4,14 @@
 
 mod allowed;
 mod bitmap;
+mod chunks;
 mod entry;
 mod given;
 mod listed;
 
 pub use allowed::{Allowed, AllowedKey, Everything, Extent};
 pub(crate) use bitmap::Bitmap;
+pub(crate) use chunks::{CHUNK, Chunks};
 pub use given::{ServerEntry, ToolEntry};
 pub use listed::Listed;
 
