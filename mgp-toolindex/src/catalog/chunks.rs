@@ -89,7 +89,10 @@ mod tests {
         list.set(2000, 7, 2);
         assert_eq!((before.get(2000), list.get(2000)), (Some(&2000), Some(&7)));
         assert_eq!(list.get(5000), None);
-        assert_eq!(list.iter().map(|(at, _)| at).collect::<Vec<_>>(), (0..3000).collect::<Vec<_>>());
+        assert_eq!(
+            list.iter().map(|(at, _)| at).collect::<Vec<_>>(),
+            (0..3000).collect::<Vec<_>>()
+        );
         let changed: Vec<u64> = list.pieces().map(|(_, changed, _)| changed).collect();
         assert_eq!(changed, [1, 2, 1]);
     }

@@ -25,10 +25,8 @@ pub(crate) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn new(reader: &'a KeywordReader, words: &Words) -> Result<Self, IndexError> {
-        let scoring = EnableScoring::Enabled {
-            searcher: &reader.searcher,
-            statistics_provider: reader,
-        };
+        let scoring =
+            EnableScoring::Enabled { searcher: &reader.searcher, statistics_provider: reader };
         let queries = || words.terms.iter().map(|term| query(reader, term));
         let each = queries().map(|query| query.weight(scoring)).collect::<Result<_, _>>()?;
         let all: Vec<_> = queries().map(|query| (Occur::Should, query)).collect();

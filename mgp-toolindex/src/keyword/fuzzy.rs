@@ -90,7 +90,11 @@ impl KeywordReader {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.searcher.segment_readers().iter().enumerate() {
             let index = segment.inverted_index(self.fields.name)?;
-            let mut stream = index.terms().search(&automaton).into_stream().map_err(tantivy::TantivyError::from)?;
+            let mut stream = index
+                .terms()
+                .search(&automaton)
+                .into_stream()
+                .map_err(tantivy::TantivyError::from)?;
             while let Some((term, info)) = stream.next() {
                 let Ok(term) = std::str::from_utf8(term) else { continue };
                 found.push((at, info.clone(), nearness(&letters, term)));

@@ -108,7 +108,11 @@ impl KeywordReader {
         for (segment, known) in self.searcher.segment_readers().iter().zip(&*self.segments) {
             let index = segment.inverted_index(self.fields.kinds)?;
             let option = tantivy::schema::IndexRecordOption::Basic;
-            let Some(mut postings) = index.read_postings(&term, option).map_err(tantivy::TantivyError::from)? else { continue };
+            let Some(mut postings) =
+                index.read_postings(&term, option).map_err(tantivy::TantivyError::from)?
+            else {
+                continue;
+            };
             let alive = segment.alive_bitset();
             let mut doc = postings.doc();
             while doc != TERMINATED {

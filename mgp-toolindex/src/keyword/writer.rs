@@ -4,7 +4,9 @@
 
 use rustc_hash::FxHashMap;
 use tantivy::index::{SegmentId, SegmentMeta};
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy, UserOperation};
+use tantivy::indexer::{
+    IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy, UserOperation,
+};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
@@ -80,8 +82,7 @@ impl Keywords {
         let writer: IndexWriter = index.writer_with_options(options)?;
         // Segments are merged when we say so, because somebody has to look at the result.
         writer.set_merge_policy(Box::new(NoMergePolicy));
-        let reader =
-            index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         Ok(Self {
             writer,
             reader,
@@ -223,8 +224,7 @@ fn schema() -> (Schema, Fields) {
         .set_tokenizer(WORDS)
         .set_index_option(IndexRecordOption::Basic)
         .set_fieldnorms(false);
-    let kinds =
-        schema.add_text_field("kinds", TextOptions::default().set_indexing_options(kinds));
+    let kinds = schema.add_text_field("kinds", TextOptions::default().set_indexing_options(kinds));
     let slot = schema.add_u64_field(SLOT, FAST | INDEXED);
     (schema.build(), Fields { text, name, kinds, slot })
 }
