@@ -19,14 +19,6 @@ pub enum IndexError {
         /// How many it may have.
         most: usize,
     },
-    /// The text of a query is longer than anything worth asking.
-    #[error("a query has at most {most} bytes, this one has {bytes}; ask for one step at a time")]
-    LongQuery {
-        /// How many it has.
-        bytes: usize,
-        /// How many it may have.
-        most: usize,
-    },
 }
 
 impl From<tantivy::TantivyError> for IndexError {
@@ -39,9 +31,7 @@ impl From<IndexError> for RpcError {
     fn from(error: IndexError) -> Self {
         match error {
             IndexError::Keywords(_) => Self::internal("the tool index failed").because(error),
-            IndexError::ServerId { .. } | IndexError::LongQuery { .. } => {
-                Self::invalid_params(error)
-            }
+            IndexError::ServerId { .. } => Self::invalid_params(error),
         }
     }
 }

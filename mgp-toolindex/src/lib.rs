@@ -8,14 +8,22 @@
 mod catalog;
 mod embed;
 mod error;
+mod index;
 mod keyword;
 mod learn;
 mod search;
 mod text;
+mod tokens;
 mod vector;
 
-pub use catalog::{Allowed, AllowedKey, Everything, Extent, Listed, ServerEntry, ToolEntry};
+pub use catalog::{
+    Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
+    ToolEntry,
+};
 pub use embed::{Cost, EmbedError, Embedder};
 pub use error::IndexError;
+pub use index::{
+    IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
+};
 pub use learn::{Erase, History, HistoryConfig, HistoryStats, Keep, Outcome, Share};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};

@@ -69,9 +69,26 @@ impl<'a> Asked<'a> {
         Ok(top.into_sorted())
     }
 
+    /// What each word says of each of these tools, all tools of a word together.
+    pub(crate) fn each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
+        let mut said = vec![0.0; slots.len() * self.words.len()];
+        self.visit(slots, |word, at, score| said[word * slots.len() + at] = score)?;
+        Ok(said)
+    }
+
     /// How well the words fit each of these tools, in their order; zero where no word occurs.
     pub(crate) fn scores(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len()];
+        self.visit(slots, |_, at, score| scores[at] += score)?;
+        Ok(scores)
+    }
+
+    /// Visits each word in each of these tools that has it.
+    fn visit(
+        &self,
+        slots: &[Slot],
+        mut visitor: impl FnMut(usize, usize, f32),
+    ) -> Result<(), IndexError> {
         let mut places: Vec<(u32, u32, usize)> = slots
             .iter()
             .enumerate()
@@ -89,19 +106,19 @@ impl<'a> Asked<'a> {
             if here.is_empty() {
                 continue;
             }
-            for word in &self.words {
+            for (number, word) in self.words.iter().enumerate() {
                 let mut scorer = word.scorer(segment, 1.0)?;
                 for (_, doc, at) in here {
                     if scorer.doc() < *doc {
                         scorer.seek(*doc);
                     }
                     if scorer.doc() == *doc {
-                        scores[*at] += scorer.score();
+                        visitor(number, *at, scorer.score());
                     }
                 }
             }
         }
-        Ok(scores)
+        Ok(())
     }
 }
 

@@ -5,6 +5,8 @@
 mod asked;
 mod fuzzy;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod top;
 mod writer;
 

@@ -95,6 +95,11 @@ impl KeywordReader {
         self.ask(words)?.scores(slots)
     }
 
+    /// Whether a word occurs in any tool.
+    pub(crate) fn knows(&self, word: &str) -> bool {
+        self.count(&self.term(word, Place::Text)).is_ok_and(|count| count > 0)
+    }
+
     /// How much a word says: the rarer, the more.
     pub(crate) fn idf(&self, word: &str) -> f32 {
         let count = self.count(&self.term(word, Place::Text)).unwrap_or(0);
@@ -138,7 +143,8 @@ impl KeywordReader {
         Term::from_field_text(field, word)
     }
 
-    pub(super) fn documents(&self) -> u64 {
+    /// How many documents there are, those that are gone and not yet merged away included.
+    pub(crate) fn documents(&self) -> u64 {
         self.totals.documents
     }
 

@@ -56,6 +56,16 @@ pub(super) fn split(text: &str, piece: &mut dyn FnMut(Piece<'_>)) {
     run.end(piece);
 }
 
+/// The first words of a text, in lower case.
+pub(crate) fn words_of(text: &str, most: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    split(text, &mut |piece| match piece {
+        Piece::Word(word) if words.len() < most => words.push(word.to_owned()),
+        _ => {}
+    });
+    words
+}
+
 /// Whether the character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
     matches!(c,

@@ -15,7 +15,7 @@ const STOP: &[&str] = &[
 ];
 
 /// Whether a word in lower case says nothing.
-pub(super) fn is_stop(word: &str) -> bool {
+pub(crate) fn is_stop(word: &str) -> bool {
     STOP.binary_search(&word).is_ok()
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Place {
 pub(crate) struct Term {
     /// The word as the index has it.
     pub(crate) text: String,
-    /// How much it counts: how often it was said, or less for a part of a word.
+    /// How much it counts: one, or less for a part of a word. Saying it twice does not make it count twice.
     pub(crate) weight: f32,
     /// Where it is looked for.
     pub(crate) place: Place,
@@ -40,10 +40,10 @@ impl Words {
         self.terms.is_empty()
     }
 
-    /// Looks for a word, or for one more of it.
+    /// Looks for a word; one that is looked for already counts what it counts most.
     pub(crate) fn add(&mut self, text: &str, weight: f32) {
         match self.terms.iter_mut().find(|term| term.text == text && term.place == Place::Text) {
-            Some(term) => term.weight += weight,
+            Some(term) => term.weight = term.weight.max(weight),
             None => self.terms.push(Term { text: text.to_owned(), weight, place: Place::Text }),
         }
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use crate::catalog::Slot;
 
 /// How many rows are kept beyond those asked for, because the scan rounds.
-const SPARE: usize = 32;
+const SPARE: usize = 16;
 
 /// A row and its score.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Best {
 
 impl Best {
     pub(super) fn new(asked: usize, rows: usize) -> Self {
-        let keep = asked.saturating_add(asked / 2).saturating_add(SPARE).min(rows);
+        let keep = asked.saturating_add(asked / 8).saturating_add(SPARE).min(rows);
         // Twice the room: a row costs a push, and only every so many rows are sorted out.
         let found = Vec::with_capacity(keep.saturating_mul(2));
         Self { asked, keep, floor: f32::NEG_INFINITY, found }
@@ -45,12 +45,14 @@ impl Best {
         self.floor
     }
 
-    /// Takes a row that is better than the floor.
+    /// Takes a row if it is better than the floor.
     #[inline]
-    pub(super) fn push(&mut self, score: f32, slot: Slot) {
-        self.found.push(Scored { score, slot });
-        if self.found.len() >= self.keep.saturating_mul(2) {
-            self.sort_out();
+    pub(super) fn offer(&mut self, score: f32, slot: Slot) {
+        if score > self.floor {
+            self.found.push(Scored { score, slot });
+            if self.found.len() >= self.keep.saturating_mul(2) {
+                self.sort_out();
+            }
         }
     }
 

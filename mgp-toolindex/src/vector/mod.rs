@@ -10,6 +10,7 @@ mod best;
 mod kernel;
 mod number;
 mod scan;
+mod sum;
 mod table;
 #[cfg(test)]
 mod tests;

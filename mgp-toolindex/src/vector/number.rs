@@ -82,6 +82,22 @@ pub(super) fn cosine(exact: &[f32], unit: f32, row: &[i8], factor: f32) -> f32 {
     (sums.iter().sum::<f32>() * factor).clamp(-1.0, 1.0)
 }
 
+/// The product of a vector and a row.
+pub(super) fn product(vector: &[f32], row: &[i8], factor: f32) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    let (values, last_values) = vector.as_chunks::<LANES>();
+    let (bytes, last_bytes) = row[..vector.len().min(row.len())].as_chunks::<LANES>();
+    for (values, bytes) in values.iter().zip(bytes) {
+        for ((sum, value), byte) in sums.iter_mut().zip(values).zip(bytes) {
+            *sum += value * f32::from(*byte);
+        }
+    }
+    for ((sum, value), byte) in sums.iter_mut().zip(last_values).zip(last_bytes) {
+        *sum += value * f32::from(*byte);
+    }
+    sums.iter().sum::<f32>() * factor
+}
+
 /// What makes a vector one of length one; nothing if it is zero or no vector of numbers.
 pub(super) fn unit(values: &[f32]) -> Option<f32> {
     let squares: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum();

@@ -9,6 +9,7 @@ use super::best::Best;
 use super::kernel::Kernel;
 use super::number::{self, Asked};
 use super::scan::{Rows, WORD};
+use super::sum::Sum;
 use crate::catalog::{Bitmap, Slot};
 
 /// Rows of a chunk.
@@ -26,6 +27,8 @@ pub(crate) struct VectorTable {
     stride: usize,
     rows: usize,
     chunks: Vec<Option<Arc<Chunk>>>,
+    /// All rows added up, kept along so that their mean is known at any time.
+    sum: Sum,
 }
 
 #[derive(Clone)]
@@ -41,7 +44,7 @@ impl VectorTable {
     /// No rows yet.
     pub(crate) fn new(dimensions: usize) -> Self {
         let stride = dimensions.max(1).next_multiple_of(ALIGN);
-        Self { dimensions, stride, rows: 0, chunks: Vec::new() }
+        Self { dimensions, stride, rows: 0, chunks: Vec::new(), sum: Sum::new(dimensions) }
     }
 
     /// How many numbers a vector has.
@@ -77,7 +80,12 @@ impl VectorTable {
         let stride = self.stride;
         let chunk = self.chunks[chunk].get_or_insert_with(|| Arc::new(Chunk::new(stride)));
         let chunk = Arc::make_mut(chunk);
-        self.rows += usize::from(!chunk.has(at));
+        if chunk.has(at) {
+            self.sum.take(&chunk.bytes[at * stride..][..row.len()], chunk.factors[at]);
+        } else {
+            self.rows += 1;
+        }
+        self.sum.give(row, factor);
         chunk.bytes[at * stride..][..row.len()].copy_from_slice(row);
         chunk.factors[at] = factor;
         chunk.present[at / WORD] |= 1 << (at % WORD);
@@ -90,6 +98,7 @@ impl VectorTable {
         let Some(chunk) = kept.as_mut().filter(|chunk| chunk.has(at)) else { return };
         let chunk = Arc::make_mut(chunk);
         chunk.present[at / WORD] &= !(1 << (at % WORD));
+        self.sum.take(&chunk.bytes[at * self.stride..][..self.dimensions], chunk.factors[at]);
         self.rows -= 1;
         if chunk.present.iter().all(|word| *word == 0) {
             *kept = None;
@@ -124,6 +133,18 @@ impl VectorTable {
         let unit = self.unit(query)?;
         let (row, factor) = self.row_and_factor(slot)?;
         Some(number::cosine(query, unit, row, factor))
+    }
+
+    /// The mean of all vectors, and how many they are.
+    pub(crate) fn mean(&self) -> (Vec<f32>, usize) {
+        (self.sum.mean(self.rows), self.rows)
+    }
+
+    /// The products of a row with each of these vectors, and whether there is such a row.
+    pub(crate) fn products(&self, vectors: &[&[f32]], slot: Slot, out: &mut [f32]) -> bool {
+        let Some((row, factor)) = self.row_and_factor(slot) else { return false };
+        vectors.iter().zip(out).for_each(|(vector, out)| *out = number::product(vector, row, factor));
+        true
     }
 
     pub(super) fn top_with(
