@@ -11,6 +11,7 @@ mod endpoint;
 mod error;
 mod index;
 mod keyword;
+mod learn;
 mod meta;
 #[cfg(feature = "sqlite")]
 mod persist;
@@ -37,6 +38,7 @@ pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
     IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
 };
+pub use learn::{Erase, History, HistoryConfig, HistoryStats, Keep, Outcome, Share};
 pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
 pub use session::{
