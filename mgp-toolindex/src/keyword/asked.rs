@@ -2,8 +2,11 @@
 //!
 //! Applies to: inbound.
 
-use tantivy::query::{BooleanQuery, BoostQuery, EnableScoring, Occur, Query, TermQuery, Weight};
-use tantivy::schema::IndexRecordOption;
+use tantivy::query::{
+    Bm25StatisticsProvider, BooleanQuery, BoostQuery, EnableScoring, Occur, Query, TermQuery,
+    Weight,
+};
+use tantivy::schema::{Field, IndexRecordOption};
 
 use super::reader::KeywordReader;
 use super::top::Top;
@@ -17,19 +20,39 @@ const FEW: usize = 2_000;
 /// Words that are looked for.
 pub(crate) struct Asked<'a> {
     reader: &'a KeywordReader,
-    /// One for each word.
-    words: Vec<Box<dyn Weight>>,
+    /// One for each word; none for a word that occurs nowhere.
+    words: Vec<Option<Box<dyn Weight>>>,
     /// All of them.
     all: Option<Box<dyn Weight>>,
 }
 
+/// In how many tools the words occur, looked up once for all that is made of them.
+struct Counts<'a> {
+    reader: &'a KeywordReader,
+    known: Vec<(tantivy::Term, u64)>,
+}
+
 impl<'a> Asked<'a> {
     pub(super) fn new(reader: &'a KeywordReader, words: &Words) -> Result<Self, IndexError> {
+        let mut counts = Counts { reader, known: Vec::with_capacity(words.terms.len()) };
+        for term in &words.terms {
+            let word = reader.term(&term.text, term.place);
+            let count = reader.doc_freq(&word)?;
+            counts.known.push((word, count));
+        }
         let scoring =
-            EnableScoring::Enabled { searcher: &reader.searcher, statistics_provider: reader };
-        let queries = || words.terms.iter().map(|term| query(reader, term));
-        let each = queries().map(|query| query.weight(scoring)).collect::<Result<_, _>>()?;
-        let all: Vec<_> = queries().map(|query| (Occur::Should, query)).collect();
+            EnableScoring::Enabled { searcher: &reader.searcher, statistics_provider: &counts };
+        let mut each = Vec::with_capacity(words.terms.len());
+        let mut all = Vec::new();
+        for (term, (word, count)) in words.terms.iter().zip(&counts.known) {
+            if *count == 0 {
+                each.push(None);
+                continue;
+            }
+            let query = query(word, term);
+            each.push(Some(query.weight(scoring)?));
+            all.push((Occur::Should, query));
+        }
         let all = match all.is_empty() {
             true => None,
             false => Some(BooleanQuery::new(all).weight(scoring)?),
@@ -107,6 +130,7 @@ impl<'a> Asked<'a> {
                 continue;
             }
             for (number, word) in self.words.iter().enumerate() {
+                let Some(word) = word else { continue };
                 let mut scorer = word.scorer(segment, 1.0)?;
                 for (_, doc, at) in here {
                     if scorer.doc() < *doc {
@@ -128,9 +152,25 @@ impl std::fmt::Debug for Asked<'_> {
     }
 }
 
-fn query(reader: &KeywordReader, term: &Term) -> Box<dyn Query> {
-    let word = reader.term(&term.text, term.place);
-    let query = TermQuery::new(word, IndexRecordOption::WithFreqs);
+impl Bm25StatisticsProvider for Counts<'_> {
+    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        self.reader.total_num_tokens(field)
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        self.reader.total_num_docs()
+    }
+
+    fn doc_freq(&self, term: &tantivy::Term) -> tantivy::Result<u64> {
+        match self.known.iter().find(|(known, _)| known == term) {
+            Some((_, count)) => Ok(*count),
+            None => self.reader.doc_freq(term),
+        }
+    }
+}
+
+fn query(word: &tantivy::Term, term: &Term) -> Box<dyn Query> {
+    let query = TermQuery::new(word.clone(), IndexRecordOption::WithFreqs);
     if (term.weight - 1.0).abs() < f32::EPSILON {
         Box::new(query)
     } else {
