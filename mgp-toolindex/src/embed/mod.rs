@@ -4,6 +4,8 @@
 
 #[cfg(feature = "fastembed")]
 mod sentence;
+#[cfg(feature = "static-table")]
+mod table;
 
 use std::fmt;
 
@@ -12,6 +14,8 @@ pub use sentence::{
     Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
     ModelWheels, Sentences, SentencesConfig,
 };
+#[cfg(feature = "static-table")]
+pub use table::StaticTable;
 
 /// Makes vectors of texts.
 ///
