@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, RpcError};
 
 /// Why the index could not do what it was asked.
@@ -11,6 +12,9 @@ pub enum IndexError {
     /// The keyword index failed; it is in memory, so memory is what it lacks, or one of its threads died.
     #[error("the keyword index failed: {0}")]
     Keywords(#[source] tantivy::TantivyError),
+    /// The database that keeps the index cannot be read or written.
+    #[error("the index could not be kept: {0}")]
+    Store(#[from] StoreError),
     /// A server without an id, or with one that is too long.
     #[error("a server id has 1 to {most} bytes, this one has {bytes}")]
     ServerId {
@@ -120,6 +124,7 @@ impl From<IndexError> for RpcError {
     fn from(error: IndexError) -> Self {
         match error {
             IndexError::Keywords(_) => Self::internal("the tool index failed").because(error),
+            IndexError::Store(error) => error.into(),
             IndexError::ServerId { .. } => Self::invalid_params(error),
         }
     }

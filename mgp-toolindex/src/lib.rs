@@ -12,6 +12,8 @@ mod error;
 mod index;
 mod keyword;
 mod meta;
+#[cfg(feature = "sqlite")]
+mod persist;
 mod search;
 mod session;
 mod text;

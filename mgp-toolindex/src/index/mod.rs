@@ -5,6 +5,9 @@
 mod builder;
 mod change;
 mod definition;
+mod embedding;
+#[cfg(feature = "sqlite")]
+mod keeping;
 mod limits;
 mod numbers;
 mod put;

@@ -113,10 +113,11 @@ impl Evidence {
         let mut queries = queries;
         queries.push(&common.vector);
         let mut own = vec![0.0; queries.len()];
+        let mut row = Vec::new();
         let mut sums = vec![(0.0, 0usize); asked];
         let mut missing = Vec::new();
         for at in 0..many {
-            if !table.products(&queries, self.slots[at], &mut own) {
+            if !table.products(&queries, self.slots[at], &mut row, &mut own) {
                 missing.push(at);
                 continue;
             }
@@ -150,9 +151,8 @@ impl Evidence {
         let mut known: FxHashMap<ServerNumber, f32> = FxHashMap::default();
         for (at, slot) in self.slots.iter().enumerate() {
             let Some(number) = view.catalog.server_of(*slot) else { continue };
-            let cosine = *known
-                .entry(number)
-                .or_insert_with(|| table.cosine(vector, number).unwrap_or(0.0));
+            let cosine =
+                *known.entry(number).or_insert_with(|| table.cosine(vector, number).unwrap_or(0.0));
             self.server[at] = cosine;
             self.strength[at] += weight * cosine;
         }
