@@ -30,6 +30,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let index = ToolIndex::new();
     // What an index needs without a tool is there once it was asked.
     black_box(index.search(&Query::new("read a file"), &Everything)?);
+    let model = index.stats().model.ok_or("the index has no embedder")?;
     let empty = Memory::of_this_process();
     let built = build(&index, &catalogue, tools, seed)?;
     let full = Memory::of_this_process();
@@ -37,7 +38,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let mut figures = json!({
         "tools": index.stats().tools, "servers": index.stats().servers, "build_ms": milliseconds(built.took),
         "text_bytes": built.text, "rss_empty_kb": empty.now, "rss_built_kb": full.now,
-        "queries": queries.len(), "rounds": rounds,
+        "queries": queries.len(), "rounds": rounds, "embedder": model,
     });
     for (name, strategy) in [
         ("keyword", Some(SearchStrategy::Keyword)),

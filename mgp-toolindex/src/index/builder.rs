@@ -8,6 +8,8 @@ use super::limits::IndexLimits;
 use super::shared::Shared;
 use super::tool_index::ToolIndex;
 use crate::embed::Embedder;
+#[cfg(feature = "static-table")]
+use crate::embed::StaticTable;
 
 /// An index that is being made.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ pub struct ToolIndexBuilder {
 
 impl ToolIndexBuilder {
     pub(super) fn new() -> Self {
-        Self { embedder: None, limits: IndexLimits::default() }
+        Self { embedder: embedder(), limits: IndexLimits::default() }
     }
 
     /// Searches by meaning with this.
@@ -49,4 +51,16 @@ impl ToolIndexBuilder {
     pub(super) fn shared(self) -> Shared {
         Shared::new(self.embedder, self.limits)
     }
+}
+
+/// What searches by meaning if nobody says otherwise: the table that is part of the crate.
+#[cfg(feature = "static-table")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature there is none")]
+fn embedder() -> Option<Arc<dyn Embedder>> {
+    Some(Arc::new(StaticTable::new()))
+}
+
+#[cfg(not(feature = "static-table"))]
+fn embedder() -> Option<Arc<dyn Embedder>> {
+    None
 }

@@ -10,6 +10,10 @@
 
 mod changes;
 mod hostile;
+#[cfg(feature = "sqlite")]
+mod kills;
+#[cfg(feature = "sqlite")]
+mod process;
 mod threads;
 mod tools;
 
