@@ -53,9 +53,9 @@ impl Running {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let mut last = [None; 2];
-        while let Some((which, number)) = self.next(|line| {
-            (0..2).find_map(|which| Some((which, said(line, words[which])?)))
-        }) {
+        while let Some((which, number)) =
+            self.next(|line| (0..2).find_map(|which| Some((which, said(line, words[which])?))))
+        {
             last[which] = Some(number);
         }
         last
