@@ -11,6 +11,7 @@ mod dice;
 mod exchange;
 mod flags;
 mod interop;
+mod model;
 mod packages;
 mod run;
 mod schema;
@@ -94,6 +95,14 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &[],
         run: interop::relay,
+    },
+    Command {
+        name: "model",
+        usage: "[DIR]",
+        help: "make the folder of the sentence encoder, or check it",
+        switches: &[],
+        options: &[],
+        run: model::model,
     },
     Command {
         name: "accept",
