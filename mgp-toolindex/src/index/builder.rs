@@ -47,6 +47,10 @@ impl ToolIndexBuilder {
     /// Makes it, empty, in memory.
     #[must_use]
     pub fn build(self) -> ToolIndex {
-        ToolIndex { shared: Arc::new(Shared::new(self.embedder, self.limits)) }
+        ToolIndex { shared: Arc::new(self.shared()) }
+    }
+
+    pub(super) fn shared(self) -> Shared {
+        Shared::new(self.embedder, self.limits)
     }
 }
