@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
+use tantivy::query::Bm25StatisticsProvider as _;
 use tantivy::schema::Field;
 use tantivy::{DocSet, Searcher, TERMINATED, Term};
 
