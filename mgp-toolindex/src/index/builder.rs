@@ -8,8 +8,6 @@ use super::limits::IndexLimits;
 use super::shared::Shared;
 use super::tool_index::ToolIndex;
 use crate::embed::Embedder;
-#[cfg(feature = "static-table")]
-use crate::embed::StaticTable;
 
 /// An index that is being made.
 #[derive(Clone, Debug)]
@@ -21,10 +19,14 @@ pub struct ToolIndexBuilder {
 
 impl ToolIndexBuilder {
     pub(super) fn new() -> Self {
-        Self { embedder: embedder(), limits: IndexLimits::default() }
+        #[cfg(feature = "static-table")]
+        let embedder: Option<Arc<dyn Embedder>> = Some(Arc::new(crate::embed::StaticTable::new()));
+        #[cfg(not(feature = "static-table"))]
+        let embedder = None;
+        Self { embedder, limits: IndexLimits::default() }
     }
 
-    /// Searches by meaning with this.
+    /// Searches by meaning with this, in place of the word table of the feature `static-table`.
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
@@ -51,16 +53,4 @@ impl ToolIndexBuilder {
     pub(super) fn shared(self) -> Shared {
         Shared::new(self.embedder, self.limits)
     }
-}
-
-/// What searches by meaning if nobody says otherwise: the table that is part of the crate.
-#[cfg(feature = "static-table")]
-#[expect(clippy::unnecessary_wraps, reason = "without the feature there is none")]
-fn embedder() -> Option<Arc<dyn Embedder>> {
-    Some(Arc::new(StaticTable::new()))
-}
-
-#[cfg(not(feature = "static-table"))]
-fn embedder() -> Option<Arc<dyn Embedder>> {
-    None
 }
