@@ -12,6 +12,7 @@ mod limits;
 mod numbers;
 mod put;
 mod searching;
+mod seen;
 mod sets;
 mod shared;
 mod snapshot;
