@@ -12,6 +12,7 @@
 
 mod built_in;
 mod catalogue;
+mod clock;
 mod dice;
 mod kept;
 mod measure;
