@@ -13,8 +13,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use mgp_toolindex::{
-    Embedder, Everything, Found, MetaTools, Query, ServerEntry, TokenCounter, ToolEntry, ToolIndex, default_budget,
-    present,
+    Embedder, Everything, Found, MetaTools, Query, ServerEntry, TokenCounter, ToolEntry, ToolIndex,
+    default_budget, present,
 };
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
@@ -98,7 +98,10 @@ fn cost(index: &ToolIndex, answers: Vec<Found>) -> Result<Cost, Failure> {
     let counter = TokenCounter::new();
     let count = |text: &str| u64::from(counter.count(text));
     let meta = MetaTools::new().list(index, &Everything);
-    let meta: u64 = meta.iter().map(|tool| Ok(count(&serde_json::to_string(tool)?))).sum::<Result<_, Failure>>()?;
+    let meta: u64 = meta
+        .iter()
+        .map(|tool| Ok(count(&serde_json::to_string(tool)?)))
+        .sum::<Result<_, Failure>>()?;
     let mut cost = Cost { found: Vec::with_capacity(answers.len()), violations: 0 };
     for mut found in answers {
         let all = count(&serde_json::to_string(&present(&found, &budget, found.hits.len()))?);
@@ -206,7 +209,8 @@ impl Catalogue {
     }
 
     fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
-        let servers = self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
         let put = index.put_all(servers)?;
         match put.refused.first() {
             Some(refused) => Err(refused.to_string().into()),

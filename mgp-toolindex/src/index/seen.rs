@@ -92,8 +92,17 @@ impl ToolIndex {
                 tool.0.count(tokens);
             }
             counted += tools.len();
+            self.counted(tools);
         }
         counted
+    }
+
+    /// Keeps counts where the index is kept.
+    pub(crate) fn counted(&self, tools: Vec<Listed>) {
+        #[cfg(feature = "sqlite")]
+        self.shared.keep_counts(tools);
+        #[cfg(not(feature = "sqlite"))]
+        drop(tools);
     }
 
     fn uncounted(&self) -> Vec<Listed> {

@@ -243,6 +243,9 @@ impl Sessions {
                 held.tool.0.count(tokens);
             }
         }
+        index.counted(
+            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
+        );
         let mut loaded = self.put(session, held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
             *is_in |= is_pinned(tool);
