@@ -150,9 +150,8 @@ impl Evidence {
         let mut known: FxHashMap<ServerNumber, f32> = FxHashMap::default();
         for (at, slot) in self.slots.iter().enumerate() {
             let Some(number) = view.catalog.server_of(*slot) else { continue };
-            let cosine = *known
-                .entry(number)
-                .or_insert_with(|| table.cosine(vector, number).unwrap_or(0.0));
+            let cosine =
+                *known.entry(number).or_insert_with(|| table.cosine(vector, number).unwrap_or(0.0));
             self.server[at] = cosine;
             self.strength[at] += weight * cosine;
         }

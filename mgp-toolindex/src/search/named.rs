@@ -37,7 +37,8 @@ pub(super) fn named(
         view.catalog.find(&text[..at], &text[at + sign.len()..]).filter(visible)
     });
     let exact = view.catalog.by_folded(text).filter(visible).take(MOST_TOOLS);
-    let found: Vec<(Slot, f32)> = qualified.into_iter().chain(exact).map(|slot| (slot, 1.0)).collect();
+    let found: Vec<(Slot, f32)> =
+        qualified.into_iter().chain(exact).map(|slot| (slot, 1.0)).collect();
     if !found.is_empty() {
         return Ok(found);
     }

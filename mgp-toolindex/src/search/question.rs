@@ -71,7 +71,8 @@ impl<'a> Question<'a> {
         }
         for unit in &mut self.units {
             let vector = embedder.embed(unit.text);
-            let vector = vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
+            let vector =
+                vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
             unit.vector = unit_length(vector);
         }
         match self.units[0].vector {

@@ -49,7 +49,8 @@ pub(crate) fn rank(
     if !text.chars().any(char::is_alphanumeric) {
         let slots = browse(view.catalog, within, k, &|_, _| true);
         // Nothing was asked, so everything fits.
-        let hits = slots.into_iter().map(|slot| Ranked { slot, score: 1.0, reason: None }).collect();
+        let hits =
+            slots.into_iter().map(|slot| Ranked { slot, score: 1.0, reason: None }).collect();
         let fallback = (asked != SearchStrategy::Category)
             .then_some(Fallback { from: asked, reason: FallbackReason::Browsing });
         return Ok(Ranking { hits, ran: SearchStrategy::Category, fallback });
@@ -109,9 +110,8 @@ pub(super) fn weigh(
     let hits = order.into_iter().map(|at| Ranked {
         slot: evidence.slots[at],
         score: scores[at],
-        reason: (query.explain == Explain::Yes).then(|| {
-            reason(&question, &evidence, at, fused.clauses[at], None, view.analyzer)
-        }),
+        reason: (query.explain == Explain::Yes)
+            .then(|| reason(&question, &evidence, at, fused.clauses[at], None, view.analyzer)),
     });
     let fallback = fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits: hits.collect(), ran, fallback })

@@ -29,7 +29,10 @@ impl Sum {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a number of a vector of length one is at most one")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a number of a vector of length one is at most one"
+)]
 fn fine(byte: i8, factor: f32) -> i64 {
     (f32::from(byte) * factor * FINE).round() as i64
 }

@@ -143,7 +143,10 @@ impl VectorTable {
     /// The products of a row with each of these vectors, and whether there is such a row.
     pub(crate) fn products(&self, vectors: &[&[f32]], slot: Slot, out: &mut [f32]) -> bool {
         let Some((row, factor)) = self.row_and_factor(slot) else { return false };
-        vectors.iter().zip(out).for_each(|(vector, out)| *out = number::product(vector, row, factor));
+        vectors
+            .iter()
+            .zip(out)
+            .for_each(|(vector, out)| *out = number::product(vector, row, factor));
         true
     }
 
