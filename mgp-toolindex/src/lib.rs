@@ -20,6 +20,8 @@ pub use catalog::{
     Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,
     ToolEntry,
 };
+#[cfg(feature = "static-table")]
+pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 pub use error::IndexError;
 pub use index::{

@@ -2,7 +2,13 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "static-table")]
+mod table;
+
 use std::fmt;
+
+#[cfg(feature = "static-table")]
+pub use table::StaticTable;
 
 /// Makes vectors of texts.
 ///

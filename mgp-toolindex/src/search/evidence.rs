@@ -113,10 +113,11 @@ impl Evidence {
         let mut queries = queries;
         queries.push(&common.vector);
         let mut own = vec![0.0; queries.len()];
+        let mut row = Vec::new();
         let mut sums = vec![(0.0, 0usize); asked];
         let mut missing = Vec::new();
         for at in 0..many {
-            if !table.products(&queries, self.slots[at], &mut own) {
+            if !table.products(&queries, self.slots[at], &mut row, &mut own) {
                 missing.push(at);
                 continue;
             }

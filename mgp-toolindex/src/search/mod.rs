@@ -14,6 +14,8 @@ mod query;
 mod question;
 mod rank;
 mod reason;
+#[cfg(test)]
+mod tests;
 mod view;
 mod weight;
 

@@ -17,6 +17,9 @@ const SERVER_TEXT: usize = 400;
 /// How much text is embedded, in bytes; sentence encoders read no more of it.
 const SENTENCE: usize = 1200;
 
+/// How much of the description is embedded, in bytes: what a tool is for stands first, and how it is used after.
+const ABOUT: usize = 250;
+
 /// The words of a tool as the keyword index has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
@@ -43,7 +46,10 @@ impl Parts<'_> {
             analyzer.index(&parameter.name, &mut text);
             analyzer.index(&parameter.description, &mut text);
         }
-        analyzer.index(self.server_name.unwrap_or(self.server_id), &mut text);
+        analyzer.index(self.server_id, &mut text);
+        if let Some(name) = self.server_name.filter(|name| *name != self.server_id) {
+            analyzer.index(name, &mut text);
+        }
         analyzer.index(cut(self.server_description.unwrap_or_default(), SERVER_TEXT), &mut text);
         for word in self.categories.iter().chain(&self.keywords) {
             analyzer.index(word, &mut text);
@@ -54,27 +60,27 @@ impl Parts<'_> {
     /// The text to embed.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
-        split(self.name, &mut |piece| {
-            if let Piece::Word(word) | Piece::Single { text: word, .. } = piece {
-                text.push_str(word);
-                text.push(' ');
-            }
-        });
-        text.truncate(text.trim_end().len());
-        for (before, said) in [(". ", self.title), (". ", Some(self.description))] {
-            if let Some(said) = said.filter(|said| !said.is_empty()) {
-                text.push_str(before);
+        // Whose tool it is says much; the name says most.
+        apart(self.server_name.unwrap_or(self.server_id), &mut text);
+        text.push_str(": ");
+        apart(self.name, &mut text);
+        text.push(' ');
+        apart(self.name, &mut text);
+        let description = cut(self.description, ABOUT);
+        for said in [self.title.unwrap_or_default(), description] {
+            if !said.is_empty() {
+                text.push_str(". ");
                 text.push_str(said);
             }
         }
-        let mut before = ". Parameters: ";
+        let mut before = " Parameters: ";
         for parameter in &self.parameters {
             if text.len() >= SENTENCE {
                 break;
             }
             text.push_str(before);
-            text.push_str(&parameter.name);
-            before = ", ";
+            apart(&parameter.name, &mut text);
+            before = " ";
         }
         text.truncate(text.floor_char_boundary(SENTENCE));
         text
@@ -129,6 +135,18 @@ impl Parts<'_> {
         }
         out
     }
+}
+
+/// Appends a name with its words apart.
+fn apart(name: &str, text: &mut String) {
+    let mut between = "";
+    split(name, &mut |piece| {
+        if let Piece::Word(word) | Piece::Single { text: word, .. } = piece {
+            text.push_str(between);
+            text.push_str(word);
+            between = " ";
+        }
+    });
 }
 
 /// What stands before a type of input.

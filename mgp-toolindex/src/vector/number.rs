@@ -82,20 +82,20 @@ pub(super) fn cosine(exact: &[f32], unit: f32, row: &[i8], factor: f32) -> f32 {
     (sums.iter().sum::<f32>() * factor).clamp(-1.0, 1.0)
 }
 
-/// The product of a vector and a row.
-pub(super) fn product(vector: &[f32], row: &[i8], factor: f32) -> f32 {
+/// The product of two vectors.
+pub(super) fn product(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
-    let (values, last_values) = vector.as_chunks::<LANES>();
-    let (bytes, last_bytes) = row[..vector.len().min(row.len())].as_chunks::<LANES>();
-    for (values, bytes) in values.iter().zip(bytes) {
-        for ((sum, value), byte) in sums.iter_mut().zip(values).zip(bytes) {
-            *sum += value * f32::from(*byte);
+    let (ours, our_last) = a.as_chunks::<LANES>();
+    let (theirs, their_last) = b.as_chunks::<LANES>();
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        for ((sum, a), b) in sums.iter_mut().zip(ours).zip(theirs) {
+            *sum += a * b;
         }
     }
-    for ((sum, value), byte) in sums.iter_mut().zip(last_values).zip(last_bytes) {
-        *sum += value * f32::from(*byte);
+    for ((sum, a), b) in sums.iter_mut().zip(our_last).zip(their_last) {
+        *sum += a * b;
     }
-    sums.iter().sum::<f32>() * factor
+    sums.iter().sum()
 }
 
 /// What makes a vector one of length one; nothing if it is zero or no vector of numbers.

@@ -141,12 +141,21 @@ impl VectorTable {
     }
 
     /// The products of a row with each of these vectors, and whether there is such a row.
-    pub(crate) fn products(&self, vectors: &[&[f32]], slot: Slot, out: &mut [f32]) -> bool {
-        let Some((row, factor)) = self.row_and_factor(slot) else { return false };
-        vectors
-            .iter()
-            .zip(out)
-            .for_each(|(vector, out)| *out = number::product(vector, row, factor));
+    ///
+    /// `row` is room for the row, the same for every call.
+    pub(crate) fn products(
+        &self,
+        vectors: &[&[f32]],
+        slot: Slot,
+        row: &mut Vec<f32>,
+        out: &mut [f32],
+    ) -> bool {
+        let Some((bytes, factor)) = self.row_and_factor(slot) else { return false };
+        row.clear();
+        row.extend(bytes.iter().map(|byte| f32::from(*byte)));
+        vectors.iter().zip(out).for_each(|(vector, out)| {
+            *out = number::product(vector, row) * factor;
+        });
         true
     }
 

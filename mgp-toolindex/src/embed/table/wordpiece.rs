@@ -1,0 +1,164 @@
+//! Takes a text apart into the word pieces of the table (MGP §16.4).
+//!
+//! Like BERT's uncased WordPiece, with three differences that tools need: signs only separate, a word that is written
+//! together (`readFile`) is also looked at in its parts unless the table knows it whole (`GitHub`), and a character of
+//! a language without spaces is a word of its own. `training/words.py` does the same; a test holds them together.
+//!
+//! Applies to: both.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use super::file::{File, Hash, Place};
+
+/// Bytes of a word beyond which it means nothing: keys, hashes, encoded files.
+const WORD: usize = 100;
+
+/// Calls `each` with the row of every piece, in order, until it has had enough.
+pub(super) fn pieces(file: &File, text: &str, each: &mut dyn FnMut(u32) -> Enough) -> Enough {
+    let mut words = Words { file, word: String::new(), each };
+    let mut begins = None;
+    for (at, c) in text.char_indices() {
+        let alone = is_wide(c);
+        if !alone && is_part(c) {
+            begins.get_or_insert(at);
+            continue;
+        }
+        if let Some(from) = begins.take()
+            && words.run(&text[from..at]) == Enough::Yes
+        {
+            return Enough::Yes;
+        }
+        if alone && words.run(&text[at..at + c.len_utf8()]) == Enough::Yes {
+            return Enough::Yes;
+        }
+    }
+    begins.map_or(Enough::No, |from| words.run(&text[from..]))
+}
+
+/// Whether the one who counts wants no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enough {
+    Yes,
+    No,
+}
+
+struct Words<'a> {
+    file: &'a File,
+    /// The word as it is looked up: lower case, without accents.
+    word: String,
+    each: &'a mut dyn FnMut(u32) -> Enough,
+}
+
+// === impl Words ===
+
+impl Words<'_> {
+    /// A run of letters and digits.
+    fn run(&mut self, run: &str) -> Enough {
+        self.fold(run);
+        if let Some(row) = self.whole() {
+            return (self.each)(row);
+        }
+        let bytes = run.as_bytes();
+        let mut from = 0;
+        let mut parted = false;
+        for at in 1..bytes.len() {
+            if is_hump(bytes, at) {
+                parted = true;
+                self.fold(&run[from..at]);
+                if self.word() == Enough::Yes {
+                    return Enough::Yes;
+                }
+                from = at;
+            }
+        }
+        if parted {
+            self.fold(&run[from..]);
+        }
+        self.word()
+    }
+
+    /// What is folded already, if it is one piece.
+    fn whole(&self) -> Option<u32> {
+        let bytes = self.word.as_bytes();
+        if bytes.is_empty() || bytes.len() > self.file.longest() {
+            return None;
+        }
+        let hash = bytes.iter().fold(Hash::FIRST, |hash, byte| hash.with(*byte));
+        self.file.find(hash, Place::First, bytes)
+    }
+
+    /// The longest piece first, then the longest that continues it; a word that does not come out even is left out.
+    fn word(&mut self) -> Enough {
+        let bytes = self.word.as_bytes();
+        if bytes.is_empty() || bytes.len() > WORD {
+            return Enough::No;
+        }
+        let mut rows = [0; WORD];
+        let mut hashes = [Hash::FIRST; WORD + 1];
+        let (mut from, mut found) = (0, 0);
+        while from < bytes.len() {
+            let (place, mut hash) =
+                if from == 0 { (Place::First, Hash::FIRST) } else { (Place::Next, Hash::NEXT) };
+            let reach = (bytes.len() - from).min(self.file.longest());
+            for (slot, byte) in hashes[1..].iter_mut().zip(&bytes[from..from + reach]) {
+                hash = hash.with(*byte);
+                *slot = hash;
+            }
+            let hit = (1..=reach).rev().find_map(|length| {
+                let row = self.file.find(hashes[length], place, &bytes[from..from + length])?;
+                Some((row, length))
+            });
+            let Some((row, length)) = hit else { return Enough::No };
+            rows[found] = row;
+            found += 1;
+            from += length;
+        }
+        for row in &rows[..found] {
+            if (self.each)(*row) == Enough::Yes {
+                return Enough::Yes;
+            }
+        }
+        Enough::No
+    }
+
+    /// Lower case without accents. What is too long to mean anything becomes nothing.
+    fn fold(&mut self, part: &str) {
+        self.word.clear();
+        if part.is_ascii() {
+            if part.len() <= WORD {
+                self.word.push_str(part);
+                self.word.make_ascii_lowercase();
+            }
+            return;
+        }
+        let lower = part.chars().flat_map(char::to_lowercase);
+        for c in lower.nfd().filter(|c| !is_combining_mark(*c)) {
+            if self.word.len() > WORD {
+                return self.word.clear();
+            }
+            self.word.push(c);
+        }
+    }
+}
+
+/// Letters and digits, and the accents that follow them.
+fn is_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || (!c.is_ascii() && (c.is_alphanumeric() || is_combining_mark(c)))
+}
+
+/// Characters that are words of their own: Chinese, and Japanese with its syllables.
+fn is_wide(c: char) -> bool {
+    matches!(u32::from(c),
+        0x2E80..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)
+}
+
+/// Whether a word begins inside a word: `read|File`, `HTTP|Server`.
+fn is_hump(bytes: &[u8], at: usize) -> bool {
+    let (before, here) = (bytes[at - 1], bytes[at]);
+    here.is_ascii_uppercase()
+        && (before.is_ascii_lowercase()
+            || before.is_ascii_digit()
+            || (before.is_ascii_uppercase()
+                && bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)))
+}
