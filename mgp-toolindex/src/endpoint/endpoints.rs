@@ -100,6 +100,7 @@ impl Endpoints {
     }
 
     /// The methods.
+    #[must_use]
     pub fn router(&self) -> Router {
         let inner = || Arc::clone(&self.0);
         let (discover, request, session, evict) = (inner(), inner(), inner(), inner());

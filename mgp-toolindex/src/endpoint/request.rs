@@ -155,9 +155,10 @@ impl Decision {
     ) -> Result<RequestToolsResult, RpcError> {
         let cx = caller.cx();
         let handle = params.session_handle.as_deref();
-        let session = match self.tools.is_empty() {
-            true => inner.sessions.find(cx, handle)?,
-            false => Some(inner.sessions.open(cx, handle)?),
+        let session = if self.tools.is_empty() {
+            inner.sessions.find(cx, handle)?
+        } else {
+            Some(inner.sessions.open(cx, handle)?)
         };
         let mut tokens = 0;
         if let (Some(session), false) = (&session, self.tools.is_empty()) {
@@ -280,10 +281,11 @@ fn unavailable(capability: &str, tool: Option<&Listed>) -> UnavailableTool {
 
 fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> String {
     let names: Vec<_> = permissions.iter().map(|permission| format!("`{permission}`")).collect();
-    let mut text = match names.is_empty() {
-        true => "needs approval".to_owned(),
-        false => format!("needs approval of {}", names.join(", ")),
-    };
+    let mut text = "needs approval".to_owned();
+    if !names.is_empty() {
+        text.push_str(" of ");
+        text.push_str(&names.join(", "));
+    }
     if let Some(how) = how {
         text.push_str(": ");
         text.push_str(how);
@@ -313,10 +315,11 @@ fn untyped(
     if !wanted.output_types.is_empty() && lacks(&[], &wanted.output_types)? {
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
-    Ok(match parts.is_empty() {
-        true => "it was loaded, but others of its server fit the types better".to_owned(),
-        false => format!("it was loaded, but does not say that it can {}", parts.join(" and ")),
-    })
+    if parts.is_empty() {
+        // Each type alone fits, only not all at once.
+        parts.push("do both at once".to_owned());
+    }
+    Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
 /// Lets a tool be made where none was found, if anybody can.

@@ -79,6 +79,7 @@ impl ToolIndex {
     ///
     /// It blocks, for 100 ms and more, and takes 50 MB while it runs; if all are counted it costs a look at each.
     /// Until then tools have a bound in place of a count. Without feature `tokens` it does nothing.
+    #[expect(clippy::must_use_candidate, reason = "the number is for whoever logs it")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
         while cfg!(feature = "tokens") {
