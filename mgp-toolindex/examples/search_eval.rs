@@ -12,7 +12,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
-use mgp_toolindex::{Embedder, Everything, Query, ServerEntry, ToolEntry, ToolIndex};
+use mgp_toolindex::{
+    Embedder, Everything, Found, MetaTools, Query, ServerEntry, TokenCounter, ToolEntry, ToolIndex,
+    default_budget, present,
+};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 use serde_json::{Value, json};
@@ -51,32 +54,64 @@ fn main() -> Result<(), Failure> {
         ask(text(query, "query"))?;
     }
     let mut times = Vec::with_capacity(queries.len());
-    let mut costs = Vec::with_capacity(queries.len());
+    let mut answers = Vec::with_capacity(queries.len());
     for query in &queries {
         let began = Instant::now();
         let found = ask(text(query, "query"))?;
         times.push(began.elapsed());
         let ranked: Vec<&str> = found.hits.iter().map(|hit| &*ids[&hit.tool.tool_id()]).collect();
-        costs.push(found.hits.iter().take(5).map(|hit| u64::from(hit.tool.tokens())).sum::<u64>());
+        answers.push(found);
         serde_json::to_writer(&mut out, &json!({ "id": query["id"], "ranked": ranked }))?;
         out.write_all(b"\n")?;
     }
     out.flush()?;
     times.sort_unstable();
-    costs.sort_unstable();
+    let rss = rss();
+    let Cost { found, violations } = cost(&index, answers)?;
     let stats = index.stats();
     let summary = json!({
         "build_ms": build.as_secs_f64() * 1e3,
-        "rss_kb": rss(),
+        "rss_kb": rss,
         "p50_us": at(&times, 50).as_secs_f64() * 1e6,
         "p99_us": at(&times, 99).as_secs_f64() * 1e6,
         "tools": stats.tools,
         "tokens_all": stats.tokens_all,
-        "tokens_found_p95": at(&costs, 95),
-        "budget_violations": 0,
+        "tokens_found_p95": at(&found, 95),
+        "budget_violations": violations,
     });
     writeln!(std::io::stdout(), "{summary}")?;
     Ok(())
+}
+
+/// What answers cost in context.
+struct Cost {
+    /// The tools to find tools and five tools found, for each query; the least first.
+    found: Vec<u64>,
+    /// Answers that cost more than their reserve.
+    violations: usize,
+}
+
+/// Counts what a model reads, exactly: answers as they are sent, envelope included.
+fn cost(index: &ToolIndex, answers: Vec<Found>) -> Result<Cost, Failure> {
+    index.count_tokens();
+    let budget = default_budget();
+    let counter = TokenCounter::new();
+    let count = |text: &str| u64::from(counter.count(text));
+    let meta = MetaTools::new().list(index, &Everything);
+    let meta: u64 = meta
+        .iter()
+        .map(|tool| Ok(count(&serde_json::to_string(tool)?)))
+        .sum::<Result<_, Failure>>()?;
+    let mut cost = Cost { found: Vec::with_capacity(answers.len()), violations: 0 };
+    for mut found in answers {
+        let all = count(&serde_json::to_string(&present(&found, &budget, found.hits.len()))?);
+        found.hits.truncate(Query::DEFAULT_MOST);
+        let few = count(&serde_json::to_string(&present(&found, &budget, Query::DEFAULT_MOST))?);
+        cost.violations += usize::from(all.max(few) > budget.discovery_reserve);
+        cost.found.push(meta + few);
+    }
+    cost.found.sort_unstable();
+    Ok(cost)
 }
 
 /// What the command line says.

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
-use tantivy::query::{Bm25StatisticsProvider, FuzzyTermQuery};
+use tantivy::query::FuzzyTermQuery;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet, TERMINATED};
 
@@ -83,7 +83,7 @@ impl KeywordReader {
     fn near(&self, word: &str) -> Result<Near, IndexError> {
         let length = word.chars().count();
         // A word that names have as it is was not misspelled, or so that nobody could tell.
-        let is_known = self.doc_freq(&self.term(word, Place::Name))? > 0;
+        let is_known = self.count(&self.term(word, Place::Name))? > 0;
         let most = match length {
             _ if is_known => 0,
             ..SHORTEST => 0,
