@@ -58,6 +58,14 @@ impl Bitmap {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= other);
     }
 
+    /// Puts in what is in the other one.
+    pub(crate) fn or(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
     /// The bits, 64 slots a word.
     pub(crate) fn words(&self) -> &[u64] {
         &self.words

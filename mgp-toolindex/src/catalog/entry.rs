@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytestring::ByteString;
 use mgp_types::mgp::{RiskLevel, ToolSecurity};
 
-/// A list of short words that many tools share.
-pub(crate) type Labels = Arc<[Arc<str>]>;
+use super::labels::Labels;
 
 /// The top bit of a token count: it is exact.
 const EXACT: u32 = 1 << 31;

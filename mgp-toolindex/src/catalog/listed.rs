@@ -74,12 +74,12 @@ impl Listed {
 
     /// Its categories, `a/b` for `b` below `a`.
     pub fn categories(&self) -> impl Iterator<Item = &str> {
-        self.0.categories.iter().map(|category| &**category)
+        self.0.categories.words.iter().map(|category| &**category)
     }
 
     /// Words for it beside its definition.
     pub fn keywords(&self) -> impl Iterator<Item = &str> {
-        self.0.keywords.iter().map(|keyword| &**keyword)
+        self.0.keywords.words.iter().map(|keyword| &**keyword)
     }
 
     /// How many tokens its definition costs: exact once counted, before that a bound above.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_types::mgp::SearchStrategy;
 
+use super::Query;
 use crate::catalog::Listed;
 
 /// The answer to a query.
@@ -57,6 +58,8 @@ pub enum FallbackReason {
     EmbedderFailed(String),
     /// The vectors of the tools are still being made.
     Embedding,
+    /// The embedder knows nothing of the query.
+    NoMeaning,
     /// No word of the query occurs, so words one or two letters away were tried.
     NoWord,
     /// The query is empty, so tools are listed by category.
@@ -79,12 +82,25 @@ pub struct Reason {
     pub history: Option<f32>,
 }
 
+impl Found {
+    pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
+        Self { hits, total_available: 0, ran, fallback, took: Duration::ZERO }
+    }
+
+    /// The answer of an index that nothing was put into.
+    pub(crate) fn nothing(query: &Query) -> Self {
+        let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
+        Self::new(Vec::new(), ran, None)
+    }
+}
+
 impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoEmbedder => f.write_str("the index has no embedder"),
             Self::EmbedderFailed(why) => write!(f, "the query could not be embedded: {why}"),
             Self::Embedding => f.write_str("the vectors of the tools are still being made"),
+            Self::NoMeaning => f.write_str("the embedder knows nothing of the query"),
             Self::NoWord => f.write_str("no word of the query occurs in a tool"),
             Self::Browsing => f.write_str("the query is empty"),
         }

@@ -2,10 +2,25 @@
 //!
 //! Applies to: both.
 
+mod browse;
+mod category;
+mod clause;
+mod evidence;
 mod filter;
 mod found;
+mod fuse;
+mod named;
 mod query;
+mod question;
+mod rank;
+mod reason;
+#[cfg(test)]
+mod tests;
+mod view;
+mod weight;
 
 pub use filter::Filter;
 pub use found::{Fallback, FallbackReason, Found, Hit, Reason};
 pub use query::{Explain, Query};
+pub(crate) use rank::{Ranked, Ranking, rank};
+pub(crate) use view::View;

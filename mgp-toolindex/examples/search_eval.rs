@@ -1,0 +1,242 @@
+//! Runs labelled queries against an index and writes what was found, for a scorer to judge (MGP §16).
+//!
+//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none]
+//! [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on standard
+//! output is JSON: how long building took and a query takes, and what it costs.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::sync::Arc;
+
+use mgp_toolindex::{
+    Embedder, Everything, Found, MetaTools, Query, ServerEntry, TokenCounter, ToolEntry, ToolIndex,
+    default_budget, present,
+};
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::SearchStrategy;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let options = Options::read(std::env::args().skip(1))?;
+    let mut builder = ToolIndex::builder();
+    builder = match options.embedder()? {
+        Some(embedder) => builder.embedder(embedder),
+        None => builder.without_embedder(),
+    };
+    let index = builder.build();
+    let began = Instant::now();
+    let mut catalogue = Catalogue::default();
+    for line in lines(options.need("tools")?)? {
+        catalogue.add(&line?)?;
+    }
+    let ids = catalogue.put(&index)?;
+    let build = began.elapsed();
+    let strategy = options.strategy()?;
+    let k: usize = options.of("k").unwrap_or("20").parse()?;
+    let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
+    let mut out = BufWriter::new(File::create(options.need("out")?)?);
+    let ask = |text: &str| {
+        let mut query = Query::new(text).most(k);
+        if let Some(strategy) = &strategy {
+            query = query.strategy(strategy.clone());
+        }
+        index.search(&query, &Everything)
+    };
+    // The first queries find cold memory.
+    for query in queries.iter().take(50) {
+        ask(text(query, "query"))?;
+    }
+    let mut times = Vec::with_capacity(queries.len());
+    let mut answers = Vec::with_capacity(queries.len());
+    for query in &queries {
+        let began = Instant::now();
+        let found = ask(text(query, "query"))?;
+        times.push(began.elapsed());
+        let ranked: Vec<&str> = found.hits.iter().map(|hit| &*ids[&hit.tool.tool_id()]).collect();
+        answers.push(found);
+        serde_json::to_writer(&mut out, &json!({ "id": query["id"], "ranked": ranked }))?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    times.sort_unstable();
+    let rss = rss();
+    let Cost { found, violations } = cost(&index, answers)?;
+    let stats = index.stats();
+    let summary = json!({
+        "build_ms": build.as_secs_f64() * 1e3,
+        "rss_kb": rss,
+        "p50_us": at(&times, 50).as_secs_f64() * 1e6,
+        "p99_us": at(&times, 99).as_secs_f64() * 1e6,
+        "tools": stats.tools,
+        "tokens_all": stats.tokens_all,
+        "tokens_found_p95": at(&found, 95),
+        "budget_violations": violations,
+    });
+    writeln!(std::io::stdout(), "{summary}")?;
+    Ok(())
+}
+
+/// What answers cost in context.
+struct Cost {
+    /// The tools to find tools and five tools found, for each query; the least first.
+    found: Vec<u64>,
+    /// Answers that cost more than their reserve.
+    violations: usize,
+}
+
+/// Counts what a model reads, exactly: answers as they are sent, envelope included.
+fn cost(index: &ToolIndex, answers: Vec<Found>) -> Result<Cost, Failure> {
+    index.count_tokens();
+    let budget = default_budget();
+    let counter = TokenCounter::new();
+    let count = |text: &str| u64::from(counter.count(text));
+    let meta = MetaTools::new().list(index, &Everything);
+    let meta: u64 = meta
+        .iter()
+        .map(|tool| Ok(count(&serde_json::to_string(tool)?)))
+        .sum::<Result<_, Failure>>()?;
+    let mut cost = Cost { found: Vec::with_capacity(answers.len()), violations: 0 };
+    for mut found in answers {
+        let all = count(&serde_json::to_string(&present(&found, &budget, found.hits.len()))?);
+        found.hits.truncate(Query::DEFAULT_MOST);
+        let few = count(&serde_json::to_string(&present(&found, &budget, Query::DEFAULT_MOST))?);
+        cost.violations += usize::from(all.max(few) > budget.discovery_reserve);
+        cost.found.push(meta + few);
+    }
+    cost.found.sort_unstable();
+    Ok(cost)
+}
+
+/// What the command line says.
+struct Options(HashMap<String, String>);
+
+impl Options {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let mut all = HashMap::new();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").ok_or_else(|| format!("`{word}` is no option"))?;
+            let value = words.next().ok_or_else(|| format!("--{name} needs a value"))?;
+            all.insert(name.to_owned(), value);
+        }
+        Ok(Self(all))
+    }
+
+    fn of(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    fn need(&self, name: &str) -> Result<&str, Failure> {
+        Ok(self.of(name).ok_or_else(|| format!("--{name} is missing"))?)
+    }
+
+    fn strategy(&self) -> Result<Option<SearchStrategy>, Failure> {
+        Ok(match self.of("strategy").unwrap_or("hybrid") {
+            "hybrid" => Some(SearchStrategy::Hybrid),
+            "keyword" => Some(SearchStrategy::Keyword),
+            "semantic" => Some(SearchStrategy::Semantic),
+            "category" => Some(SearchStrategy::Category),
+            other => {
+                return Err(format!(
+                    "unknown strategy `{other}`; known: hybrid, keyword, semantic, category"
+                )
+                .into());
+            }
+        })
+    }
+
+    fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>, Failure> {
+        match self.of("embedder").unwrap_or("static") {
+            "none" => Ok(None),
+            #[cfg(feature = "static-table")]
+            "static" => Ok(Some(Arc::new(mgp_toolindex::StaticTable::new()))),
+            other => Err(format!("the embedder `{other}` is not compiled in").into()),
+        }
+    }
+}
+
+/// Tools as the file has them, by server.
+#[derive(Default)]
+struct Catalogue {
+    servers: HashMap<String, ServerEntry>,
+    order: Vec<String>,
+    /// Which id of the file each tool of the index has.
+    ids: HashMap<String, String>,
+}
+
+impl Catalogue {
+    fn add(&mut self, line: &Value) -> Result<(), Failure> {
+        let (id, name) = (text(line, "id"), text(line, "name"));
+        // The file may list two tools of one name at a server; here a namesake of the server has the second.
+        let server_id = text(line, "server_id");
+        let mut server = server_id.to_owned();
+        let mut number = 1;
+        while self.ids.contains_key(&format!("{server}.{name}")) {
+            number += 1;
+            server = format!("{server_id}#{number}");
+        }
+        self.ids.insert(format!("{server}.{name}"), id.to_owned());
+        let mut definition = json!({ "name": name, "inputSchema": { "type": "object" } });
+        for member in ["description", "inputSchema"] {
+            if let Some(value) = line.get(member).filter(|value| !value.is_null()) {
+                definition[member] = value.clone();
+            }
+        }
+        let tool: Tool = serde_json::from_value(definition)?;
+        let categories = line["categories"].as_array().into_iter().flatten();
+        let categories = categories.filter_map(Value::as_str);
+        let entry = self.servers.remove(&server).unwrap_or_else(|| {
+            self.order.push(server.clone());
+            let mut entry = ServerEntry::new(&server);
+            match line["server_name"].as_str() {
+                Some(name) => entry = entry.name(name),
+                None if number > 1 => entry = entry.name(server_id),
+                None => {}
+            }
+            if let Some(description) = line["server_description"].as_str() {
+                entry = entry.description(description);
+            }
+            entry
+        });
+        self.servers.insert(server, entry.tool(ToolEntry::from(tool).categories(categories)));
+        Ok(())
+    }
+
+    fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let put = index.put_all(servers)?;
+        match put.refused.first() {
+            Some(refused) => Err(refused.to_string().into()),
+            None => Ok(self.ids),
+        }
+    }
+}
+
+fn lines(path: &str) -> Result<impl Iterator<Item = Result<Value, Failure>> + use<>, Failure> {
+    let file = File::open(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
+    let lines = BufReader::new(file).lines();
+    Ok(lines.map(|line| Ok(serde_json::from_str(&line?)?)))
+}
+
+fn text<'a>(line: &'a Value, member: &str) -> &'a str {
+    line[member].as_str().unwrap_or_default()
+}
+
+fn at<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
+    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(place).copied().unwrap_or_default()
+}
+
+/// Memory in use, where the system says it.
+fn rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,219 @@
+//! All tools and servers at one moment, cheap to clone (MGP §16.4).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use mgp_types::mgp::{RiskLevel, ServerState};
+
+use super::chunks::Chunks;
+use super::entry::{Entry, Server};
+use super::listed::Listed;
+use super::names::Names;
+use super::{ServerNumber, Slot};
+use crate::text::fold_name;
+
+/// All tools and servers at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog {
+    tools: Chunks<Option<Record>>,
+    /// By folded name.
+    names: Names,
+    servers: Chunks<Option<Arc<Registered>>>,
+    /// By id.
+    ids: Names,
+    hasher: RandomState,
+    len: usize,
+    server_count: usize,
+    bytes: u64,
+}
+
+/// A tool, with what filters ask for beside it, so that a scan touches nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) server: ServerNumber,
+    /// The number of its list of categories.
+    pub(crate) categories: u32,
+    /// Its effective risk, 0 to 3.
+    pub(crate) risk: u8,
+}
+
+/// A server and the numbers of its tools.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) server: Arc<Server>,
+    pub(crate) state: ServerState,
+    pub(crate) slots: Arc<[Slot]>,
+}
+
+impl Catalog {
+    /// How many tools there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many servers there are.
+    pub(crate) fn server_count(&self) -> usize {
+        self.server_count
+    }
+
+    /// How many bytes the definitions have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// One more than the greatest number a tool may have.
+    pub(crate) fn reach(&self) -> usize {
+        self.tools.reach()
+    }
+
+    /// The tool of a number.
+    pub(crate) fn listed(&self, slot: Slot) -> Option<Listed> {
+        self.record(slot).map(|record| Listed(Arc::clone(&record.entry)))
+    }
+
+    /// The tool of a number, borrowed.
+    #[inline]
+    pub(crate) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.record(slot).map(|record| &*record.entry)
+    }
+
+    #[inline]
+    pub(crate) fn record(&self, slot: Slot) -> Option<&Record> {
+        self.tools.get(slot)?.as_ref()
+    }
+
+    /// All tools.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (Slot, &Record)> {
+        self.tools.iter().filter_map(|(slot, record)| Some((slot, record.as_ref()?)))
+    }
+
+    /// All tools in pieces, each with its first number and the generation that changed it last.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Slot, u64, &[Option<Record>])> {
+        self.tools.pieces()
+    }
+
+    /// The number of a tool's server.
+    pub(crate) fn server_of(&self, slot: Slot) -> Option<ServerNumber> {
+        self.record(slot).map(|record| record.server)
+    }
+
+    /// The server of a number.
+    pub(crate) fn server(&self, number: ServerNumber) -> Option<&Registered> {
+        self.servers.get(number)?.as_deref()
+    }
+
+    /// All servers.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (ServerNumber, &Registered)> {
+        self.servers.iter().filter_map(|(number, server)| Some((number, server.as_deref()?)))
+    }
+
+    /// The number of the server with an id.
+    pub(crate) fn server_number(&self, id: &str) -> Option<ServerNumber> {
+        let mut found = self.ids.get(self.hasher.hash_one(id));
+        found.find(|number| self.server(*number).is_some_and(|known| *known.server.id == *id))
+    }
+
+    /// The tools of a server.
+    pub(crate) fn slots_of(&self, id: &str) -> &[Slot] {
+        let server = self.server_number(id).and_then(|number| self.server(number));
+        server.map_or(&[], |server| &server.slots)
+    }
+
+    /// The tools with exactly this name, in the order of their numbers.
+    pub(crate) fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Slot> + 'a {
+        let alike = self.names.get(self.name_hash(name));
+        alike.filter(move |slot| self.entry(*slot).is_some_and(|entry| entry.name() == name))
+    }
+
+    /// The tools whose name is spelled with the same letters and digits: `readFile` is `read_file` and `Read file`.
+    pub(crate) fn by_folded<'a>(&'a self, name: &str) -> impl Iterator<Item = Slot> + 'a {
+        let folded = fold_name(name);
+        let alike = self.names.get(self.hasher.hash_one(&*folded));
+        let same = move |slot: &Slot| {
+            self.entry(*slot).is_some_and(|entry| fold_name(entry.name()) == folded)
+        };
+        alike.filter(same)
+    }
+
+    /// The tool of a server with this name.
+    pub(crate) fn find(&self, server: &str, name: &str) -> Option<Slot> {
+        let number = self.server_number(server)?;
+        self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
+    }
+
+    /// The tools with this id, `server.name`: one, unless dots in ids and names make two look the same.
+    pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
+        let splits = id.match_indices('.').map(|(at, _)| (&id[..at], &id[at + 1..]));
+        splits.filter_map(|(server, tool)| self.find(server, tool))
+    }
+
+    // === changes ===
+
+    /// Puts a tool at a number, in place of what is there.
+    pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
+        self.remove(slot, generation);
+        self.names.insert(self.name_hash(entry.name()), slot);
+        self.len += 1;
+        self.bytes += entry.definition.len() as u64;
+        let record = Record {
+            server: entry.server.number,
+            categories: entry.categories.number,
+            risk: rank(&entry.risk()),
+            entry,
+        };
+        self.tools.set(slot, Some(record), generation);
+    }
+
+    /// Takes out the tool of a number.
+    pub(crate) fn remove(&mut self, slot: Slot, generation: u64) {
+        let Some(entry) = self.record(slot).map(|record| Arc::clone(&record.entry)) else { return };
+        self.names.remove(self.name_hash(entry.name()), slot);
+        self.len -= 1;
+        self.bytes -= entry.definition.len() as u64;
+        self.tools.set(slot, None, generation);
+    }
+
+    /// Puts a server at its number, in place of what is there; its tools count as changed if its state is another.
+    pub(crate) fn insert_server(&mut self, registered: Registered, generation: u64) {
+        let number = registered.server.number;
+        match self.server(number).map(|before| before.state == registered.state) {
+            None => {
+                self.ids.insert(self.hasher.hash_one(&*registered.server.id), number);
+                self.server_count += 1;
+            }
+            Some(true) => {}
+            Some(false) => {
+                registered.slots.iter().for_each(|slot| self.tools.touch(*slot, generation));
+            }
+        }
+        self.servers.set(number, Some(Arc::new(registered)), generation);
+    }
+
+    /// Takes out the server of a number; its tools have to be taken out too.
+    pub(crate) fn remove_server(&mut self, number: ServerNumber, generation: u64) {
+        let Some(id) = self.server(number).map(|known| self.hasher.hash_one(&*known.server.id))
+        else {
+            return;
+        };
+        self.ids.remove(id, number);
+        self.server_count -= 1;
+        self.servers.set(number, None, generation);
+    }
+
+    fn name_hash(&self, name: &str) -> u64 {
+        self.hasher.hash_one(&*fold_name(name))
+    }
+}
+
+/// The place of a risk in the order of risks.
+pub(crate) fn rank(risk: &RiskLevel) -> u8 {
+    match risk {
+        RiskLevel::Safe => 0,
+        RiskLevel::Moderate => 1,
+        RiskLevel::Dangerous => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,117 @@
+//! Which tools pass a filter, as a set (MGP §16.5).
+//!
+//! Applies to: inbound.
+
+use mgp_types::mgp::Permission;
+use rustc_hash::FxHashMap;
+
+use super::catalog::{Catalog, Record, rank};
+use super::category::{canonical, is_in};
+use super::entry::Entry;
+use super::{Bitmap, ServerNumber};
+use crate::search::Filter;
+
+/// What a filter asks of one tool, worked out once; types are not part of it, the keyword index knows them.
+pub(crate) struct Test<'a> {
+    catalog: &'a Catalog,
+    categories: Option<Vec<String>>,
+    /// Whether a list of categories passes, by its number.
+    lists: FxHashMap<u32, bool>,
+    risk: Option<u8>,
+    states: Option<FxHashMap<ServerNumber, bool>>,
+    filter: &'a Filter,
+    servers: Option<Vec<ServerNumber>>,
+    permissions: Option<Vec<Permission>>,
+}
+
+impl<'a> Test<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, filter: &'a Filter) -> Self {
+        let categories = (!filter.categories.is_empty())
+            .then(|| filter.categories.iter().filter_map(|wanted| canonical(wanted)).collect());
+        let servers = (!filter.servers.is_empty()).then(|| {
+            let mut servers: Vec<_> =
+                filter.servers.iter().filter_map(|id| catalog.server_number(id)).collect();
+            servers.sort_unstable();
+            servers
+        });
+        Self {
+            catalog,
+            categories,
+            lists: FxHashMap::default(),
+            risk: filter.risk_level_max.as_ref().map(rank),
+            states: filter.status.is_some().then(FxHashMap::default),
+            filter,
+            servers,
+            permissions: filter.permissions.as_ref().map(Permission::canonical),
+        }
+    }
+
+    /// Whether nothing is asked of a tool here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.categories.is_none()
+            && self.risk.is_none()
+            && self.states.is_none()
+            && self.servers.is_none()
+            && self.permissions.is_none()
+    }
+
+    /// The servers whose tools are the only ones that may pass.
+    pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
+        self.servers.as_deref()
+    }
+
+    /// Whether a tool passes.
+    pub(crate) fn passes(&mut self, record: &Record) -> bool {
+        self.risk.is_none_or(|most| record.risk <= most)
+            && self.servers.as_ref().is_none_or(|all| all.binary_search(&record.server).is_ok())
+            && self.has_state(record.server)
+            && self.has_category(record)
+            && self.needs_no_more(&record.entry)
+    }
+
+    fn has_state(&mut self, server: ServerNumber) -> bool {
+        let (Some(known), Some(wanted)) = (&mut self.states, &self.filter.status) else {
+            return true;
+        };
+        *known
+            .entry(server)
+            .or_insert_with(|| self.catalog.server(server).is_some_and(|s| s.state == *wanted))
+    }
+
+    fn has_category(&mut self, record: &Record) -> bool {
+        let Some(wanted) = &self.categories else { return true };
+        *self.lists.entry(record.categories).or_insert_with(|| {
+            let mut categories = record.entry.categories.words.iter();
+            categories.any(|category| wanted.iter().any(|wanted| is_in(category, wanted)))
+        })
+    }
+
+    fn needs_no_more(&self, entry: &Entry) -> bool {
+        let Some(given) = &self.permissions else { return true };
+        let Some(security) = &entry.security else { return true };
+        Permission::canonical(security.permissions_required.iter())
+            .iter()
+            .all(|needed| given.contains(needed))
+    }
+
+    /// The set of the tools that pass.
+    pub(crate) fn all(&mut self) -> Bitmap {
+        let catalog = self.catalog;
+        let mut passing = Bitmap::with_len(catalog.reach());
+        if let Some(servers) = self.servers.clone() {
+            let known = servers.iter().filter_map(|number| catalog.server(*number));
+            for slot in known.flat_map(|server| server.slots.iter()) {
+                if catalog.record(*slot).is_some_and(|record| self.passes(record)) {
+                    passing.set(*slot);
+                }
+            }
+        } else {
+            for (slot, record) in catalog.records() {
+                if self.passes(record) {
+                    passing.set(slot);
+                }
+            }
+        }
+        passing
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads the definition of a tool: what is kept of it, and whether it is taken at all (MGP §16.4).
+//!
+//! Applies to: inbound.
+
+use std::borrow::Cow;
+
+use bytestring::ByteString;
+
+use super::limits::IndexLimits;
+use super::put::ToolRefusal;
+use crate::catalog::{Server, ToolEntry};
+use crate::text::compact;
+
+/// A definition that is taken.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) json: ByteString,
+    pub(super) hash: [u8; 16],
+}
+
+impl Definition {
+    /// Reads a tool.
+    pub(super) fn of(
+        given: &ToolEntry,
+        server: &Server,
+        limits: &IndexLimits,
+    ) -> Result<Self, ToolRefusal> {
+        let name = &given.tool.name;
+        if name.is_empty() {
+            return Err(ToolRefusal::NoName);
+        }
+        // Bytes first: counting the characters of a megabyte is work for nothing.
+        if name.len() > limits.name {
+            let length = name.chars().count();
+            if length > limits.name {
+                return Err(ToolRefusal::LongName { length, most: limits.name });
+            }
+        }
+        let json = serde_json::to_string(&given.tool)
+            .map_err(|error| ToolRefusal::NoJson(error.to_string()))?;
+        let (compacted, depth) = compact(&json);
+        if depth > limits.depth {
+            return Err(ToolRefusal::Deep { depth, most: limits.depth });
+        }
+        let json = match compacted {
+            Cow::Borrowed(_) => json,
+            Cow::Owned(compacted) => compacted,
+        };
+        if json.len() > limits.definition {
+            return Err(ToolRefusal::LongDefinition { bytes: json.len(), most: limits.definition });
+        }
+        let hash = hash(&json, given, server);
+        // A boxed text has no room to spare.
+        Ok(Self { json: ByteString::from(json.into_boxed_str()), hash })
+    }
+}
+
+/// A hash of all that the index keeps of a tool.
+fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    // Each text with its length before it, so that no two lists of texts are the same bytes.
+    let mut add = |text: &str| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    add(json);
+    let security = given.security.as_ref().map(|security| serde_json::to_string(security));
+    add(&security.and_then(Result::ok).unwrap_or_default());
+    for list in [&given.categories, &given.keywords] {
+        add("");
+        list.iter().for_each(|word| add(word));
+    }
+    add(&server.id);
+    add(server.name.as_deref().unwrap_or_default());
+    add(server.description.as_deref().unwrap_or_default());
+    server.categories.words.iter().for_each(|word| add(word));
+    let mut short = [0; 16];
+    short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    short
+}

@@ -1,0 +1,107 @@
+//! Figures of an index, and its export (MGP §16.4).
+//!
+//! Applies to: outbound.
+
+use mgp_types::Lenient;
+use mgp_types::mgp::IndexEntry;
+
+use super::tool_index::ToolIndex;
+use crate::catalog::Listed;
+
+/// How many words of a tool nobody gave keywords to are exported as such.
+const KEYWORDS: usize = 12;
+
+/// Figures of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Tools.
+    pub tools: usize,
+    /// Servers.
+    pub servers: usize,
+    /// Bytes of all definitions.
+    pub bytes: u64,
+    /// Tokens of all definitions, or a bound above where not all are counted.
+    pub tokens_all: u64,
+    /// Tools whose tokens are counted exactly.
+    pub counted: usize,
+    /// Counts the changes.
+    pub generation: u64,
+    /// What makes vectors, if anything does.
+    pub model: Option<String>,
+    /// Tools that have a vector.
+    pub embedded: usize,
+    /// Tools whose vector is still to be made in the background.
+    pub embedding: usize,
+    /// Tools that the model could not embed; they are found by words only.
+    pub not_embedded: usize,
+    /// Tools that a database had and that were damaged there.
+    pub dropped: usize,
+    /// Parts of the keyword index.
+    pub segments: usize,
+}
+
+impl ToolIndex {
+    /// Figures; this looks at every tool.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let now = self.shared.snapshot();
+        let progress = self.shared.embedding.progress().borrow().clone();
+        let mut stats = Stats {
+            tools: now.catalog.len(),
+            servers: now.catalog.server_count(),
+            bytes: now.catalog.bytes(),
+            generation: now.generation,
+            model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
+            embedded: now.vectors.as_ref().map_or(0, |vectors| vectors.len()),
+            segments: now.keywords.as_ref().map_or(0, |keywords| keywords.segments()),
+            embedding: progress.waiting,
+            not_embedded: progress.failed,
+            ..Stats::default()
+        };
+        #[cfg(feature = "sqlite")]
+        {
+            stats.dropped = self.shared.dropped.load(std::sync::atomic::Ordering::Relaxed);
+        }
+        for (_, record) in now.catalog.records() {
+            stats.tokens_all = stats.tokens_all.saturating_add(record.entry.tokens().into());
+            stats.counted += usize::from(record.entry.is_counted());
+        }
+        stats
+    }
+
+    /// All tools in the shape of §16.4, each with its vector if it has one.
+    #[must_use]
+    pub fn entries(&self) -> Vec<IndexEntry> {
+        let now = self.shared.snapshot();
+        let all = now.catalog.records().filter_map(|(slot, _)| {
+            let tool = now.catalog.listed(slot)?;
+            let mut entry = self.entry(&tool);
+            let vector = now.vectors.as_ref().and_then(|vectors| vectors.vector(slot));
+            entry.embedding = vector.map(|vector| vector.into_iter().map(number).collect());
+            Some(entry)
+        });
+        all.collect()
+    }
+
+    fn entry(&self, tool: &Listed) -> IndexEntry {
+        let (id, server) = (tool.tool_id(), tool.server_id().to_owned());
+        let mut entry = IndexEntry::new(id, server, tool.name().to_owned());
+        entry.description = tool.description().map(str::to_owned);
+        entry.categories = tool.categories().map(str::to_owned).collect::<Vec<_>>().into();
+        let mut keywords: Vec<String> = tool.keywords().map(str::to_owned).collect();
+        if keywords.is_empty() {
+            let text = format!("{} {}", tool.name(), tool.description().unwrap_or_default());
+            keywords = self.shared.analyzer.query(&text).raw;
+            keywords.truncate(KEYWORDS);
+        }
+        entry.keywords = keywords.into();
+        entry.security = tool.security().cloned().map(Lenient::Valid);
+        entry
+    }
+}
+
+/// A number with the digits that a vector of bytes has.
+fn number(value: f32) -> mgp_types::Number {
+    mgp_types::Number::from((f64::from(value) * 1e5).round() / 1e5)
+}

@@ -1,0 +1,149 @@
+//! What a caller may not call is not found.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::catalog::{Allowed, AllowedKey};
+
+/// Allows the tools that are named, and counts how often it is asked.
+#[derive(Default)]
+struct Named {
+    tools: Mutex<BTreeSet<String>>,
+    key: Option<AllowedKey>,
+    asked: AtomicUsize,
+}
+
+impl Named {
+    fn new(tools: &[&str], key: Option<AllowedKey>) -> Self {
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        Self { tools: Mutex::new(tools), key, asked: AtomicUsize::new(0) }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Allowed for Named {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.tools.lock().unwrap().contains(&format!("{server}.{tool}"))
+    }
+
+    fn standing(&self) -> Option<AllowedKey> {
+        self.key.clone()
+    }
+}
+
+fn many(count: usize) -> ToolIndex {
+    let index = ToolIndex::new();
+    let tools = (0..count).map(|number| tool(&format!("read_{number}"), "reads a file"));
+    index.put(ServerEntry::new("s").tools(tools)).unwrap();
+    index
+}
+
+#[test]
+fn it_is_in_no_list_and_in_no_count() {
+    let index = many(20);
+    let allowed = Named::new(&["s.read_7", "s.read_9", "t.read_1"], None);
+    let found = index.search(&Query::new("read"), &allowed).unwrap();
+    assert_eq!(
+        (names(&found), found.total_available),
+        (vec!["s.read_7".to_owned(), "s.read_9".to_owned()], 2)
+    );
+    let filtered = Query::new("read").filter(Filter::new().server("none"));
+    assert_eq!(index.search(&filtered, &allowed).unwrap().total_available, 0);
+    let tree = index.categories_of(&Filter::new(), &allowed).unwrap();
+    assert_eq!(tree.roots.iter().map(|node| node.tools).sum::<usize>(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_are_kept_for_a_second_but_hits_are_checked_at_once() {
+    let index = many(20);
+    let allowed = Named::new(&["s.read_1", "s.read_2", "s.read_3"], Some(AllowedKey::new("me", 1)));
+    let search = || names(&index.search(&Query::new("read").most(2), &allowed).unwrap());
+    assert_eq!(search(), ["s.read_1", "s.read_2"]);
+    assert_eq!(allowed.asked(), 22);
+    assert_eq!(search(), ["s.read_1", "s.read_2"]);
+    assert_eq!(allowed.asked(), 2);
+    // What was taken away is gone at once, and the list is filled with what is left.
+    allowed.tools.lock().unwrap().remove("s.read_1");
+    assert_eq!(search(), ["s.read_2", "s.read_3"]);
+    // What was given is there after a second at the latest.
+    allowed.tools.lock().unwrap().insert("s.read_0".to_owned());
+    tokio::time::advance(Duration::from_millis(1100)).await;
+    assert_eq!(search(), ["s.read_0", "s.read_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_version_is_decided_anew() {
+    let index = many(3);
+    let before = Named::new(&["s.read_1"], Some(AllowedKey::new("me", 1)));
+    let after = Named::new(&["s.read_2"], Some(AllowedKey::new("me", 2)));
+    let other = Named::new(&[], Some(AllowedKey::new("you", 1)));
+    let search = |who: &Named| names(&index.search(&Query::new("read"), who).unwrap());
+    assert_eq!(search(&before), ["s.read_1"]);
+    assert_eq!(search(&after), ["s.read_2"]);
+    assert!(search(&other).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_changed_is_decided_anew() {
+    let index = many(3000);
+    let allowed = Named::new(&["s.read_1", "t.read_x"], Some(AllowedKey::new("me", 1)));
+    index.search(&Query::new("read"), &allowed).unwrap();
+    assert_eq!(allowed.asked(), 3001);
+    index.put(ServerEntry::new("t").tool(tool("read_x", ""))).unwrap();
+    let found = index.search(&Query::new("read"), &allowed).unwrap();
+    assert_eq!(found.hits.len(), 2);
+    // The last piece of a thousand, and the two hits.
+    assert!(allowed.asked() <= 1024 + 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Sets that are kept and brought up to date are what they would be if they were made anew.
+    #[test]
+    fn kept_sets_are_true(changes in prop::collection::vec((0usize..5, 0usize..40, any::<bool>()), 1..8)) {
+        let index = ToolIndex::new();
+        let filters = [
+            Filter::new().category("filesystem"),
+            Filter::new().status(ServerState::Connected),
+            Filter::new().risk_level_max(RiskLevel::Safe),
+            Filter::new().server("s0").server("s3"),
+            Filter::new().output_type("even"),
+        ];
+        for (server, tools, running) in changes {
+            let id = format!("s{server}");
+            if tools == 0 {
+                index.remove(&id).unwrap();
+            } else if tools % 7 == 0 {
+                let state = if running { ServerState::Connected } else { ServerState::Error };
+                index.set_state(&id, state);
+            } else {
+                let state = if running { ServerState::Connected } else { ServerState::Draining };
+                let tools = (0..tools * 40).map(|number| {
+                    let word = if number % 2 == 0 { "even" } else { "odd" };
+                    let risk = if number % 3 == 0 { RiskLevel::Safe } else { RiskLevel::Dangerous };
+                    let about = if number % 5 == 0 { "file" } else { "flower" };
+                    ToolEntry::from(tool(&format!("{about}_{word}_{number}"), about))
+                        .security(ToolSecurity::new(risk))
+                });
+                index.put(ServerEntry::new(id).state(state).tools(tools)).unwrap();
+            }
+            let now = index.shared.snapshot();
+            for filter in &filters {
+                let kept = index.shared.sets.filter(&now, filter, &index.shared.analyzer).unwrap().unwrap();
+                let fresh = crate::index::sets::Sets::default();
+                let fresh = fresh.filter(&now, filter, &index.shared.analyzer).unwrap().unwrap();
+                prop_assert_eq!(kept.iter().collect::<Vec<_>>(), fresh.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

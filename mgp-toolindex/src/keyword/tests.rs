@@ -1,0 +1,128 @@
+//! What the keyword index finds, and how well.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::catalog::{Bitmap, Slot};
+use crate::text::{Analyzer, Bounds, Document, Parts};
+
+fn document(name: &str, description: &str) -> Document {
+    let mut tool = mgp_types::mcp::Tool::new(name.to_owned(), mgp_types::RawObject::empty());
+    tool.description = Some(description.to_owned());
+    let bounds = Bounds { description: 1000, parameter: 100, parameters: 10 };
+    Parts::of(&tool, "s", bounds).document(&Analyzer::new())
+}
+
+fn reader(names: &[&str]) -> (Keywords, KeywordReader) {
+    let mut keywords = Keywords::new().unwrap();
+    let new = (0..).zip(names).map(|(slot, name)| (slot, document(name, ""))).collect();
+    let reader = keywords.apply(&[], new).unwrap();
+    (keywords, reader)
+}
+
+fn slots(found: &[(Slot, f32)]) -> Vec<Slot> {
+    found.iter().map(|(slot, _)| *slot).collect()
+}
+
+#[test]
+fn names_with_typing_errors_are_found() {
+    let names = ["read_file", "write_file", "list_directory", "send_email", "file_reader", "id"];
+    let (_writer, reader) = reader(&names);
+    let check = |query: &str, expected: &str| {
+        let found = reader.fuzzy(&Analyzer::new().query(query), 3, None).unwrap();
+        let first = found.first().map(|(slot, _)| names[*slot as usize]);
+        assert_eq!(first, Some(expected), "{query}: {found:?}");
+        assert!(found.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
+        assert!(found.is_sorted_by(|a, b| a.1 >= b.1));
+    };
+    check("read_file", "read_file");
+    check("raed_file", "read_file");
+    check("readfile", "read_file");
+    check("read_fil", "read_file");
+    check("write file", "write_file");
+    check("list_driectory", "list_directory");
+    check("listdirectry", "list_directory");
+    check("sned emial", "send_email");
+    let none = reader.fuzzy(&Analyzer::new().query("zebra"), 3, None).unwrap();
+    assert!(none.is_empty());
+    let within: Bitmap = [4].into_iter().collect();
+    let found = reader.fuzzy(&Analyzer::new().query("raed file"), 3, Some(&within)).unwrap();
+    assert_eq!(slots(&found), [4]);
+}
+
+#[test]
+fn rare_words_say_more() {
+    let (_writer, reader) = reader(&["read_file", "write_file", "copy_file"]);
+    let stem = |word: &str| Analyzer::new().stem(word);
+    assert!(reader.idf(&stem("read")) > reader.idf(&stem("file")));
+    assert!(reader.idf("nothing") > reader.idf(&stem("read")));
+}
+
+#[test]
+fn a_change_replaces_and_a_number_is_used_again() {
+    let (mut writer, reader) = reader(&["read_file", "write_file"]);
+    let ask = |reader: &KeywordReader, text: &str| {
+        slots(&reader.top(&Analyzer::new().query(text), 9, None).unwrap())
+    };
+    assert_eq!(ask(&reader, "file"), [0, 1]);
+    let next = writer.apply(&[0], vec![(0, document("paint_wall", ""))]).unwrap();
+    assert_eq!((ask(&next, "file"), ask(&next, "paint")), (vec![1], vec![0]));
+    // The old reader is what it was.
+    assert_eq!((ask(&reader, "file"), ask(&reader, "paint")), (vec![0, 1], vec![]));
+    let next = writer.apply(&[0, 1], Vec::new()).unwrap();
+    assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// The best are the best of all scores, however many segments there are and whatever went in between.
+    #[test]
+    fn the_best_are_the_best_of_all(
+        steps in prop::collection::vec(prop::collection::vec((0u32..60, "[a-e]{1,2}( [a-e]{1,2}){0,6}"), 1..20), 1..8),
+        query in "[a-e]{1,2}( [a-e]{1,2}){0,3}",
+        k in 1usize..20,
+        hidden in prop::collection::btree_set(0u32..60, 0..40),
+    ) {
+        let mut writer = Keywords::new().unwrap();
+        let mut now = std::collections::BTreeMap::new();
+        let mut reader = None;
+        for step in steps {
+            let step: std::collections::BTreeMap<_, _> = step.into_iter().collect();
+            let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
+            // Every fifth tool that is there goes.
+            let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
+            gone.iter().for_each(|slot| { now.remove(slot); });
+            now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));
+            let new = new.into_iter().map(|(slot, text)| (*slot, document("x", text))).collect();
+            reader = Some(writer.apply(&gone, new).unwrap());
+        }
+        let reader = reader.unwrap();
+        let words = Analyzer::new().query(&query);
+        let within: Bitmap = (0..60).filter(|slot| !hidden.contains(slot)).collect();
+        let all: Vec<Slot> = (0..60).collect();
+        let scores = reader.scores(&words, &all).unwrap();
+        for (slot, score) in all.iter().zip(&scores) {
+            let occurs = now.get(slot).is_some_and(|text| {
+                let mut indexed = String::new();
+                Analyzer::new().index(&format!("x {text} s"), &mut indexed);
+                words.terms.iter().any(|term| indexed.split(' ').any(|word| word == term.text))
+            });
+            prop_assert_eq!(occurs, *score > 0.0, "{} {:?}", slot, now.get(slot));
+        }
+        for within in [None, Some(&within)] {
+            let mut best: Vec<(Slot, f32)> = all
+                .iter()
+                .zip(&scores)
+                .filter(|(slot, score)| **score > 0.0 && within.is_none_or(|within| within.contains(**slot)))
+                .map(|(slot, score)| (*slot, *score))
+                .collect();
+            best.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let top = reader.top(&words, k, within).unwrap();
+            prop_assert_eq!(top.len(), best.len().min(k));
+            for ((_, score), (_, expected)) in top.iter().zip(&best) {
+                prop_assert!((score - expected).abs() < 1e-4);
+            }
+        }
+    }
+}

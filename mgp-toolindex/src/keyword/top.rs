@@ -1,0 +1,91 @@
+//! The best few of many, with a threshold that rises (MGP §16.4).
+//!
+//! Applies to: both.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::catalog::Slot;
+
+/// The best of what is offered.
+#[derive(Debug)]
+pub(crate) struct Top {
+    most: usize,
+    /// The worst on top.
+    best: BinaryHeap<Reverse<Scored>>,
+}
+
+/// Better is greater: the higher score, then the smaller number.
+#[derive(Clone, Copy, Debug)]
+struct Scored {
+    score: f32,
+    slot: Slot,
+}
+
+impl Top {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, best: BinaryHeap::with_capacity(most.min(1024) + 1) }
+    }
+
+    /// What a score must exceed to be worth an offer; one that equals the worst may still win by its number.
+    pub(crate) fn threshold(&self) -> f32 {
+        match self.best.peek() {
+            Some(Reverse(worst)) if self.best.len() >= self.most => worst.score.next_down(),
+            _ => 0.0,
+        }
+    }
+
+    pub(crate) fn offer(&mut self, slot: Slot, score: f32) {
+        let offered = Scored { score, slot };
+        if self.best.len() < self.most {
+            self.best.push(Reverse(offered));
+        } else if let Some(mut worst) = self.best.peek_mut()
+            && offered > worst.0
+        {
+            *worst = Reverse(offered);
+        }
+    }
+
+    /// What was kept, best first.
+    pub(crate) fn into_sorted(self) -> Vec<(Slot, f32)> {
+        let sorted = self.best.into_sorted_vec();
+        sorted.into_iter().map(|Reverse(Scored { score, slot })| (slot, score)).collect()
+    }
+}
+
+impl Ord for Scored {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.score.total_cmp(&other.score).then_with(|| other.slot.cmp(&self.slot))
+    }
+}
+
+impl PartialOrd for Scored {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scored {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Scored {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_best_and_of_equal_ones_the_smaller_number() {
+        let mut top = Top::new(3);
+        for (slot, score) in [(9, 1.0), (4, 2.0), (7, 1.0), (3, 1.0), (8, 0.5)] {
+            if score > top.threshold() {
+                top.offer(slot, score);
+            }
+        }
+        assert_eq!(top.into_sorted(), [(4, 2.0), (3, 1.0), (7, 1.0)]);
+        assert_eq!(Top::new(0).into_sorted(), []);
+    }
+}

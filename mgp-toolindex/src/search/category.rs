@@ -1,0 +1,72 @@
+//! Searches by category: first which categories fit the query, then the tools in them (MGP §16.4).
+//!
+//! A category fits by the words of its name, and by how well its best tool fits. All tools of the category that is
+//! named in the query are found, the ones that fit first.
+//!
+//! Applies to: inbound.
+
+use mgp_types::mgp::SearchStrategy;
+use rustc_hash::FxHashMap;
+
+use super::browse::browse;
+use super::rank::{Ranked, Ranking, weigh};
+use super::weight::MOST;
+use super::{Query, View};
+use crate::catalog::{Bitmap, canonical, is_in};
+use crate::error::IndexError;
+
+/// How many tools say which categories fit.
+const TOOLS: usize = 100;
+
+/// Ranks the tools of the categories that fit.
+pub(super) fn rank(
+    view: &View<'_>,
+    query: &Query,
+    text: &str,
+    within: Option<&Bitmap>,
+    k: usize,
+) -> Result<Ranking, IndexError> {
+    let ranking = weigh(view, query, text, SearchStrategy::Hybrid, within, TOOLS.max(k))?;
+    let words = view.analyzer.query(text);
+    let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
+    let named = canonical(text);
+    // How well each list of categories fits: by its words, and by its best tool.
+    let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
+    let mut hits = ranking.hits;
+    for hit in &mut hits {
+        let Some(record) = view.catalog.record(hit.slot) else { continue };
+        let own = hit.score.min(MOST);
+        // Hits come best first, so that the first of a category is its best.
+        let fit = *fits.entry(record.categories).or_insert_with(|| {
+            let labels = record.entry.categories.words.iter();
+            let by_name = labels.map(|label| {
+                match named.as_deref().is_some_and(|named| is_in(label, named)) {
+                    true => 1.0,
+                    false => share(&view.analyzer.query(label).terms, &is_asked),
+                }
+            });
+            0.5 * by_name.fold(0.0, f32::max) + 0.5 * own
+        });
+        hit.score = 0.7 * fit + 0.3 * own;
+    }
+    if let Some(named) = named {
+        // Tools of the category that nothing else in the query speaks for.
+        let has = |hit: &Ranked, slot| hit.slot == slot;
+        let rest = browse(view.catalog, within, k, &|slot, record| {
+            record.entry.categories.words.iter().any(|label| is_in(label, &named))
+                && !hits.iter().any(|hit| has(hit, slot))
+        });
+        hits.extend(rest.into_iter().map(|slot| Ranked { slot, score: 0.35, reason: None }));
+    }
+    // The sort is stable: of equal ones the order of before counts.
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+    hits.truncate(k);
+    Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None })
+}
+
+/// The share of a category's words that are asked for.
+#[expect(clippy::cast_precision_loss, reason = "a category has some words")]
+fn share(words: &[crate::text::Term], is_asked: &dyn Fn(&str) -> bool) -> f32 {
+    let asked = words.iter().filter(|word| is_asked(&word.text)).count();
+    asked as f32 / words.len().max(1) as f32
+}

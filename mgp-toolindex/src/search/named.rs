@@ -1,0 +1,58 @@
+//! Tools whose name is the query, also in another spelling or with a typing error (MGP §16.5).
+//!
+//! Applies to: inbound.
+
+use super::View;
+use super::weight::MOST;
+use crate::catalog::{Bitmap, Slot};
+use crate::error::IndexError;
+use crate::text::Words;
+
+/// The longest query that may be a name, in letters and digits.
+const LONGEST: usize = 96;
+
+/// The most words of a query that may be a name with a typing error.
+const MOST_WORDS: usize = 8;
+
+/// From so few words on a query may be a name with a typing error even if all its words are known.
+const FEW_WORDS: usize = 3;
+
+/// How many tools of one name are put first.
+const MOST_TOOLS: usize = 50;
+
+/// Tools whose name is the query, each with how near it is, 1 if there is no error.
+pub(super) fn named(
+    view: &View<'_>,
+    text: &str,
+    words: &Words,
+    within: Option<&Bitmap>,
+) -> Result<Vec<(Slot, f32)>, IndexError> {
+    if words.whole.is_empty() || words.whole.len() > LONGEST {
+        return Ok(Vec::new());
+    }
+    let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
+    let text = text.trim();
+    // `server.tool`, wherever the name of the server ends.
+    let qualified = text.match_indices(['.', '/', ':']).find_map(|(at, sign)| {
+        view.catalog.find(&text[..at], &text[at + sign.len()..]).filter(visible)
+    });
+    let exact = view.catalog.by_folded(text).filter(visible).take(MOST_TOOLS);
+    let found: Vec<(Slot, f32)> =
+        qualified.into_iter().chain(exact).map(|slot| (slot, 1.0)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let many = words.raw.len();
+    let is_odd = || words.terms.iter().any(|term| !view.keywords.knows(&term.text));
+    if many > MOST_WORDS || many > FEW_WORDS && !is_odd() {
+        return Ok(Vec::new());
+    }
+    let whole = Words { whole: words.whole.clone(), ..Words::default() };
+    view.keywords.fuzzy(&whole, MOST_TOOLS, within)
+}
+
+/// The score of a tool that was asked for by name: above all others, and the fewer errors the higher.
+pub(super) fn score(nearness: f32, score: f32) -> f32 {
+    let between = score / MOST;
+    if nearness >= 1.0 { 0.99 + 0.01 * between } else { MOST + 0.08 * nearness + 0.01 * between }
+}

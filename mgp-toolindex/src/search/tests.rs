@@ -1,0 +1,270 @@
+//! What a ranking promises, on a small catalogue and with an embedder that knows a handful of meanings.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::RawObject;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::SearchStrategy;
+use proptest::prelude::*;
+
+use super::*;
+use crate::catalog::{Allowed, Everything, ServerEntry, ToolEntry};
+use crate::embed::{EmbedError, Embedder};
+use crate::index::ToolIndex;
+
+/// Knows some words, each group of them in its own direction.
+#[derive(Debug)]
+struct Meanings;
+
+const GROUPS: &[&[&str]] = &[
+    &["mail", "email", "letter", "message", "write"],
+    &["file", "document", "folder", "disk"],
+    &["weather", "rain", "umbrella", "forecast"],
+    &["money", "price", "cost", "invoice"],
+    &["picture", "photo", "image", "draw"],
+];
+
+impl Embedder for Meanings {
+    fn model(&self) -> &'static str {
+        "meanings"
+    }
+
+    fn dimensions(&self) -> usize {
+        32
+    }
+
+    fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        if text.contains("broken") {
+            let (model, reason) = ("meanings".to_owned(), "it is broken".to_owned());
+            return Err(EmbedError::Failed { model, reason });
+        }
+        let mut vector = vec![0.0; 32];
+        for word in text.split(|c: char| !c.is_alphanumeric()) {
+            let word = word.to_lowercase();
+            for (at, group) in GROUPS.iter().enumerate() {
+                vector[at] += f32::from(u8::from(group.contains(&&*word)));
+            }
+        }
+        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+        if length > 0.0 {
+            vector.iter_mut().for_each(|number| *number /= length);
+        }
+        Ok(vector)
+    }
+}
+
+fn tool(name: &str, description: &str, category: &str) -> ToolEntry {
+    let mut tool = Tool::new(name.to_owned(), RawObject::empty());
+    tool.description = Some(description.to_owned());
+    ToolEntry::from(tool).categories([category])
+}
+
+fn fill(index: &ToolIndex) {
+    let office = ServerEntry::new("office").name("Office").tools([
+        tool("send_mail", "Sends an email to somebody", "messaging/send"),
+        tool("read_file", "Reads a document", "files/read"),
+        tool("write_file", "Puts text on the disk", "files/write"),
+        tool("list_folder", "Says what is there", "files/read"),
+    ]);
+    let world = ServerEntry::new("world").name("World").tools([
+        tool("get_forecast", "Tells the weather of a city", "weather"),
+        tool("make_image", "Draws what is described", "media"),
+        tool("price_of", "Looks up what something costs", "shopping"),
+        tool("read_file", "Reads a page of the almanac", "almanac"),
+    ]);
+    index.put_all([office, world]).unwrap();
+}
+
+fn index() -> ToolIndex {
+    let index = ToolIndex::builder().embedder(Arc::new(Meanings)).build();
+    fill(&index);
+    index
+}
+
+fn ask(index: &ToolIndex, query: &Query) -> Found {
+    index.search(query, &Everything).unwrap()
+}
+
+fn ids(found: &Found) -> Vec<String> {
+    found.hits.iter().map(|hit| hit.tool.tool_id()).collect()
+}
+
+fn first(query: &Query) -> String {
+    ids(&ask(&index(), query)).swap_remove(0)
+}
+
+#[test]
+fn words_and_meaning_work_together() {
+    assert_eq!(first(&Query::new("letter")), "office.send_mail");
+    assert_eq!(first(&Query::new("do I need an umbrella")), "world.get_forecast");
+    assert_eq!(first(&Query::new("almanac")), "world.read_file");
+    let found = ask(&index(), &Query::new("letter"));
+    assert_eq!((found.ran, found.fallback), (SearchStrategy::Hybrid, None));
+}
+
+#[test]
+fn each_strategy_is_what_it_says() {
+    let semantic = Query::new("photo").strategy(SearchStrategy::Semantic);
+    assert_eq!(first(&semantic), "world.make_image");
+    let keyword = ask(&index(), &Query::new("photo").strategy(SearchStrategy::Keyword));
+    assert!(keyword.hits.is_empty(), "{:?}", ids(&keyword));
+    assert_eq!(keyword.ran, SearchStrategy::Keyword);
+}
+
+#[test]
+fn a_name_comes_first_in_any_spelling() {
+    for text in
+        ["get_forecast", "getForecast", "Get forecast", "world.get_forecast", "get-forecast "]
+    {
+        for strategy in [SearchStrategy::Hybrid, SearchStrategy::Keyword] {
+            let found = ask(&index(), &Query::new(text).strategy(strategy));
+            assert_eq!(found.hits[0].tool.tool_id(), "world.get_forecast", "{text}");
+            assert!(found.hits[0].score >= 0.99, "{text} {}", found.hits[0].score);
+        }
+    }
+    let both = ask(&index(), &Query::new("read_file"));
+    assert_eq!(ids(&both)[..2], ["office.read_file", "world.read_file"]);
+    assert_eq!(ids(&ask(&index(), &Query::new("world.read_file")))[0], "world.read_file");
+}
+
+#[test]
+fn a_name_with_a_typing_error_is_found() {
+    for text in ["get_forcast", "get_forecsat", "getforecast1", "get forecazt", "ge forecast"] {
+        for strategy in [SearchStrategy::Hybrid, SearchStrategy::Keyword] {
+            let found = ask(&index(), &Query::new(text).strategy(strategy));
+            assert_eq!(
+                ids(&found).first().map(String::as_str),
+                Some("world.get_forecast"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn unknown_words_are_taken_as_typing_errors() {
+    let found = ask(&index(), &Query::new("forcast").strategy(SearchStrategy::Keyword));
+    assert_eq!(ids(&found), ["world.get_forecast"]);
+    let fallback = found.fallback.unwrap();
+    assert_eq!((fallback.from, fallback.reason), (SearchStrategy::Keyword, FallbackReason::NoWord));
+}
+
+#[test]
+fn several_wishes_are_all_answered() {
+    let text =
+        "Tell me the weather of the city tomorrow. Then send an email to my brother about it";
+    let found = ask(&index(), &Query::new(text).most(2).explain(Explain::Yes));
+    let mut ids = ids(&found);
+    ids.sort();
+    assert_eq!(ids, ["office.send_mail", "world.get_forecast"]);
+    let clauses: Vec<_> =
+        found.hits.iter().filter_map(|hit| hit.reason.as_ref()?.clause.clone()).collect();
+    assert!(clauses.iter().any(|clause| clause.contains("weather")), "{clauses:?}");
+    assert!(clauses.iter().any(|clause| clause.contains("email")), "{clauses:?}");
+}
+
+#[test]
+fn a_hit_says_why() {
+    let found = ask(&index(), &Query::new("reading a document").explain(Explain::Yes));
+    let reason = found.hits[0].reason.clone().unwrap();
+    assert_eq!(found.hits[0].tool.tool_id(), "office.read_file");
+    assert_eq!(reason.words, ["reading", "document"]);
+    assert!(reason.meaning.unwrap() > 0.5 && reason.clause.is_none() && reason.history.is_none());
+    assert!(ask(&index(), &Query::new("letter")).hits[0].reason.is_none());
+}
+
+#[test]
+fn what_cannot_be_done_by_meaning_is_done_by_words() {
+    let check = |index: &ToolIndex, text: &str, expected: FallbackReason| {
+        for strategy in [SearchStrategy::Hybrid, SearchStrategy::Semantic] {
+            let found = ask(index, &Query::new(text).strategy(strategy.clone()));
+            assert_eq!(found.ran, SearchStrategy::Keyword);
+            assert_eq!(found.fallback, Some(Fallback { from: strategy, reason: expected.clone() }));
+            assert_eq!(ids(&found)[0], "world.read_file");
+        }
+    };
+    let plain = ToolIndex::builder().without_embedder().build();
+    fill(&plain);
+    check(&plain, "almanac page", FallbackReason::NoEmbedder);
+    check(&index(), "almanac", FallbackReason::NoMeaning);
+    let broken = "the model `meanings` failed: it is broken".to_owned();
+    check(&index(), "broken almanac", FallbackReason::EmbedderFailed(broken));
+}
+
+#[test]
+fn nothing_asked_browses() {
+    for text in ["", "  ", "?!"] {
+        let found = ask(&index(), &Query::new(text).most(4));
+        let expected =
+            ["world.read_file", "office.list_folder", "office.read_file", "office.write_file"];
+        assert_eq!(ids(&found), expected);
+        assert_eq!(found.ran, SearchStrategy::Category);
+        let reason = FallbackReason::Browsing;
+        assert_eq!(found.fallback, Some(Fallback { from: SearchStrategy::Hybrid, reason }));
+        assert_eq!(found.total_available, 8);
+    }
+}
+
+#[test]
+fn categories_are_found_by_their_words_and_by_their_tools() {
+    let category = |text: &str| Query::new(text).strategy(SearchStrategy::Category);
+    let found = ask(&index(), &category("files"));
+    let mut all = ids(&found);
+    all.truncate(3);
+    all.sort();
+    assert_eq!(all, ["office.list_folder", "office.read_file", "office.write_file"]);
+    assert_eq!((found.ran.clone(), found.fallback.clone()), (SearchStrategy::Category, None));
+    assert_eq!(first(&category("umbrella")), "world.get_forecast");
+}
+
+#[test]
+fn what_is_pasted_is_cut() {
+    let text = format!("send an email {}", "zebra ".repeat(100_000));
+    assert_eq!(first(&Query::new(text)), "office.send_mail");
+}
+
+/// Hides some tools.
+struct Hiding(Vec<String>);
+
+impl Allowed for Hiding {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        !self.0.contains(&format!("{server}.{tool}"))
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_query_gives_a_sound_list(
+        words in prop::collection::vec(
+            prop_oneof![
+                Just("email"), Just("file."), Just("weather,"), Just("and"), Just("then"), Just("read_file"),
+                Just("price"), Just("zzz"), Just("\u{0}"), Just("然后"), Just("of"), Just("ge_forecast"),
+            ],
+            0..12,
+        ),
+        most in 1usize..9,
+        strategy in 0usize..5,
+        hidden in prop::collection::vec(0usize..8, 0..4),
+    ) {
+        let strategies = [
+            SearchStrategy::Keyword, SearchStrategy::Semantic, SearchStrategy::Category, SearchStrategy::Hybrid,
+        ];
+        let index = index();
+        let all = ids(&ask(&index, &Query::new("").most(50)));
+        let hidden: Vec<String> = hidden.into_iter().map(|at| all[at].clone()).collect();
+        let mut query = Query::new(words.join(" ")).most(most);
+        if let Some(strategy) = strategies.get(strategy) {
+            query = query.strategy(strategy.clone());
+        }
+        let found = index.search(&query, &Hiding(hidden.clone())).unwrap();
+        prop_assert!(found.hits.len() <= most);
+        prop_assert!(found.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
+        prop_assert!(found.hits.is_sorted_by(|a, b| a.score >= b.score));
+        let ids = ids(&found);
+        prop_assert!(ids.iter().all(|id| !hidden.contains(id)));
+        let again = index.search(&query, &Hiding(hidden)).unwrap();
+        prop_assert_eq!(again.hits.iter().map(|hit| hit.tool.tool_id()).collect::<Vec<_>>(), ids);
+    }
+}

@@ -1,0 +1,286 @@
+//! Reads what a JSON Schema says of its parameters, at any depth without recursion (MGP §16.4).
+//!
+//! Applies to: inbound.
+
+use std::borrow::Cow;
+
+/// The deepest nesting that is read; what lies deeper has no parameters worth a search.
+const DEEPEST: usize = 64;
+
+/// How many values of an enumeration are kept.
+const MOST_VALUES: usize = 16;
+
+/// A parameter: a property at any depth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parameter<'a> {
+    /// Its name.
+    pub(crate) name: Cow<'a, str>,
+    /// What is said of it: its title or description.
+    pub(crate) description: Cow<'a, str>,
+    /// Its `format` and content type.
+    pub(crate) kinds: Vec<Cow<'a, str>>,
+    /// The values it may have, if they are listed.
+    pub(crate) values: Vec<Cow<'a, str>>,
+}
+
+/// The parameters of a schema in the order they stand, at most so many; none of what is no JSON.
+pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
+    let mut reader = Reader { text: schema, most, all: Vec::new(), frames: Vec::new(), key: "" };
+    reader.read();
+    reader.all
+}
+
+/// Takes out the space between the values of a JSON text; also says how deep they are nested.
+pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
+    let bytes = json.as_bytes();
+    let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
+    let mut out: Option<String> = None;
+    let mut kept = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                out.get_or_insert_with(|| String::with_capacity(json.len()))
+                    .push_str(&json[kept..at]);
+                kept = at + 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    match out {
+        None => (Cow::Borrowed(json), deepest),
+        Some(mut out) => {
+            out.push_str(&json[kept..]);
+            (Cow::Owned(out), deepest)
+        }
+    }
+}
+
+/// Where the string that begins at `at` ends: the place of its closing quote, or of the last byte.
+fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut end = at + 1;
+    while let Some(byte) = bytes.get(end) {
+        match byte {
+            b'"' => return end,
+            b'\\' => end += 2,
+            _ => end += 1,
+        }
+    }
+    bytes.len().saturating_sub(1)
+}
+
+/// What an object or array stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A schema.
+    Schema,
+    /// The properties of one.
+    Properties,
+    /// Schemas that have no parameter of their own.
+    Schemas,
+    /// The values of an enumeration.
+    Values,
+    /// Anything else.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    kind: Kind,
+    /// The parameter it describes.
+    parameter: Option<usize>,
+    is_object: bool,
+    /// Whether a key comes next.
+    at_key: bool,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    most: usize,
+    all: Vec<Parameter<'a>>,
+    frames: Vec<Frame>,
+    /// The key before the value that comes next, as it is written.
+    key: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self) {
+        let bytes = self.text.as_bytes();
+        let mut at = 0;
+        // Frames below the deepest that is read are only counted.
+        let mut below = 0usize;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'{' | b'[' if below > 0 || self.frames.len() >= DEEPEST => below += 1,
+                b'}' | b']' if below > 0 => below -= 1,
+                b'{' | b'[' => self.open(*byte == b'{'),
+                b'}' | b']' => {
+                    self.frames.pop();
+                }
+                b',' if below == 0 => {
+                    if let Some(frame) = self.frames.last_mut() {
+                        frame.at_key = frame.is_object;
+                    }
+                }
+                b'"' => {
+                    let end = string_end(bytes, at);
+                    // Text that is no JSON may end within a character or a string.
+                    let Some(text) = self.text.get(at + 1..end) else { return };
+                    if below == 0 {
+                        self.string(text);
+                    }
+                    at = end;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    fn open(&mut self, is_object: bool) {
+        let parent = self.frames.last().copied();
+        let (kind, parameter) = match parent {
+            None => (Kind::Schema, None),
+            Some(Frame { kind: Kind::Schema, parameter, is_object: true, .. }) => {
+                let kind = match self.key {
+                    "properties" | "patternProperties" => Kind::Properties,
+                    "$defs" | "definitions" | "dependentSchemas" | "anyOf" | "oneOf" | "allOf"
+                    | "prefixItems" => Kind::Schemas,
+                    "items"
+                    | "additionalProperties"
+                    | "not"
+                    | "if"
+                    | "then"
+                    | "else"
+                    | "contains"
+                    | "unevaluatedProperties" => Kind::Schema,
+                    "enum" => Kind::Values,
+                    _ => Kind::Other,
+                };
+                (kind, parameter)
+            }
+            // Old `items` are lists of schemas.
+            Some(Frame { kind: Kind::Schema | Kind::Schemas, parameter, .. }) => {
+                (Kind::Schema, parameter)
+            }
+            Some(Frame { kind: Kind::Properties, parameter, .. }) => (Kind::Schema, parameter),
+            Some(Frame { parameter, .. }) => (Kind::Other, parameter),
+        };
+        self.frames.push(Frame { kind, parameter, is_object, at_key: is_object });
+    }
+
+    fn string(&mut self, text: &'a str) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        if frame.at_key {
+            frame.at_key = false;
+            self.key = text;
+            if frame.kind == Kind::Properties {
+                frame.parameter = (self.all.len() < self.most).then_some(self.all.len());
+                if frame.parameter.is_some() {
+                    let name = unescape(text);
+                    self.all.push(Parameter { name, ..Parameter::default() });
+                }
+            }
+            return;
+        }
+        let Frame { kind, is_object, .. } = *frame;
+        let Some(parameter) = frame.parameter.and_then(|at| self.all.get_mut(at)) else { return };
+        match (kind, is_object.then_some(self.key)) {
+            (Kind::Schema, Some("description")) => parameter.description = unescape(text),
+            (Kind::Schema, Some("title")) if parameter.description.is_empty() => {
+                parameter.description = unescape(text);
+            }
+            (Kind::Schema, Some("format" | "contentMediaType" | "contentEncoding")) => {
+                parameter.kinds.push(unescape(text));
+            }
+            (Kind::Values, None) if parameter.values.len() < MOST_VALUES => {
+                parameter.values.push(unescape(text));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The text of a JSON string, as it is written between the quotes.
+fn unescape(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    serde_json::from_str(&format!("\"{text}\"")).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &str, expected: &[&str]) {
+        let found: Vec<String> = parameters(schema, 100)
+            .iter()
+            .map(|p| {
+                let mut all = format!("{}: {}", p.name, p.description);
+                p.kinds.iter().for_each(|kind| all += &format!(" ({kind})"));
+                p.values.iter().for_each(|value| all += &format!(" [{value}]"));
+                all
+            })
+            .collect();
+        assert_eq!(found, expected, "{schema}");
+    }
+
+    #[test]
+    fn parameters_are_found_at_any_depth() {
+        check(
+            r#"{"type":"object","description":"not this","properties":{
+                "path":{"type":"string","description":"Where \"it\" is","format":"uri"},
+                "options":{"type":"object","properties":{"mode":{"enum":["r","w",1],"title":"Mode"}}},
+                "list":{"type":"array","items":{"type":"object","properties":{"id":{}}}},
+                "either":{"anyOf":[{"properties":{"left":true}},{"description":"Or this"}]}
+            },"required":["path"]}"#,
+            &[
+                "path: Where \"it\" is (uri)",
+                "options: ",
+                "mode: Mode [r] [w]",
+                "list: ",
+                "id: ",
+                "either: Or this",
+                "left: ",
+            ],
+        );
+        check(
+            r#"{"$defs":{"A":{"properties":{"b":{"description":"c"}}}},"properties":{"description":{"default":{"properties":{"x":1}}}}}"#,
+            &["b: c", "description: "],
+        );
+        check(r#"{"properties":{"t":{"contentMediaType":"text/csv"}}}"#, &["t:  (text/csv)"]);
+    }
+
+    #[test]
+    fn depth_and_number_are_bounded() {
+        let deep = r#"{"properties":{"a":"#.repeat(10_000) + "1" + &"}}".repeat(10_000);
+        assert_eq!(parameters(&deep, 1000).len(), DEEPEST / 2);
+        assert_eq!(parameters(&deep, 5).len(), 5);
+        assert_eq!(compact(&deep).1, 20_000);
+    }
+
+    #[test]
+    fn space_goes_but_not_from_strings() {
+        let json = "{ \"a b\" :\n [1, \"c \\\" d\" ] }";
+        assert_eq!(compact(json), (r#"{"a b":[1,"c \" d"]}"#.into(), 2));
+        assert!(matches!(compact("{}"), (Cow::Borrowed("{}"), 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in r#"([\{\}\[\],:"\\ ]|properties|description|enum|items|é|\\u00e9|1){0,60}"#) {
+            parameters(&text, 8);
+            compact(&text);
+        }
+    }
+}

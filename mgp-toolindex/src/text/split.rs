@@ -1,0 +1,246 @@
+//! Cuts a text into words, identifiers into their parts, and text without spaces into pairs (MGP §16.4).
+//!
+//! Applies to: both.
+
+use super::fold::plain;
+
+/// The longest word, in bytes; longer ones are keys, hashes and blobs, which nobody searches for.
+const LONGEST: usize = 64;
+
+/// The most parts of an identifier that is also kept whole.
+const MOST_PARTS: usize = 8;
+
+/// A piece of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// A word, or a part of an identifier, in lower case.
+    Word(&'a str),
+    /// An identifier of several parts, written together: `readfile` of `read_file`.
+    Whole(&'a str),
+    /// Two characters beside each other in a script without spaces.
+    Pair(&'a str),
+    /// A character of such a script; alone if it is the only one of its run.
+    Single {
+        /// The character.
+        text: &'a str,
+        /// Whether no other one stands beside it.
+        alone: bool,
+    },
+}
+
+/// Cuts a text into pieces.
+///
+/// Words are separated by everything that is no letter or digit, identifiers (`readFile`, `read_file`, `read-file`,
+/// `HTTPServer`, `base64`) are cut where case, kind or sign changes, and also kept whole.
+pub(super) fn split(text: &str, piece: &mut dyn FnMut(Piece<'_>)) {
+    let text = plain(text);
+    let mut identifier = Identifier::default();
+    let mut run = Run::default();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if is_dense(c) {
+            identifier.end(piece);
+            run.push(c, piece);
+            continue;
+        }
+        run.end(piece);
+        if c.is_alphanumeric() {
+            identifier.push(c, chars.peek().copied());
+        } else if c == '_' || c == '-' && chars.peek().is_some_and(|c| c.is_alphanumeric()) {
+            identifier.part();
+        } else {
+            identifier.end(piece);
+        }
+    }
+    identifier.end(piece);
+    run.end(piece);
+}
+
+/// The first words of a text, in lower case.
+pub(crate) fn words_of(text: &str, most: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    split(text, &mut |piece| match piece {
+        Piece::Word(word) if words.len() < most => words.push(word.to_owned()),
+        _ => {}
+    });
+    words
+}
+
+/// Whether the character belongs to a script that is written without spaces, or whose words carry particles.
+fn is_dense(c: char) -> bool {
+    matches!(c,
+        '\u{0e00}'..='\u{0eff}'      // Thai, Lao
+        | '\u{1000}'..='\u{109f}'    // Burmese
+        | '\u{1100}'..='\u{11ff}'    // Hangul parts
+        | '\u{1780}'..='\u{17ff}'    // Khmer
+        | '\u{3005}'..='\u{3007}'    // Repeated and zero
+        | '\u{3040}'..='\u{30ff}'    // Japanese syllables
+        | '\u{3130}'..='\u{318f}'    // Hangul parts
+        | '\u{31f0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{4dbf}'    // Han
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7af}'    // Hangul
+        | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}')
+        && c != '\u{30fb}'
+        && c != '\u{30a0}'
+}
+
+/// Kinds of characters between which an identifier is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Lower,
+    Upper,
+    Digit,
+}
+
+impl Kind {
+    fn of(c: char) -> Self {
+        if c.is_numeric() {
+            Self::Digit
+        } else if c.is_uppercase() {
+            Self::Upper
+        } else {
+            Self::Lower
+        }
+    }
+}
+
+/// The identifier that is being read.
+#[derive(Debug, Default)]
+struct Identifier {
+    /// All of it, in lower case.
+    whole: String,
+    /// Where each part begins.
+    starts: Vec<usize>,
+    last: Option<Kind>,
+}
+
+impl Identifier {
+    fn push(&mut self, c: char, next: Option<char>) {
+        let kind = Kind::of(c);
+        let cut = match (self.last, kind) {
+            (None, _) | (Some(Kind::Lower), Kind::Upper) => true,
+            // `HTTPServer`: the last of several capitals begins the next part; `URLs` and `IDs` are plurals.
+            (Some(Kind::Upper), Kind::Upper) => next.is_some_and(|next| {
+                next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
+            }),
+            (Some(Kind::Digit), kind) => kind != Kind::Digit,
+            (Some(_), Kind::Digit) => true,
+            (Some(_), _) => false,
+        };
+        if cut {
+            self.starts.push(self.whole.len());
+        }
+        self.whole.extend(c.to_lowercase());
+        self.last = Some(kind);
+    }
+
+    fn part_length(&self) -> usize {
+        self.whole.len() - self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// What comes next is another part.
+    fn part(&mut self) {
+        self.last = None;
+    }
+
+    fn end(&mut self, piece: &mut dyn FnMut(Piece<'_>)) {
+        let ends = self.starts.iter().skip(1).copied().chain([self.whole.len()]);
+        for (start, end) in self.starts.iter().copied().zip(ends) {
+            if (1..=LONGEST).contains(&(end - start)) {
+                piece(Piece::Word(&self.whole[start..end]));
+            }
+        }
+        if (2..=MOST_PARTS).contains(&self.starts.len()) && self.whole.len() <= LONGEST {
+            piece(Piece::Whole(&self.whole));
+        }
+        self.whole.clear();
+        self.starts.clear();
+        self.last = None;
+    }
+}
+
+/// The run of characters without spaces that is being read; only its end is kept.
+#[derive(Debug, Default)]
+struct Run {
+    last: Option<char>,
+    paired: bool,
+}
+
+impl Run {
+    fn push(&mut self, c: char, piece: &mut dyn FnMut(Piece<'_>)) {
+        let mut buffer = [0; 8];
+        if let Some(last) = self.last {
+            let first = last.encode_utf8(&mut buffer).len();
+            let second = c.encode_utf8(&mut buffer[first..]).len();
+            let pair = std::str::from_utf8(&buffer[..first + second]).unwrap_or_default();
+            piece(Piece::Single { text: &pair[..first], alone: false });
+            piece(Piece::Pair(pair));
+            self.paired = true;
+        }
+        self.last = Some(c);
+    }
+
+    fn end(&mut self, piece: &mut dyn FnMut(Piece<'_>)) {
+        if let Some(last) = self.last.take() {
+            let alone = !std::mem::take(&mut self.paired);
+            piece(Piece::Single { text: last.encode_utf8(&mut [0; 4]), alone });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let mut pieces = Vec::new();
+        split(text, &mut |piece| {
+            pieces.push(match piece {
+                Piece::Word(text) | Piece::Pair(text) => text.to_owned(),
+                Piece::Whole(text) => format!("={text}"),
+                Piece::Single { text, alone: true } => format!("!{text}"),
+                Piece::Single { text, alone: false } => format!("'{text}"),
+            });
+        });
+        assert_eq!(pieces.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn identifiers_are_cut_and_kept_whole() {
+        check("read_file", "read file =readfile");
+        check("readFile", "read file =readfile");
+        check("read-file", "read file =readfile");
+        check("HTTPServer2", "http server 2 =httpserver2");
+        check("list_URLs now", "list urls =listurls now");
+        check("base64", "base 64 =base64");
+        check("PostgreSQL", "postgre sql =postgresql");
+        check("parseIDs", "parse ids =parseids");
+        check("_private__name_", "private name =privatename");
+    }
+
+    #[test]
+    fn prose_is_cut_at_everything_else() {
+        check("Reads a file, then stops.", "reads a file then stops");
+        check("a/b c:d  (e)", "a b c d e");
+        check("well - no", "well no");
+        check("", "");
+        check("\u{0}\u{1b}[31mred\u{7}", "31 mred =31mred");
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_paired() {
+        check("读文件", "'读 读文 '文 文件 '件");
+        check("用PDF读", "!用 pdf !读");
+        check("파일을 읽다", "'파 파일 '일 일을 '을 '읽 읽다 '다");
+        check("ファイル", "'フ ファ 'ァ ァイ 'イ イル 'ル");
+    }
+
+    #[test]
+    fn blobs_are_no_words() {
+        check(&"a".repeat(65), "");
+        check(&format!("x {} y", "ab1".repeat(40)), &format!("x {} y", ["ab 1"; 40].join(" ")));
+    }
+}

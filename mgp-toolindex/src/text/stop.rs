@@ -1,0 +1,31 @@
+//! Words that say nothing about a tool (MGP §16.4).
+//!
+//! Applies to: inbound.
+
+/// In alphabetical order.
+const STOP: &[&str] = &[
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because",
+    "been", "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have",
+    "he", "her", "here", "hers", "him", "his", "how", "i", "if", "im", "in", "into", "is", "it",
+    "its", "just", "like", "ll", "m", "may", "me", "might", "must", "my", "need", "no", "not",
+    "of", "on", "or", "our", "please", "re", "s", "shall", "she", "should", "so", "some", "such",
+    "t", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
+    "to", "too", "us", "use", "using", "ve", "very", "via", "want", "was", "we", "were", "what",
+    "when", "where", "which", "while", "who", "will", "with", "would", "you", "your",
+];
+
+/// Whether a word in lower case says nothing.
+pub(crate) fn is_stop(word: &str) -> bool {
+    STOP.binary_search(&word).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_can_be_searched() {
+        assert!(STOP.is_sorted());
+        assert!(is_stop("the") && is_stop("a") && is_stop("your") && !is_stop("file"));
+    }
+}
