@@ -15,8 +15,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use mgp_toolindex::{
-    Embedder, Everything, MetaTools, Query, ServerEntry, Sessions, TokenCounter, ToolEntry, ToolIndex, default_budget,
-    present, surface,
+    Embedder, Everything, MetaTools, Query, ServerEntry, Sessions, TokenCounter, ToolEntry,
+    ToolIndex, default_budget, present, surface,
 };
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ContextLevel, SearchStrategy};
@@ -96,7 +96,11 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(index: &ToolIndex, queries: &[Value], strategy: Option<&SearchStrategy>) -> Result<Self, Failure> {
+    fn of(
+        index: &ToolIndex,
+        queries: &[Value],
+        strategy: Option<&SearchStrategy>,
+    ) -> Result<Self, Failure> {
         let (sessions, budget, me) = (Sessions::new(), default_budget(), Principal::local());
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), me.clone());
         let session = sessions.open(&cx, None)?;
@@ -124,7 +128,8 @@ impl Costs {
             violations += usize::from(view.total_tokens > view.max_tokens);
         }
         let answers = TokenCounter::count_all(&answers);
-        violations += answers.iter().filter(|cost| u64::from(**cost) > budget.discovery_reserve).count();
+        violations +=
+            answers.iter().filter(|cost| u64::from(**cost) > budget.discovery_reserve).count();
         let mut found: Vec<u64> = answers.iter().map(|cost| always + u64::from(*cost)).collect();
         found.sort_unstable();
         Ok(Self { all, found: at(&found, 95), violations })
@@ -235,7 +240,8 @@ impl Catalogue {
     }
 
     fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
-        let servers = self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
         let put = index.put_all(servers)?;
         match put.refused.first() {
             Some(refused) => Err(refused.to_string().into()),

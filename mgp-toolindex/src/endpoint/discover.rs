@@ -34,6 +34,7 @@ pub(super) async fn answer(
     let query = read(&params)?;
     let session = inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let caller = inner.caller(&cx);
+    inner.counting.begin(&inner.index);
     let working = Arc::clone(&inner);
     let text = query.text().to_owned();
     let (found, result) =

@@ -12,6 +12,7 @@ use mgp_types::service::{Context, Router, Visibility};
 
 use super::bounds;
 use super::caller::{Caller, Version};
+use super::counting::Counting;
 use super::hooks::{Create, Standing, StandingOf};
 use crate::catalog::Listed;
 use crate::index::ToolIndex;
@@ -54,13 +55,15 @@ pub(super) struct Inner {
     version: Option<Version>,
     standing: Option<Arc<dyn StandingOf>>,
     pub(super) create: Option<Arc<dyn Create>>,
+    pub(super) counting: Counting,
 }
 
 impl Endpoints {
     /// Answers about the tools of an index; everybody sees all of them, and none is made.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
         let (visibility, version, standing, create) = (None, None, None, None);
-        Self(Arc::new(Inner { index, sessions, visibility, version, standing, create }))
+        let counting = Counting::default();
+        Self(Arc::new(Inner { index, sessions, visibility, version, standing, create, counting }))
     }
 
     /// Shows a caller what it sees only.
@@ -97,6 +100,7 @@ impl Endpoints {
     }
 
     /// The methods.
+    #[must_use]
     pub fn router(&self) -> Router {
         let inner = || Arc::clone(&self.0);
         let (discover, request, session, evict) = (inner(), inner(), inner(), inner());

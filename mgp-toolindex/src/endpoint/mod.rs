@@ -7,6 +7,7 @@
 
 mod bounds;
 mod caller;
+mod counting;
 mod discover;
 mod endpoints;
 mod hooks;

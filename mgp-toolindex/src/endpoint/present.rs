@@ -6,8 +6,10 @@
 //!
 //! Applies to: outbound.
 
+use std::fmt::Write as _;
+
+use mgp_types::Number;
 use mgp_types::mgp::{ContextBudget, DiscoverToolsResult, FoundTool, ToolSecurity};
-use mgp_types::{List, Number};
 
 use crate::catalog::Listed;
 use crate::search::{Found, Hit, Reason};
@@ -164,7 +166,7 @@ fn beside(told: &FoundTool) -> u32 {
     let mut end = format!(",\"security\":{security}");
     for (name, text) in [("tool_id", &told.tool_id), ("reason", &told.reason)] {
         if let Some(text) = text {
-            end.push_str(&format!(",\"{name}\":{}", quoted(text)));
+            let _ = write!(end, ",\"{name}\":{}", quoted(text));
         }
     }
     end.push_str(",\"trimmed\":true}");
@@ -175,10 +177,9 @@ fn beside(told: &FoundTool) -> u32 {
 fn security(tool: &Listed) -> ToolSecurity {
     let mut told = ToolSecurity::new(tool.risk());
     if let Some(known) = tool.security() {
-        told.permissions_required = match known.permissions_required.is_empty() {
-            true => List::new(),
-            false => known.permissions_required.clone(),
-        };
+        if !known.permissions_required.is_empty() {
+            told.permissions_required = known.permissions_required.clone();
+        }
         told.validator.clone_from(&known.validator);
         told.confirmation_required = known.confirmation_required.filter(|required| *required);
     }

@@ -185,9 +185,7 @@ async fn what_a_caller_may_not_call_is_not_found_counted_or_named() {
 
 #[tokio::test]
 async fn a_name_that_several_servers_have_comes_with_its_id() {
-    let endpoints = endpoints();
     let again = tool("read_file", "Read a file of a bucket", &path(), RiskLevel::Safe);
-    endpoints.caller(&client(&endpoints).cx);
     let index = index();
     index.put(ServerEntry::new("bucket").tool(again)).unwrap();
     let endpoints = Endpoints::new(index, Sessions::new());

@@ -55,10 +55,31 @@ impl ToolIndex {
         slots.into_iter().filter_map(|slot| now.catalog.listed(slot)).collect()
     }
 
+    /// How much of what a text says these words of it are, 0 to 1: rare words say more, unknown ones most.
+    pub(crate) fn coverage(&self, text: &str, words: &[String]) -> f32 {
+        let now = self.shared.snapshot();
+        let Some(reader) = &now.keywords else { return 0.0 };
+        let asked = self.shared.analyzer.query(text);
+        let said = |word: &str| words.iter().any(|said| said == word);
+        let (mut covered, mut all) = (0.0, f32::MIN_POSITIVE);
+        let mut weigh = |is_said: bool, stem: &str| {
+            let weight = reader.idf(stem);
+            all += weight;
+            covered += if is_said { weight } else { 0.0 };
+        };
+        if asked.raw.is_empty() {
+            asked.terms.iter().for_each(|term| weigh(said(&term.text), &term.text));
+        } else {
+            asked.raw.iter().for_each(|word| weigh(said(word), &self.shared.analyzer.stem(word)));
+        }
+        covered / all
+    }
+
     /// Counts the tokens of the tools that nobody counted yet, and says how many these were.
     ///
     /// It blocks, for 100 ms and more, and takes 50 MB while it runs; if all are counted it costs a look at each.
     /// Until then tools have a bound in place of a count. Without feature `tokens` it does nothing.
+    #[expect(clippy::must_use_candidate, reason = "the number is for whoever logs it")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
         while cfg!(feature = "tokens") {
@@ -72,8 +93,17 @@ impl ToolIndex {
                 tool.0.count(tokens);
             }
             counted += tools.len();
+            self.counted(tools);
         }
         counted
+    }
+
+    /// Keeps counts where the index is kept.
+    pub(crate) fn counted(&self, tools: Vec<Listed>) {
+        #[cfg(feature = "sqlite")]
+        self.shared.keep_counts(tools);
+        #[cfg(not(feature = "sqlite"))]
+        drop(tools);
     }
 
     fn uncounted(&self) -> Vec<Listed> {

@@ -86,12 +86,11 @@ mod tests {
     #[test]
     fn no_configuration_takes_more_than_the_maximum() {
         for (max, pinned, discovery, cache, used) in [
-            (8000, 2000, 3000, 3000, 1000),
+            (8000_u64, 2000_u64, 3000_u64, 3000_u64, 1000),
             (100, 9000, 3000, 3000, 0),
             (u64::MAX, 1, u64::MAX, u64::MAX, 7),
         ] {
-            let budget =
-                ContextBudget::new(max as u64, pinned as u64, discovery as u64, cache as u64);
+            let budget = ContextBudget::new(max, pinned, discovery, cache);
             let room = Room::of(&budget);
             let all = room.beside(used).saturating_add(used).saturating_add(META_TOKENS);
             assert!(all.saturating_add(discovery).min(max) <= max, "{budget:?}");

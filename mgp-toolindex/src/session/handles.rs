@@ -55,7 +55,7 @@ impl Handles {
     ) -> Result<(String, Arc<Cache>), SessionError> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|_| SessionError::NoRandomness)?;
-        let name: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = mgp_types::to_hex(&secret);
         let cache = Arc::new(Cache::default());
         let handle = Handle {
             principal: principal.clone(),
@@ -154,7 +154,7 @@ mod tests {
         }
         tokio::time::advance(Duration::from_mins(59)).await;
         assert!(handles.find(&name, &who("ann"), &limits).is_ok());
-        tokio::time::advance(Duration::from_mins(60)).await;
+        tokio::time::advance(Duration::from_hours(1)).await;
         assert!(handles.find(&name, &who("ann"), &limits).is_err());
         assert_eq!(handles.len(), 0);
     }

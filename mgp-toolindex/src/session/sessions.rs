@@ -145,13 +145,11 @@ impl Sessions {
     /// # Errors
     /// [`SessionError`] if the handle is not the caller's, or none can be made.
     pub fn open(&self, cx: &Context, handle: Option<&str>) -> Result<Session, SessionError> {
-        match self.find(cx, handle)? {
-            Some(session) => Ok(session),
-            None => {
-                let (name, cache) = self.0.handles.open(&cx.principal, &self.0.limits)?;
-                Ok(Session { cache, handle: Some(name) })
-            }
+        if let Some(session) = self.find(cx, handle)? {
+            return Ok(session);
         }
+        let (name, cache) = self.0.handles.open(&cx.principal, &self.0.limits)?;
+        Ok(Session { cache, handle: Some(name) })
     }
 
     fn of_scope(&self, cx: &Context) -> Session {
@@ -173,12 +171,15 @@ impl Sessions {
     }
 
     /// Counts a tool as used: it stays in the session as long as the budget has room.
-    ///
-    /// Returns the query of the search that found it, if one of this session did: that is what a history learns from.
-    pub fn used(&self, session: &Session, tool: &Listed) -> Option<String> {
+    pub fn used(&self, session: &Session, tool: &Listed) {
         if !session.cache.touch(tool) {
-            self.load(session, std::slice::from_ref(tool), self.0.room.cached);
+            Self::load(session, std::slice::from_ref(tool), self.0.room.cached);
         }
+    }
+
+    /// The last query of this session that found a tool: what a history learns from when the tool is called.
+    #[must_use]
+    pub fn query_for(&self, session: &Session, tool: &Listed) -> Option<String> {
         session.cache.search_for(tool)
     }
 
@@ -193,12 +194,12 @@ impl Sessions {
     }
 
     /// Puts tools into a session, each as large as fits.
-    fn load(&self, session: &Session, tools: &[Listed], room: u64) -> Loaded {
+    fn load(session: &Session, tools: &[Listed], room: u64) -> Loaded {
         let held: Vec<Option<HeldTool>> = tools.iter().map(|tool| hold(tool, room)).collect();
-        self.put(session, held, room)
+        Self::put(session, &held, room)
     }
 
-    fn put(&self, session: &Session, held: Vec<Option<HeldTool>>, room: u64) -> Loaded {
+    fn put(session: &Session, held: &[Option<HeldTool>], room: u64) -> Loaded {
         let mut tokens = 0_u64;
         let put: Vec<_> = held
             .iter()
@@ -243,7 +244,10 @@ impl Sessions {
                 held.tool.0.count(tokens);
             }
         }
-        let mut loaded = self.put(session, held, room);
+        index.counted(
+            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
+        );
+        let mut loaded = Self::put(session, &held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
             *is_in |= is_pinned(tool);
         }
@@ -270,7 +274,7 @@ impl Sessions {
                     pinned.push(held);
                 }
                 None => {
-                    tracing::warn!(tool = %tool.tool_id(), "a pinned tool does not fit the budget")
+                    tracing::warn!(tool = %tool.tool_id(), "a pinned tool does not fit the budget");
                 }
             }
         }
@@ -279,10 +283,8 @@ impl Sessions {
             session.cache.refresh(room, |held| {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
                 let now = index.get(server, name).filter(|_| allowed.allows(server, name))?;
-                match now.hash() == held.tool.hash() && held.tokens <= now.tokens() {
-                    true => Some(held.clone()),
-                    false => hold(&now, room),
-                }
+                let is_same = now.hash() == held.tool.hash() && held.tokens <= now.tokens();
+                if is_same { Some(held.clone()) } else { hold(&now, room) }
             })
         });
         let cached: Vec<_> = cached

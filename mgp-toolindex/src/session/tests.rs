@@ -183,7 +183,7 @@ fn a_call_is_traced_to_the_search_that_found_its_tool() {
     for (query, found) in [("first", ["t0", "t1"]), ("second", ["t1", "t2"])] {
         sessions.searched(&session, query, found.map(get).iter());
     }
-    let query = |name| sessions.used(&session, &get(name));
+    let query = |name| sessions.query_for(&session, &get(name));
     assert_eq!(query("t0").as_deref(), Some("first"));
     assert_eq!(query("t1").as_deref(), Some("second"));
     assert_eq!(query("t3"), None);

@@ -157,10 +157,7 @@ fn stretches(text: &str) -> impl Iterator<Item = &str> {
                 && b",{:[".contains(&bytes[at - 2])
         };
         let from = LONGEST / 4;
-        let end = match is_plain && bytes.len() > from {
-            true => (from..bytes.len()).find(place).unwrap_or(bytes.len()),
-            false => bytes.len(),
-        };
+        let end = (from..bytes.len()).find(|at| is_plain && place(at)).unwrap_or(bytes.len());
         let (stretch, after) = rest.split_at(end);
         rest = after;
         Some(stretch)

@@ -12,6 +12,7 @@
 
 mod bound;
 mod counter;
+mod known;
 pub(crate) mod lean;
 mod words;
 
