@@ -174,7 +174,8 @@ impl Catalogue {
     }
 
     fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
-        let servers = self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
         let put = index.put_all(servers)?;
         match put.refused.first() {
             Some(refused) => Err(refused.to_string().into()),

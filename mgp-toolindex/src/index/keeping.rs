@@ -126,7 +126,6 @@ impl ToolIndex {
 
 impl Shared {
     /// Has the tokens written that were counted of tools ([`Entry::count`](crate::catalog::Entry::count)).
-    #[cfg_attr(not(test), expect(dead_code, reason = "whoever counts calls it"))]
     pub(crate) fn keep_counts(&self, tools: Vec<Listed>) {
         if let Some(keeper) = &self.keeper
             && !tools.is_empty()

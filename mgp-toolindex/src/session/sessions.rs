@@ -243,6 +243,11 @@ impl Sessions {
                 held.tool.0.count(tokens);
             }
         }
+        // Counted once in its life, not once in each process.
+        #[cfg(feature = "sqlite")]
+        index.shared.keep_counts(
+            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
+        );
         let mut loaded = self.put(session, held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
             *is_in |= is_pinned(tool);
