@@ -6,12 +6,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mgp_toolindex::{
-    Cost, EmbedError, Embedder as _, ModelError, ModelFolder, Sentences, SentencesConfig,
+    Cost, EmbedError, Embedder as _, Everything, ModelError, ModelFolder, Query, Sentences,
+    SentencesConfig, ServerEntry, ToolIndex,
 };
+use mgp_types::{mcp::Tool, mgp::SearchStrategy};
 use proptest::prelude::*;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
 };
 
@@ -68,6 +71,39 @@ fn texts_of_one_meaning_are_near() {
     let other = encoder.embed("resize_image: Scales a picture. width, height").unwrap();
     assert!(cosine(&query, &mail) > cosine(&query, &other) + 0.05);
     assert!((cosine(&mail, &mail) - 1.0).abs() < 1e-4);
+}
+
+#[tokio::test]
+async fn a_tool_is_found_that_shares_no_word_with_the_query() {
+    let encoder = Sentences::open(folder()).unwrap();
+    let model = encoder.model().to_owned();
+    let index = ToolIndex::builder().embedder(Arc::new(encoder)).build();
+    let tools = [
+        ("send_email", "Sends a message to a colleague"),
+        ("resize_image", "Scales a picture to another width and height"),
+        ("get_forecast", "Tells temperature, wind and rain of the next days"),
+        ("create_invoice", "Bills a customer"),
+    ];
+    let server = tools.iter().fold(ServerEntry::new("office"), |server, (name, description)| {
+        let tool = serde_json::json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
+        server.tool(serde_json::from_value::<Tool>(tool).unwrap())
+    });
+    assert_eq!(index.put(server).unwrap().added, tools.len());
+    index.embedded().await.unwrap();
+    assert_eq!(index.stats().model.as_deref(), Some(&*model));
+    assert_eq!(index.stats().embedded, tools.len());
+    for (query, expected) in [
+        ("write a note to my boss", "send_email"),
+        ("will I need an umbrella on Sunday", "get_forecast"),
+        ("make this photo smaller", "resize_image"),
+    ] {
+        for strategy in [SearchStrategy::Semantic, SearchStrategy::Hybrid] {
+            let query = Query::new(query).strategy(strategy);
+            let found = index.search(&query, &Everything).unwrap();
+            assert_eq!(found.hits[0].tool.name(), expected, "{query:?}");
+            assert!(found.fallback.is_none(), "{query:?}");
+        }
+    }
 }
 
 #[test]

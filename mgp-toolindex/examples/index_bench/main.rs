@@ -12,7 +12,9 @@
 
 mod built_in;
 mod catalogue;
+mod clock;
 mod dice;
+mod kept;
 mod measure;
 mod memory;
 mod words;
@@ -42,6 +44,8 @@ async fn main() -> ExitCode {
     let done = match Options::read(words) {
         Ok(options) => match command.as_str() {
             "measure" => measure::all(&options),
+            "keep" => kept::keep(&options).await,
+            "open" => kept::open(&options).await,
             _ => Err("usage: index_bench measure|keep|open [OPTIONS]".into()),
         },
         Err(failure) => Err(failure),

@@ -19,10 +19,14 @@ pub struct ToolIndexBuilder {
 
 impl ToolIndexBuilder {
     pub(super) fn new() -> Self {
-        Self { embedder: None, limits: IndexLimits::default() }
+        #[cfg(feature = "static-table")]
+        let embedder: Option<Arc<dyn Embedder>> = Some(Arc::new(crate::embed::StaticTable::new()));
+        #[cfg(not(feature = "static-table"))]
+        let embedder = None;
+        Self { embedder, limits: IndexLimits::default() }
     }
 
-    /// Searches by meaning with this.
+    /// Searches by meaning with this, in place of the word table of the feature `static-table`.
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self

@@ -121,8 +121,12 @@ impl Embedding {
         if tools.is_empty() && servers.is_empty() {
             return;
         }
-        tools.iter().for_each(|slot| state.tools.clear(*slot));
-        servers.iter().for_each(|server| state.servers.clear(*server));
+        for slot in tools {
+            state.tools.clear(*slot);
+        }
+        for server in servers {
+            state.servers.clear(*server);
+        }
         let waiting = state.tools.count();
         self.tell(|progress| progress.waiting = waiting);
     }
@@ -253,7 +257,7 @@ impl Worker {
             let made = self.make(next, bounds);
             let Some(shared) = self.shared.upgrade() else { return };
             match made {
-                Ok(Some(made)) => shared.add_vectors(made),
+                Ok(Some(made)) => shared.add_vectors(&made),
                 Ok(None) => return,
                 Err(error) => {
                     tracing::error!(%error, "tools are found by words only until the index changes");
@@ -313,9 +317,9 @@ impl Drop for Worker {
 
 impl Shared {
     /// Publishes vectors of what is still as it was when they were made.
-    fn add_vectors(&self, made: Made) {
+    fn add_vectors(&self, made: &Made) {
         self.set_vectors(|next| {
-            match &made {
+            match made {
                 Made::Tools(tools) => {
                     for (slot, entry, vector) in tools {
                         if !is_now(next, *slot, entry) {
@@ -337,10 +341,10 @@ impl Shared {
                     }
                 }
             }
-            self.embedding.done(next, &made);
+            self.embedding.done(next, made);
         });
         #[cfg(feature = "sqlite")]
-        if let Made::Tools(tools) = &made {
+        if let Made::Tools(tools) = made {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_now(&now, *slot, entry));
             self.keep_vectors(&now, slots.map(|(slot, ..)| *slot));

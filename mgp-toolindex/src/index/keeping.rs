@@ -160,7 +160,7 @@ impl Change<'_> {
             let mut entry = server.into_entry();
             let mut kept = Vec::with_capacity(tools.len());
             for mut tool in tools {
-                match tool.to_entry() {
+                match tool.take_entry() {
                     Some(given) => {
                         entry.tools.push(given);
                         kept.push(tool);
@@ -234,7 +234,7 @@ impl Shared {
                 let tools = tools.into_iter().filter_map(|given| {
                     let Given { slot, news, categories, keywords } = given;
                     let tool = now.catalog.listed(slot)?;
-                    Some(NewTool { slot, news, tool, categories, keywords })
+                    Some(NewTool { news, slot, tool, categories, keywords })
                 });
                 persist::Change::Put(NewServer { server, tools: tools.collect() })
             }

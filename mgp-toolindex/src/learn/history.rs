@@ -17,7 +17,7 @@ use super::book::Title;
 use super::config::{Erase, HistoryConfig, HistoryStats, Keep, Outcome};
 use super::entry::{Owner, Place, Secret, TEXT};
 use super::hints::Question;
-use super::model::{Model, lift};
+use super::model::Model;
 #[cfg(feature = "sqlite")]
 use super::persist::Kept;
 use super::shelf::{Fresh, Shelf};
@@ -242,7 +242,7 @@ impl History {
         let mut views: Vec<View> = told
             .filter_map(|(tool, share)| {
                 let tool = Arc::clone(&shelf.tools.get(*tool)?.id);
-                Some(View { tool, share, lift: lift(share, none) })
+                Some(View { tool, share, lift: book.model.lift(share, none) })
             })
             .collect();
         views.sort_by(|left, right| {

@@ -14,9 +14,16 @@ const HOLD: f64 = 0.25;
 /// Where the weights start: fitted to public queries of six evaluation sets at once (see `docs/toolindex-learning.md`).
 const START: [f64; SIZE] = [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5];
 
-/// How much a share lifts a tool, and how much of *none* stands against it.
-const LIFT: f32 = 0.3;
+/// How much of *none* stands against a share.
 const AGAINST: f32 = 0.2;
+
+/// How much a share lifts a tool: little where past calls seldom tell, up to the most where they always do.
+const LIFT: f32 = 0.1;
+const SELDOM: f32 = 1.05;
+const MOST_LIFT: f32 = 0.8;
+
+/// How many more queries than there are would have to be told, before they count as always told.
+const DOUBT: f32 = 8.0;
 
 /// The least that is taken for *none*, so that a lift stays finite.
 const LEAST: f32 = 1e-3;
@@ -42,13 +49,15 @@ pub(super) struct Example {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; SIZE],
+    /// The share of past queries whose tools the others told, 0 to 1.
+    reach: f32,
 }
 
 // === impl Model ===
 
 impl Default for Model {
     fn default() -> Self {
-        Self { weights: START }
+        Self { weights: START, reach: 0.0 }
     }
 }
 
@@ -81,13 +90,19 @@ impl Model {
                 break;
             }
         }
-        Self { weights }
+        let mut model = Self { weights, reach: 0.0 };
+        let told: f32 = examples.iter().map(|example| 1.0 - model.shares(&example.hints).1).sum();
+        #[expect(clippy::cast_precision_loss, reason = "there are some hundred")]
+        let all = examples.len() as f32;
+        model.reach = told / (all + DOUBT);
+        model
     }
-}
 
-/// How far a share moves a tool in a ranking whose best score is about one.
-pub(super) fn lift(share: f32, none: f32) -> f32 {
-    LIFT * (share / (AGAINST * none.max(LEAST))).ln_1p()
+    /// How far a share moves a tool in a ranking whose best score is one.
+    pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
+        let worth = (LIFT / (SELDOM - self.reach)).min(MOST_LIFT);
+        worth * (share / (AGAINST * none.max(LEAST))).ln_1p()
+    }
 }
 
 /// The shares of the tools, and of *none of them* at the end.
@@ -210,15 +225,16 @@ mod tests {
             "{before:?} {after:?}"
         );
         let (after, _) = Model::fit(&wrong).shares(hints);
-        assert!(after[0] < before[0] && after[0] < after[1], "{before:?} {after:?}");
+        assert!(after[0] < 0.1 * after[1], "{before:?} {after:?}");
     }
 
     #[test]
     fn where_none_was_called_none_has_the_share() {
         let none: Vec<_> = (0..50).map(|_| example(3, &[0.0, 0.0])).collect();
-        let (shares, left) = Model::fit(&none).shares(&none[0].hints);
+        let model = Model::fit(&none);
+        let (shares, left) = model.shares(&none[0].hints);
         assert!(left > 0.95, "{shares:?}");
-        assert!(shares.iter().all(|share| lift(*share, left) < 0.05));
+        assert!(shares.iter().all(|share| model.lift(*share, left) < 0.02));
     }
 
     #[test]
@@ -226,7 +242,16 @@ mod tests {
         assert_eq!(Model::fit(&[]), Model::default());
         let (shares, none) = Model::default().shares(&Hints::default());
         assert!(shares.is_empty() && (none - 1.0).abs() < 1e-6);
+        let lift = |share, none| Model::default().lift(share, none);
         assert!(lift(0.0, 1.0).abs() < f32::EPSILON && lift(1.0, 0.0).is_finite());
+    }
+
+    #[test]
+    fn a_history_that_mostly_tells_lifts_more() {
+        let right: Vec<_> = (0..50).map(|_| example(0, &[1.0, 0.0])).collect();
+        let few = Model::fit(&right[..3]);
+        let many = Model::fit(&right);
+        assert!(few.lift(0.5, 0.2) < 0.5 * many.lift(0.5, 0.2), "{few:?} {many:?}");
     }
 
     #[test]

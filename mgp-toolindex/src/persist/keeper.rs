@@ -18,7 +18,10 @@ use super::tables;
 /// How long a write that failed is left alone; twice as long each time, up to [`LONGEST`].
 const AGAIN: Duration = Duration::from_secs(1);
 
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// How often a write is tried that nobody waits for any more, at once each time.
+const LAST_TRIES: u32 = 3;
 
 /// Writes an index into its database; once it is dropped, what waits is still written.
 pub(crate) struct Keeper {
@@ -167,9 +170,10 @@ impl Writer {
     fn run(self) {
         while let Some(Batch { changes, through }) = self.next() {
             let changes = Arc::new(changes);
-            let mut wait = AGAIN;
+            let (mut wait, mut last_tries) = (AGAIN, LAST_TRIES);
             while let Err(error) = self.write(&changes) {
-                let is_over = matches!(error, StoreError::Closed) || self.shared.lock().ended;
+                last_tries -= u32::from(self.shared.lock().ended);
+                let is_over = matches!(error, StoreError::Closed) || last_tries == 0;
                 if is_over || wait == AGAIN {
                     tracing::error!(%error, is_over, "the tool index could not be written");
                 }
@@ -203,14 +207,14 @@ impl Writer {
     }
 
     fn write(&self, changes: &Arc<Vec<Change>>) -> Result<(), StoreError> {
+        self.shared.lock().hurry = false;
         let changes = Arc::clone(changes);
         self.runtime.block_on(self.db.write(move |conn| tables::apply(conn, &changes)))
     }
 
     /// Leaves the file alone for a while, unless somebody waits for it or nobody comes any more.
     fn pause(&self, wait: Duration) {
-        let mut state = self.shared.lock();
-        state.hurry = false;
+        let state = self.shared.lock();
         let patient = |state: &mut State| !state.hurry && !state.ended;
         drop(self.shared.changed.wait_timeout_while(state, wait, patient));
     }

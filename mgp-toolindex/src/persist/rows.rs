@@ -107,8 +107,8 @@ impl ServerRow {
 }
 
 impl OldTool {
-    /// The tool as it was put in, unless its definition is none.
-    pub(crate) fn to_entry(&mut self) -> Option<ToolEntry> {
+    /// The tool as it was put in, unless its definition is none; moves what it can.
+    pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
         let tool: Tool = serde_json::from_str(&self.definition).ok()?;
         let mut entry = ToolEntry::from(tool);
         entry.security = self.security.take();

@@ -167,7 +167,7 @@ fn several_wishes_are_all_answered() {
 
 #[test]
 fn a_hit_says_why() {
-    let found = ask(&index(), &Query::new("reading a letter or a document").explain(Explain::Yes));
+    let found = ask(&index(), &Query::new("reading a document").explain(Explain::Yes));
     let reason = found.hits[0].reason.clone().unwrap();
     assert_eq!(found.hits[0].tool.tool_id(), "office.read_file");
     assert_eq!(reason.words, ["reading", "document"]);

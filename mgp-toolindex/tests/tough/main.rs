@@ -1,7 +1,7 @@
-//! The index under stress: kills, searches while servers come and go, changes without end, hostile definitions
-//! (MGP §16).
+//! The index under stress: kills, searches while servers come and go, changes without end, hostile definitions,
+//! callers who share what can be shared (MGP §16).
 //!
-//! `KILLS`, `ROUNDS` and `CHANGES` in the environment say how much of it; without them it is little.
+//! `KILLS`, `ROUNDS`, `CHANGES` and `STEPS` in the environment say how much of it; without them it is little.
 //! Each story ends with a line `tough: …` of what it measured.
 //!
 //! Applies to: both.
@@ -10,6 +10,11 @@
 
 mod changes;
 mod hostile;
+#[cfg(feature = "sqlite")]
+mod kills;
+#[cfg(feature = "sqlite")]
+mod process;
+mod sessions;
 mod threads;
 mod tools;
 

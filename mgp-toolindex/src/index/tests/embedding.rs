@@ -82,7 +82,9 @@ impl Embedder for Fake {
             vector[place % 48] += 1.0;
         }
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        vector.iter_mut().for_each(|value| *value /= length.max(1.0));
+        for value in &mut vector {
+            *value /= length.max(1.0);
+        }
         Ok(vector)
     }
 

@@ -1,5 +1,6 @@
 //! Indexes that are kept in a database.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mgp_types::store::Db;
@@ -26,14 +27,14 @@ fn seen(index: &ToolIndex) -> String {
     for entry in index.entries() {
         all.push_str(&serde_json::to_string(&entry).unwrap());
         let listed = index.get(&entry.server_id, &entry.name).unwrap();
-        all.push_str(&format!("{:?} {} {:?}\n", listed.risk(), listed.tokens(), listed.hash()));
+        writeln!(all, "{:?} {} {:?}", listed.risk(), listed.tokens(), listed.hash()).unwrap();
     }
     for text in ["read a file", "letter", "folder", "sends files", "odd", "读取文件"] {
         let found = index.search(&Query::new(text).most(9), &Everything).unwrap();
         // Not the scores: what was deleted counts a little in the weight of words until it is merged away.
-        all.push_str(&format!("{text}: {:?}\n", names(&found)));
+        writeln!(all, "{text}: {:?}", names(&found)).unwrap();
     }
-    all.push_str(&format!("{:?}", index.categories()));
+    write!(all, "{:?}", index.categories()).unwrap();
     all
 }
 

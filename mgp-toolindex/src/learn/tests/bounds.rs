@@ -46,7 +46,7 @@ fn a_million_calls_leave_what_the_bounds_say() {
 #[test]
 fn one_who_floods_does_not_drown_others() {
     let history =
-        History::with(HistoryConfig::new().share(Share::Tenant).most(1000, 200).most_per_tool(8));
+        History::with(HistoryConfig::new().share(Share::Tenant).most(1000, 200).most_per_tool(12));
     taught(&history, &me());
     let flood = Principal::new("t", "flood");
     for n in 0..500 {
@@ -57,7 +57,7 @@ fn one_who_floods_does_not_drown_others() {
     assert!(told.iter().any(|view| &*view.tool == "s.tool1"), "{told:?}");
     let shelf = history.0.shelf();
     let flooded = shelf.entries.iter().filter(|entry| entry.owner.subject.as_str() == "flood");
-    assert_eq!(flooded.count(), 24, "eight for each tool");
+    assert_eq!(flooded.count(), 36, "twelve for each tool");
     assert_eq!(shelf.entries.iter().filter(|e| e.owner.subject.as_str() == "me").count(), 48);
 }
 

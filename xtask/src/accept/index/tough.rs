@@ -11,8 +11,11 @@ const KILLS: &str = "100";
 /// How many tools are added and removed again.
 const CHANGES: &str = "1000000";
 
-/// How many tools come and go while eight threads search.
-const ROUNDS: &str = "2000";
+/// How often each of some servers comes and goes while eight threads search.
+const ROUNDS: &str = "500";
+
+/// How many steps callers take who share what can be shared.
+const STEPS: &str = "20000";
 
 /// Runs the stories of the index, as many times over as is asked of it, as users build it.
 pub(in crate::accept) fn tough() -> Outcome<Verdict> {
@@ -22,6 +25,7 @@ pub(in crate::accept) fn tough() -> Outcome<Verdict> {
         .env("KILLS", KILLS)
         .env("CHANGES", CHANGES)
         .env("ROUNDS", ROUNDS)
+        .env("STEPS", STEPS)
         .tee()?;
     let said: Vec<_> =
         text.lines().filter_map(|line| line.trim().strip_prefix("tough: ")).collect();
