@@ -1,8 +1,8 @@
 //! Runs labelled queries against an index and writes what was found, for a scorer to judge (MGP §16).
 //!
-//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none]
-//! [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on standard
-//! output is JSON: how long building took and a query takes, and what it costs.
+//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl
+//! [--embedder static|fastembed|none] [--model DIR] [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for
+//! each query. Its last line on standard output is JSON: how long building took and a query takes, and what it costs.
 //!
 //! Applies to: both.
 
@@ -34,6 +34,8 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
+    // An encoder works in the background, and what it has not read yet is not found by meaning.
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
     let strategy = options.strategy()?;
     let k: usize = options.of("k").unwrap_or("20").parse()?;
@@ -121,6 +123,8 @@ impl Options {
             "none" => Ok(None),
             #[cfg(feature = "static-table")]
             "static" => Ok(Some(Arc::new(mgp_toolindex::StaticTable::new()))),
+            #[cfg(feature = "fastembed")]
+            "fastembed" => Ok(Some(Arc::new(mgp_toolindex::Sentences::open(self.need("model")?)?))),
             other => Err(format!("the embedder `{other}` is not compiled in").into()),
         }
     }
@@ -174,7 +178,8 @@ impl Catalogue {
     }
 
     fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
-        let servers = self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
         let put = index.put_all(servers)?;
         match put.refused.first() {
             Some(refused) => Err(refused.to_string().into()),
