@@ -22,10 +22,14 @@ use crate::catalog::{
     Decided, Entry, Labels, Registered, Server, ServerEntry, ServerNumber, Slot, Text, ToolEntry,
     all_canonical, derive,
 };
+use crate::embed::Embedder;
+use crate::error::IndexError;
+use crate::keyword::{Keywords, Step};
 #[cfg(feature = "sqlite")]
 use crate::persist::News;
-use crate::text::{Analyzer, Document, Parts, cut, words_of};
+use crate::text::{Analyzer, Parts, cut, words_of};
 use crate::tokens;
+use crate::vector::VectorTable;
 
 /// How much of a name is repeated in a refusal, in bytes.
 const SHOWN: usize = 80;
@@ -33,17 +37,30 @@ const SHOWN: usize = 80;
 /// How many words of a description say which category a tool is in.
 const SPEAKING: usize = 24;
 
+/// How many steps the keyword index gets at once.
+const STEPS: usize = 256;
+
+/// With so many sentences those are embedded that are there.
+const SENTENCES: usize = 1024;
+
 /// A change that is being made. Nobody sees anything of it before it is published.
 pub(super) struct Change<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) next: Snapshot,
     limits: &'a IndexLimits,
     analyzer: &'a Analyzer,
-    /// Documents that go, those of changed tools included.
-    pub(super) gone: Vec<Slot>,
-    /// Documents that come.
-    pub(super) new: Vec<(Slot, Document)>,
-    /// What is to be embedded.
+    /// Makes vectors at once.
+    embedder: Option<&'a dyn Embedder>,
+    /// Steps that the keyword index has not got yet.
+    steps: Vec<Step>,
+    /// Whether it has got any.
+    is_written: bool,
+    /// Why a step failed; those after it are not taken.
+    failed: Option<IndexError>,
+    /// Tools whose text is new.
+    pub(super) texts: Vec<Slot>,
+    pub(super) server_texts: Vec<ServerNumber>,
+    /// What is to be embedded at once.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
     /// Numbers that were given, and are given back if the change fails.
@@ -65,7 +82,10 @@ impl<'a> Change<'a> {
         now: &Snapshot,
         limits: &'a IndexLimits,
         analyzer: &'a Analyzer,
+        embedder: Option<&'a dyn Embedder>,
     ) -> Self {
+        // What a panic left behind.
+        writer.keywords.iter_mut().for_each(Keywords::roll_back);
         let mut next = now.clone();
         next.generation += 1;
         Self {
@@ -73,8 +93,12 @@ impl<'a> Change<'a> {
             next,
             limits,
             analyzer,
-            gone: Vec::new(),
-            new: Vec::new(),
+            embedder,
+            steps: Vec::new(),
+            is_written: false,
+            failed: None,
+            texts: Vec::new(),
+            server_texts: Vec::new(),
             sentences: Vec::new(),
             server_sentences: Vec::new(),
             taken: Vec::new(),
@@ -89,7 +113,11 @@ impl<'a> Change<'a> {
 
     /// Replaces the tools of a server.
     pub(super) fn put(&mut self, given: ServerEntry) -> Put {
-        self.put_kept(given, &[])
+        let put = self.put_kept(given, &[]);
+        if self.sentences.len() >= SENTENCES {
+            self.embed();
+        }
+        put
     }
 
     /// Replaces the tools of a server by some that were kept, each under its hash.
@@ -189,7 +217,7 @@ impl<'a> Change<'a> {
         if let Some(vectors) = &mut self.next.vectors {
             vectors.clear(slot);
         }
-        self.gone.push(slot);
+        self.step(Step::Gone(slot));
         self.freed.push(slot);
         self.is_any = true;
     }
@@ -212,8 +240,11 @@ impl<'a> Change<'a> {
             description: given.description.as_deref().map(Into::into),
             categories,
         });
-        let sentence = server_sentence(&server, self.limits.bounds());
-        self.server_sentences.push((number, sentence));
+        self.server_texts.push(number);
+        if self.embedder.is_some() {
+            let sentence = server_sentence(&server, self.limits.bounds());
+            self.server_sentences.push((number, sentence));
+        }
         server
     }
 
@@ -248,7 +279,13 @@ impl<'a> Change<'a> {
             return Err(ToolRefusal::NoRoom(self.limits.bytes));
         }
         let became = if slot.is_some() { Became::Changed } else { Became::Added };
-        let slot = slot.inspect(|slot| self.gone.push(*slot)).unwrap_or_else(|| self.take());
+        let slot = match slot {
+            Some(slot) => {
+                self.step(Step::Gone(slot));
+                slot
+            }
+            None => self.take(),
+        };
         let entry = self.entry(given, definition, server, slot);
         self.next.catalog.insert(slot, Arc::new(entry), self.next.generation);
         self.is_any = true;
@@ -270,8 +307,11 @@ impl<'a> Change<'a> {
         let keywords = self.writer.labels.list(&all_canonical_words(&given.keywords));
         parts.categories = categories.words.iter().map(|word| &**word).collect();
         parts.keywords = keywords.words.iter().map(|word| &**word).collect();
-        self.new.push((slot, parts.document(self.analyzer)));
-        self.sentences.push((slot, parts.sentence()));
+        self.texts.push(slot);
+        if self.embedder.is_some() {
+            self.sentences.push((slot, parts.sentence()));
+        }
+        self.step(Step::New(slot, parts.document(self.analyzer)));
         let claimed = || given.tool.find_security().as_ref().and_then(Lenient::valid).cloned();
         let (security, decided) = match &given.security {
             Some(security) => (Some(security.clone()), Decided::Here),
@@ -310,6 +350,67 @@ impl<'a> Change<'a> {
         let derived =
             derive(&name, description.iter().map(String::as_str), about.iter().map(String::as_str));
         self.writer.labels.list(&[derived])
+    }
+
+    /// Notes a step for the keyword index, which gets some at a time: it works on them meanwhile, and no change is held
+    /// as a whole.
+    fn step(&mut self, step: Step) {
+        self.steps.push(step);
+        if self.steps.len() >= STEPS {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        let steps = mem::take(&mut self.steps);
+        if self.failed.is_none() && !steps.is_empty() {
+            self.is_written = true;
+            self.failed = self.writer.keywords().and_then(|keywords| keywords.write(steps)).err();
+        }
+    }
+
+    /// Makes the vectors that cost little.
+    fn embed(&mut self) {
+        let Some(embedder) = self.embedder else { return };
+        let mut failed = None;
+        let mut embed = |table: &mut Option<VectorTable>, all: Vec<(u32, String)>| {
+            let Some(table) = table else { return };
+            for (number, sentence) in all {
+                match embedder.embed(&sentence) {
+                    Ok(vector) => table.set(number, &vector),
+                    Err(error) => {
+                        table.clear(number);
+                        failed = Some(error);
+                    }
+                }
+            }
+        };
+        embed(&mut self.next.vectors, mem::take(&mut self.sentences));
+        embed(&mut self.next.servers, mem::take(&mut self.server_sentences));
+        if let Some(error) = failed {
+            tracing::warn!(%error, "some tools have no vector and are found by words only");
+        }
+    }
+
+    /// Brings the change into all parts of the index; it can be published then.
+    pub(super) fn finish(&mut self) -> Result<(), IndexError> {
+        self.write();
+        self.embed();
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None if !self.is_written => Ok(()),
+            None => {
+                self.next.keywords = Some(self.writer.keywords()?.commit()?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the change back.
+    pub(super) fn abort(self) {
+        self.writer.keywords.iter_mut().for_each(Keywords::roll_back);
+        self.writer.slots.give_back(self.taken);
+        self.writer.servers.give_back(self.servers_taken);
     }
 
     fn take(&mut self) -> Slot {

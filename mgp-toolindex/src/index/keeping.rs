@@ -213,6 +213,7 @@ impl Shared {
             change.notes = None;
             let restored = change.restore(opened, model);
             change.sentences.retain(|(slot, _)| !restored.fresh.contains(*slot));
+            change.texts.retain(|slot| !restored.fresh.contains(*slot));
             Ok(restored.dropped)
         })?;
         if dropped > 0 {

@@ -73,37 +73,31 @@ impl Shared {
         make: impl FnOnce(&mut Change<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         let mut writer = self.writer();
-        let mut change = Change::new(&mut writer, &self.snapshot(), &self.limits, &self.analyzer);
+        let embedder = self.embedder.as_deref().filter(|_| !self.is_costly());
+        let now = self.snapshot();
+        let mut change = Change::new(&mut writer, &now, &self.limits, &self.analyzer, embedder);
+        drop(now);
         #[cfg(feature = "sqlite")]
         if self.keeper.is_some() {
             change.notes = Some(Vec::new());
         }
-        let made = make(&mut change);
-        if made.is_ok() && change.is_any {
-            self.embed(&mut change);
-        }
-        let embedded: Vec<_> = change.sentences.iter().map(|(slot, _)| *slot).collect();
-        let servers: Vec<_> = change.server_sentences.iter().map(|(number, _)| *number).collect();
-        #[cfg(feature = "sqlite")]
-        let notes = change.notes.take();
-        let Change {
-            mut next, gone, new, taken, servers_taken, freed, servers_freed, is_any, ..
-        } = change;
-        let made = made.and_then(|made| index(&mut writer, &mut next, &gone, new).map(|()| made));
-        if made.is_err() || !is_any {
-            writer.slots.give_back(taken);
-            writer.servers.give_back(servers_taken);
+        let made = make(&mut change).and_then(|made| change.finish().map(|()| made));
+        if made.is_err() || !change.is_any {
+            change.abort();
             return made;
         }
         let made = made?;
+        #[cfg(feature = "sqlite")]
+        let notes = change.notes.take();
+        let Change { next, texts, server_texts, freed, servers_freed, .. } = change;
         self.publish(next);
         let now = self.snapshot();
         self.embedding.forget(&freed, &servers_freed);
         if self.is_costly() {
-            self.embedding.add(self, &now, &embedded, &servers);
+            self.embedding.add(self, &now, &texts, &server_texts);
         }
         #[cfg(feature = "sqlite")]
-        self.keep(&now, notes.unwrap_or_default(), if self.is_costly() { &[] } else { &embedded });
+        self.keep(&now, notes.unwrap_or_default(), if self.is_costly() { &[] } else { &texts });
         // Whoever still searches the old snapshot does not meet the new owners of these numbers.
         writer.slots.give_back(freed);
         writer.servers.give_back(servers_freed);
@@ -147,32 +141,6 @@ impl Shared {
     /// Whether vectors are made in the background.
     fn is_costly(&self) -> bool {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
-    }
-
-    /// Makes the vectors that cost little; the others come later, and old ones serve until then.
-    fn embed(&self, change: &mut Change<'_>) {
-        let Some(embedder) = &self.embedder else { return };
-        let is_small = !self.is_costly();
-        let mut failed = None;
-        let mut embed = |table: &mut Option<VectorTable>, all: &[(u32, String)]| {
-            let Some(table) = table else { return };
-            for (number, sentence) in all {
-                match embedder.embed(sentence) {
-                    Ok(vector) => table.set(*number, &vector),
-                    Err(error) => {
-                        table.clear(*number);
-                        failed = Some(error);
-                    }
-                }
-            }
-        };
-        if is_small {
-            embed(&mut change.next.vectors, &change.sentences);
-            embed(&mut change.next.servers, &change.server_sentences);
-        }
-        if let Some(error) = failed {
-            tracing::warn!(%error, "some tools have no vector and are found by words only");
-        }
     }
 
     /// Merges segments where there are many, on a thread of its own.
@@ -231,22 +199,4 @@ impl Shared {
             Err(error) => tracing::error!(%error, "merged segments cannot be read"),
         }
     }
-}
-
-/// Brings a change into the keyword index.
-fn index(
-    writer: &mut Writer,
-    next: &mut Snapshot,
-    gone: &[u32],
-    new: Vec<(u32, crate::text::Document)>,
-) -> Result<(), IndexError> {
-    if gone.is_empty() && new.is_empty() {
-        return Ok(());
-    }
-    let keywords = match &mut writer.keywords {
-        Some(keywords) => keywords,
-        none => none.insert(Keywords::new()?),
-    };
-    next.keywords = Some(keywords.apply(gone, new)?);
-    Ok(())
 }

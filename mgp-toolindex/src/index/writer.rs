@@ -8,6 +8,7 @@ use mgp_types::mgp::ToolSecurity;
 
 use super::numbers::Numbers;
 use crate::catalog::{LabelMaker, Pool};
+use crate::error::IndexError;
 use crate::keyword::Keywords;
 
 /// The writing side of an index.
@@ -39,6 +40,14 @@ impl Writer {
             servers: Numbers::default(),
             securities: Pool::default(),
             merging: None,
+        }
+    }
+
+    /// The keyword index, which is made when it is needed first.
+    pub(super) fn keywords(&mut self) -> Result<&mut Keywords, IndexError> {
+        match &mut self.keywords {
+            Some(keywords) => Ok(keywords),
+            none => Ok(none.insert(Keywords::new()?)),
         }
     }
 

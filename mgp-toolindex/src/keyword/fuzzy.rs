@@ -23,6 +23,9 @@ const LONG: usize = 8;
 /// The longest word that is compared; an automaton grows with its word.
 const LONGEST: usize = 64;
 
+/// How many words a query may have to be taken for a name.
+const NAME_WORDS: usize = 8;
+
 /// How many words are compared.
 const MOST_WORDS: usize = 12;
 
@@ -64,7 +67,8 @@ impl KeywordReader {
             }
         }
         scores.values_mut().for_each(|score| *score *= PARTS / all);
-        if words.whole.len() >= SHORTEST {
+        let is_name = words.raw.len() <= NAME_WORDS && words.whole.len() <= LONGEST;
+        if is_name && words.whole.len() >= SHORTEST {
             let near = self.near(&words.whole)?;
             if near.tools <= MOST_TOOLS {
                 self.collect(&near, within, &mut scores)?;
@@ -78,7 +82,10 @@ impl KeywordReader {
     /// The words of names that are near to a word.
     fn near(&self, word: &str) -> Result<Near, IndexError> {
         let length = word.chars().count();
+        // A word that names have as it is was not misspelled, or so that nobody could tell.
+        let is_known = self.count(&self.term(word, Place::Name))? > 0;
         let most = match length {
+            _ if is_known => 0,
             ..SHORTEST => 0,
             SHORTEST..LONG => 1,
             LONG..=LONGEST => 2,

@@ -12,4 +12,4 @@ mod writer;
 
 pub(crate) use asked::Asked;
 pub(crate) use reader::KeywordReader;
-pub(crate) use writer::{Keywords, Merge};
+pub(crate) use writer::{Keywords, Merge, Step};

@@ -169,7 +169,7 @@ impl KeywordReader {
         self.totals.documents
     }
 
-    fn count(&self, term: &Term) -> tantivy::Result<u64> {
+    pub(super) fn count(&self, term: &Term) -> tantivy::Result<u64> {
         self.searcher.doc_freq(term)
     }
 }

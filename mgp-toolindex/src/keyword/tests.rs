@@ -16,8 +16,15 @@ fn document(name: &str, description: &str) -> Document {
 fn reader(names: &[&str]) -> (Keywords, KeywordReader) {
     let mut keywords = Keywords::new().unwrap();
     let new = (0..).zip(names).map(|(slot, name)| (slot, document(name, ""))).collect();
-    let reader = keywords.apply(&[], new).unwrap();
+    let reader = apply(&mut keywords, &[], new);
     (keywords, reader)
+}
+
+fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Document)>) -> KeywordReader {
+    let gone = gone.iter().map(|slot| Step::Gone(*slot));
+    let new = new.into_iter().map(|(slot, document)| Step::New(slot, document));
+    keywords.write(gone.chain(new).collect()).unwrap();
+    keywords.commit().unwrap()
 }
 
 fn slots(found: &[(Slot, f32)]) -> Vec<Slot> {
@@ -59,17 +66,35 @@ fn rare_words_say_more() {
 }
 
 #[test]
+fn what_is_taken_back_never_comes() {
+    let (mut writer, _) = reader(&["read_file"]);
+    let ask = |reader: &KeywordReader, text: &str| {
+        slots(&reader.top(&Analyzer::new().query(text), 9, None).unwrap())
+    };
+    writer.write(vec![Step::Gone(0), Step::New(1, document("write_file", ""))]).unwrap();
+    writer.roll_back();
+    let next = apply(&mut writer, &[], vec![(2, document("paint_file", ""))]);
+    assert_eq!(ask(&next, "file"), [0, 2]);
+    // The last step of a tool counts.
+    let steps = [(3, "one_cat"), (3, "two_dogs")];
+    let steps = steps.map(|(slot, name)| [Step::Gone(slot), Step::New(slot, document(name, ""))]);
+    writer.write(steps.into_iter().flatten().collect()).unwrap();
+    let next = writer.commit().unwrap();
+    assert_eq!((ask(&next, "cat"), ask(&next, "dog")), (vec![], vec![3]));
+}
+
+#[test]
 fn a_change_replaces_and_a_number_is_used_again() {
     let (mut writer, reader) = reader(&["read_file", "write_file"]);
     let ask = |reader: &KeywordReader, text: &str| {
         slots(&reader.top(&Analyzer::new().query(text), 9, None).unwrap())
     };
     assert_eq!(ask(&reader, "file"), [0, 1]);
-    let next = writer.apply(&[0], vec![(0, document("paint_wall", ""))]).unwrap();
+    let next = apply(&mut writer, &[0], vec![(0, document("paint_wall", ""))]);
     assert_eq!((ask(&next, "file"), ask(&next, "paint")), (vec![1], vec![0]));
     // The old reader is what it was.
     assert_eq!((ask(&reader, "file"), ask(&reader, "paint")), (vec![0, 1], vec![]));
-    let next = writer.apply(&[0, 1], Vec::new()).unwrap();
+    let next = apply(&mut writer, &[0, 1], Vec::new());
     assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
 }
 
@@ -95,7 +120,7 @@ proptest! {
             gone.iter().for_each(|slot| { now.remove(slot); });
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));
             let new = new.into_iter().map(|(slot, text)| (*slot, document("x", text))).collect();
-            reader = Some(writer.apply(&gone, new).unwrap());
+            reader = Some(apply(&mut writer, &gone, new));
         }
         let reader = reader.unwrap();
         let words = Analyzer::new().query(&query);

@@ -27,11 +27,8 @@ const WORDS: &str = "words";
 /// What the writer may hold before it writes a segment, in bytes; the least that it takes.
 const HEAP: usize = 15_000_000;
 
-/// How many documents are handed over at once.
-const BATCH: usize = 256;
-
-/// With so many segments a change waits until some are merged.
-const MOST_SEGMENTS: usize = 32;
+/// Up to so many documents are merged with each change; it takes a few milliseconds.
+const FEW: u32 = 1_000;
 
 /// The fields of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +55,19 @@ pub(crate) struct Keywords {
     standing: Chunks<Standing>,
     /// The last number that was given to a segment.
     last: u32,
+    /// Tools whose documents go with the next commit.
+    gone: Vec<Slot>,
+    /// Whether something was handed over and not committed.
+    is_dirty: bool,
+}
+
+/// A step of a change.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The document of a tool goes.
+    Gone(Slot),
+    /// One comes; the one before must be gone.
+    New(Slot, Document),
 }
 
 /// Segments that are being made one.
@@ -91,26 +101,56 @@ impl Keywords {
             segments: FxHashMap::default(),
             standing: Chunks::default(),
             last: 0,
+            gone: Vec::new(),
+            is_dirty: false,
         })
     }
 
-    /// Takes tools out, puts others in, and commits once; the reader that is returned sees all of it.
-    ///
-    /// A tool that is in both is changed.
-    pub(crate) fn apply(
-        &mut self,
-        gone: &[Slot],
-        new: Vec<(Slot, Document)>,
-    ) -> Result<KeywordReader, IndexError> {
-        match self.commit(gone, new) {
-            Ok(()) => self.reload(gone),
-            Err(error) => {
-                // What was handed over and not committed must not come with the next commit.
-                if let Err(error) = self.writer.rollback() {
-                    tracing::error!(%error, "the keyword index could not take a change back");
+    /// Hands steps over, in their order. Nobody sees them before [`Self::commit`].
+    pub(crate) fn write(&mut self, steps: Vec<Step>) -> Result<(), IndexError> {
+        let Fields { text, name, kinds, slot: number } = self.fields;
+        self.is_dirty = true;
+        let mut operations = Vec::with_capacity(steps.len());
+        for step in steps {
+            operations.push(match step {
+                Step::Gone(slot) => {
+                    self.gone.push(slot);
+                    UserOperation::Delete(Term::from_field_u64(number, slot.into()))
                 }
-                Err(error)
-            }
+                Step::New(slot, document) => {
+                    let mut fields = TantivyDocument::new();
+                    fields.add_u64(number, slot.into());
+                    fields.add_text(text, &document.text);
+                    fields.add_text(name, &document.name);
+                    fields.add_text(kinds, &document.kinds);
+                    UserOperation::Add(fields)
+                }
+            });
+        }
+        self.writer.run(operations)?;
+        Ok(())
+    }
+
+    /// Commits what was handed over, once; the reader that is returned sees all of it.
+    pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
+        self.writer.commit()?;
+        self.is_dirty = false;
+        self.merge_few();
+        let gone = std::mem::take(&mut self.gone);
+        self.reload(&gone)
+    }
+
+    /// Takes back what was handed over and not committed; it must not come with the next commit.
+    pub(crate) fn roll_back(&mut self) {
+        if !self.is_dirty {
+            return;
+        }
+        self.is_dirty = false;
+        self.gone.clear();
+        match self.writer.rollback() {
+            // Underneath it is another writer now.
+            Ok(_) => self.writer.set_merge_policy(Box::new(NoMergePolicy)),
+            Err(error) => tracing::error!(%error, "the keyword index could not take a change back"),
         }
     }
 
@@ -128,36 +168,22 @@ impl Keywords {
         self.reload(&[])
     }
 
-    fn commit(&mut self, gone: &[Slot], new: Vec<(Slot, Document)>) -> Result<(), IndexError> {
-        let Fields { text, name, kinds, slot: number } = self.fields;
-        for slots in gone.chunks(BATCH) {
-            let delete =
-                |slot: &Slot| UserOperation::Delete(Term::from_field_u64(number, (*slot).into()));
-            self.writer.run(slots.iter().map(delete).collect::<Vec<_>>())?;
+    /// Makes a small index one segment at once: what is gone counts no more, and equal catalogues give equal scores.
+    fn merge_few(&mut self) {
+        let Ok(all) = self.writer.index().searchable_segment_metas() else { return };
+        let documents: u32 = all.iter().map(SegmentMeta::max_doc).sum();
+        let is_one = all.len() < 2 && !all.iter().any(SegmentMeta::has_deletes);
+        if is_one || documents > FEW {
+            return;
         }
-        let mut batch = Vec::new();
-        for (slot, document) in new {
-            let mut fields = TantivyDocument::new();
-            fields.add_u64(number, slot.into());
-            fields.add_text(text, &document.text);
-            fields.add_text(name, &document.name);
-            fields.add_text(kinds, &document.kinds);
-            batch.push(UserOperation::Add(fields));
-            if batch.len() == BATCH {
-                self.writer.run(std::mem::take(&mut batch))?;
-            }
+        let ids: Vec<SegmentId> = all.iter().map(SegmentMeta::id).collect();
+        // Some may be in the hands of a merge from when there were more; then these serve as they are.
+        if let Err(error) = self.writer.merge(&ids).wait() {
+            tracing::debug!(%error, "segments were not merged");
         }
-        self.writer.run(batch)?;
-        self.writer.commit()?;
-        Ok(())
     }
 
     fn reload(&mut self, gone: &[Slot]) -> Result<KeywordReader, IndexError> {
-        if self.segments.len() > MOST_SEGMENTS
-            && let Some(Merge(merge)) = self.merge()?
-        {
-            merge.wait()?;
-        }
         self.reader.reload()?;
         let searcher = self.reader.searcher();
         for slot in gone {
