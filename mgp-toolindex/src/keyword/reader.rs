@@ -194,8 +194,7 @@ pub(super) fn idf(count: u64, all: u64) -> f32 {
 #[expect(clippy::cast_precision_loss, reason = "how long texts are needs no more digits")]
 fn norms(words: u64, texts: u64) -> [f32; 256] {
     let usual = (words as f32 / texts.max(1) as f32).max(1.0);
-    let length = |at: usize| {
-        FieldNormReader::id_to_fieldnorm(u8::try_from(at).unwrap_or(u8::MAX)) as f32
-    };
+    let length =
+        |at: usize| FieldNormReader::id_to_fieldnorm(u8::try_from(at).unwrap_or(u8::MAX)) as f32;
     std::array::from_fn(|at| K1 * (1.0 - B + B * length(at) / usual))
 }

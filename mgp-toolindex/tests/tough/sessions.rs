@@ -9,7 +9,7 @@ use crate::tools::server;
 use crate::wanted;
 
 /// How many steps are taken, unless the environment says otherwise.
-const STEPS: u64 = 600;
+const STEPS: u64 = 200;
 
 /// How many tools each caller uses; no two use the same ones.
 const TOOLS: u64 = 5;

@@ -13,12 +13,12 @@ use crate::tools::{by_all, by_words, server};
 use crate::wanted;
 
 const SEARCHERS: u64 = 8;
-const STAYING: u64 = 40;
+const STAYING: u64 = 20;
 const GUESTS: u64 = 8;
 const TOOLS: u64 = 20;
 
 /// How often each guest comes, unless the environment says otherwise.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 2;
 
 #[test]
 fn searches_see_who_is_there() {
