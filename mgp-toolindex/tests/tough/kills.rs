@@ -68,7 +68,9 @@ fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
     for entry in index.entries() {
         there.entry(entry.server_id).or_default().push(entry.name);
     }
-    there.values_mut().for_each(|names| names.sort());
+    for names in there.values_mut() {
+        names.sort();
+    }
     (from..=to)
         .rev()
         .find(|last| {
@@ -100,7 +102,7 @@ async fn child() {
         // What may be kept is known before it is.
         say("begun", step);
         Step(step).make(&index);
-        if step % FLUSHED == 0 {
+        if step.is_multiple_of(FLUSHED) {
             index.flush().await.unwrap();
             say("kept", step);
         }

@@ -90,7 +90,8 @@ fn search(
         let before: Vec<u64> = ended.iter().map(|last| last.load(Ordering::SeqCst)).collect();
         let word = format!("stay{}er", number % STAYING);
         let begin = Instant::now();
-        let found = if number % 2 == 0 { by_words(index, &word) } else { by_all(index, &word) };
+        let found =
+            if number.is_multiple_of(2) { by_words(index, &word) } else { by_all(index, &word) };
         slowest = slowest.max(begin.elapsed());
         let first = found.hits.first().unwrap_or_else(|| panic!("nothing is found for {word}"));
         assert_eq!(first.tool.server_id(), format!("stays-{}", number % STAYING));
