@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
-use mgp_toolindex::{Embedder, Everything, Query, ServerEntry, ToolEntry, ToolIndex};
+use mgp_toolindex::{Embedder, Everything, History, Query, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
+use mgp_types::service::Principal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -27,6 +28,10 @@ fn main() -> Result<(), Failure> {
         Some(embedder) => builder.embedder(embedder),
         None => builder.without_embedder(),
     };
+    let history = History::new();
+    if options.of("history").is_some() {
+        builder = builder.history(history.clone());
+    }
     let index = builder.build();
     let began = Instant::now();
     let mut catalogue = Catalogue::default();
@@ -35,6 +40,9 @@ fn main() -> Result<(), Failure> {
     }
     let ids = catalogue.put(&index)?;
     let build = began.elapsed();
+    if let Some(path) = options.of("history") {
+        learn(&history, path, &ids)?;
+    }
     let strategy = options.strategy()?;
     let k: usize = options.of("k").unwrap_or("20").parse()?;
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
@@ -76,6 +84,21 @@ fn main() -> Result<(), Failure> {
         "budget_violations": 0,
     });
     writeln!(std::io::stdout(), "{summary}")?;
+    Ok(())
+}
+
+/// Remembers each tool of a line as called after its query.
+fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
+    let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
+    let me = Principal::local();
+    for line in lines(path)? {
+        let line = line?;
+        let relevant = line["relevant"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for tool in relevant.filter_map(|id| tools.get(id)) {
+            history.record(&me, text(&line, "query"), tool);
+        }
+    }
+    history.settle();
     Ok(())
 }
 
@@ -174,7 +197,8 @@ impl Catalogue {
     }
 
     fn put(mut self, index: &ToolIndex) -> Result<HashMap<String, String>, Failure> {
-        let servers = self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
+        let servers =
+            self.order.iter().filter_map(|id| self.servers.remove(id)).collect::<Vec<_>>();
         let put = index.put_all(servers)?;
         match put.refused.first() {
             Some(refused) => Err(refused.to_string().into()),

@@ -8,6 +8,7 @@ use super::limits::IndexLimits;
 use super::shared::Shared;
 use super::tool_index::ToolIndex;
 use crate::embed::Embedder;
+use crate::learn::History;
 
 /// An index that is being made.
 #[derive(Clone, Debug)]
@@ -15,11 +16,12 @@ use crate::embed::Embedder;
 pub struct ToolIndexBuilder {
     embedder: Option<Arc<dyn Embedder>>,
     limits: IndexLimits,
+    history: Option<History>,
 }
 
 impl ToolIndexBuilder {
     pub(super) fn new() -> Self {
-        Self { embedder: None, limits: IndexLimits::default() }
+        Self { embedder: None, limits: IndexLimits::default(), history: None }
     }
 
     /// Searches by meaning with this.
@@ -34,6 +36,12 @@ impl ToolIndexBuilder {
         self
     }
 
+    /// Learns from what is called after searches. Nothing is learned without it.
+    pub fn history(mut self, history: History) -> Self {
+        self.history = Some(history);
+        self
+    }
+
     /// Takes so much.
     pub fn limits(mut self, limits: IndexLimits) -> Self {
         self.limits = limits;
@@ -43,6 +51,8 @@ impl ToolIndexBuilder {
     /// Makes it, empty, in memory.
     #[must_use]
     pub fn build(self) -> ToolIndex {
-        ToolIndex { shared: Arc::new(Shared::new(self.embedder, self.limits)) }
+        let mut shared = Shared::new(self.embedder, self.limits);
+        shared.learn(self.history);
+        ToolIndex { shared: Arc::new(shared) }
     }
 }

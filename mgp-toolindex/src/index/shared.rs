@@ -15,6 +15,7 @@ use super::writer::{Done, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
 use crate::keyword::{Keywords, Merge};
+use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
+    pub(crate) history: Option<History>,
 }
 
 impl Shared {
@@ -43,7 +45,16 @@ impl Shared {
             analyzer: Analyzer::new(),
             embedder,
             limits,
+            history: None,
         }
+    }
+
+    /// Learns from a history, whose queries get vectors of the same embedder.
+    pub(super) fn learn(&mut self, history: Option<History>) {
+        if let Some(history) = &history {
+            history.embed_with(self.embedder.clone());
+        }
+        self.history = history;
     }
 
     /// The index as it is now; it stays so for whoever has it.

@@ -115,7 +115,9 @@ fn each_strategy_is_what_it_says() {
 
 #[test]
 fn a_name_comes_first_in_any_spelling() {
-    for text in ["get_forecast", "getForecast", "Get forecast", "world.get_forecast", "get-forecast "] {
+    for text in
+        ["get_forecast", "getForecast", "Get forecast", "world.get_forecast", "get-forecast "]
+    {
         for strategy in [SearchStrategy::Hybrid, SearchStrategy::Keyword] {
             let found = ask(&index(), &Query::new(text).strategy(strategy));
             assert_eq!(found.hits[0].tool.tool_id(), "world.get_forecast", "{text}");
@@ -132,7 +134,11 @@ fn a_name_with_a_typing_error_is_found() {
     for text in ["get_forcast", "get_forecsat", "getforecast1", "get forecazt", "ge forecast"] {
         for strategy in [SearchStrategy::Hybrid, SearchStrategy::Keyword] {
             let found = ask(&index(), &Query::new(text).strategy(strategy));
-            assert_eq!(ids(&found).first().map(String::as_str), Some("world.get_forecast"), "{text}");
+            assert_eq!(
+                ids(&found).first().map(String::as_str),
+                Some("world.get_forecast"),
+                "{text}"
+            );
         }
     }
 }
@@ -147,7 +153,8 @@ fn unknown_words_are_taken_as_typing_errors() {
 
 #[test]
 fn several_wishes_are_all_answered() {
-    let text = "Tell me the weather of the city tomorrow. Then send an email to my brother about it";
+    let text =
+        "Tell me the weather of the city tomorrow. Then send an email to my brother about it";
     let found = ask(&index(), &Query::new(text).most(2).explain(Explain::Yes));
     let mut ids = ids(&found);
     ids.sort();
@@ -190,7 +197,8 @@ fn what_cannot_be_done_by_meaning_is_done_by_words() {
 fn nothing_asked_browses() {
     for text in ["", "  ", "?!"] {
         let found = ask(&index(), &Query::new(text).most(4));
-        let expected = ["world.read_file", "office.list_folder", "office.read_file", "office.write_file"];
+        let expected =
+            ["world.read_file", "office.list_folder", "office.read_file", "office.write_file"];
         assert_eq!(ids(&found), expected);
         assert_eq!(found.ran, SearchStrategy::Category);
         let reason = FallbackReason::Browsing;
