@@ -1,8 +1,10 @@
 //! Runs labelled queries against an index and writes what was found, for a scorer to judge (MGP §16).
 //!
-//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none]
-//! [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on standard
-//! output is JSON: how long building took and a query takes, and what it costs.
+//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
+//! --model DIR] [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on
+//! standard output is JSON: how long building took and a query takes, and what it costs in tokens (o200k): all
+//! definitions, against the tools of level L3 and the answer to a query with five hits at the 95th percentile; a
+//! violation is an answer above the budget's reserve, or a session above the budget.
 //!
 //! Applies to: both.
 
@@ -12,10 +14,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
-use mgp_toolindex::{Embedder, Everything, History, Query, ServerEntry, ToolEntry, ToolIndex};
+use mgp_toolindex::{
+    Embedder, Everything, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter,
+    ToolEntry, ToolIndex, default_budget, present, surface,
+};
 use mgp_types::mcp::Tool;
-use mgp_types::mgp::SearchStrategy;
-use mgp_types::service::Principal;
+use mgp_types::mgp::{ContextLevel, SearchStrategy};
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -39,6 +44,8 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
+    // A sentence encoder works in the background.
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
     if let Some(path) = options.of("history") {
         learn(&history, path, &ids)?;
@@ -59,29 +66,27 @@ fn main() -> Result<(), Failure> {
         ask(text(query, "query"))?;
     }
     let mut times = Vec::with_capacity(queries.len());
-    let mut costs = Vec::with_capacity(queries.len());
     for query in &queries {
         let began = Instant::now();
         let found = ask(text(query, "query"))?;
         times.push(began.elapsed());
         let ranked: Vec<&str> = found.hits.iter().map(|hit| &*ids[&hit.tool.tool_id()]).collect();
-        costs.push(found.hits.iter().take(5).map(|hit| u64::from(hit.tool.tokens())).sum::<u64>());
         serde_json::to_writer(&mut out, &json!({ "id": query["id"], "ranked": ranked }))?;
         out.write_all(b"\n")?;
     }
     out.flush()?;
     times.sort_unstable();
-    costs.sort_unstable();
-    let stats = index.stats();
+    let rss = rss();
+    let costs = Costs::of(&index, &queries, strategy.as_ref())?;
     let summary = json!({
-        "build_ms": build.as_secs_f64() * 1e3,
-        "rss_kb": rss(),
-        "p50_us": at(&times, 50).as_secs_f64() * 1e6,
-        "p99_us": at(&times, 99).as_secs_f64() * 1e6,
-        "tools": stats.tools,
-        "tokens_all": stats.tokens_all,
-        "tokens_found_p95": at(&costs, 95),
-        "budget_violations": 0,
+        "build_ms": build.as_millis(),
+        "rss_kb": rss,
+        "p50_us": at(&times, 50).as_micros(),
+        "p99_us": at(&times, 99).as_micros(),
+        "tools": ids.len(),
+        "tokens_all": costs.all,
+        "tokens_found_p95": costs.found,
+        "budget_violations": costs.violations,
     });
     writeln!(std::io::stdout(), "{summary}")?;
     Ok(())
@@ -100,6 +105,61 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
     }
     history.settle();
     Ok(())
+}
+
+/// What is paid in tokens.
+struct Costs {
+    /// All definitions, as a host without search lists them.
+    all: u64,
+    /// The tools of level L3 and the answer to a query, at the 95th percentile.
+    found: u64,
+    /// Answers above the reserve for found tools, and sessions above the budget.
+    violations: usize,
+}
+
+impl Costs {
+    fn of(
+        index: &ToolIndex,
+        queries: &[Value],
+        strategy: Option<&SearchStrategy>,
+    ) -> Result<Self, Failure> {
+        let (sessions, budget, me) = (Sessions::new(), default_budget(), Principal::local());
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), me.clone());
+        let session = sessions.open(&cx, None)?;
+        let listed = |level: &ContextLevel| -> Result<Vec<String>, Failure> {
+            let view = sessions.view(&me, None, index, &Everything);
+            let tools = surface(level, &MetaTools::new(), index, &Everything, &view);
+            Ok(tools.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
+        };
+        let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?));
+        let always = sum(&TokenCounter::count_all(&listed(&ContextLevel::Hybrid)?));
+        let mut answers = Vec::with_capacity(queries.len());
+        let mut violations = 0;
+        for query in queries {
+            let mut asked = Query::new(text(query, "query"));
+            if let Some(strategy) = strategy {
+                asked = asked.strategy(strategy.clone());
+            }
+            let found = index.search(&asked, &Everything)?;
+            answers.push(serde_json::to_string(&present(&found, &budget, asked.how_many()))?);
+            // The model calls what was found first.
+            if let Some(hit) = found.hits.first() {
+                sessions.used(&session, &hit.tool);
+            }
+            let view = sessions.view(&me, Some(&session), index, &Everything);
+            violations += usize::from(view.total_tokens > view.max_tokens);
+        }
+        let answers = TokenCounter::count_all(&answers);
+        violations +=
+            answers.iter().filter(|cost| u64::from(**cost) > budget.discovery_reserve).count();
+        let mut found: Vec<u64> = answers.iter().map(|cost| always + u64::from(*cost)).collect();
+        found.sort_unstable();
+        Ok(Self { all, found: at(&found, 95), violations })
+    }
+}
+
+fn sum(counts: &[u32]) -> u64 {
+    counts.iter().map(|count| u64::from(*count)).sum()
 }
 
 /// What the command line says.
@@ -144,7 +204,12 @@ impl Options {
             "none" => Ok(None),
             #[cfg(feature = "static-table")]
             "static" => Ok(Some(Arc::new(mgp_toolindex::StaticTable::new()))),
-            other => Err(format!("the embedder `{other}` is not compiled in").into()),
+            #[cfg(feature = "fastembed")]
+            "fastembed" => Ok(Some(Arc::new(mgp_toolindex::Sentences::open(self.need("model")?)?))),
+            other => Err(format!(
+                "the embedder `{other}` is not compiled in; its feature is `fastembed` or `static-table`"
+            )
+            .into()),
         }
     }
 }

@@ -7,11 +7,16 @@
 
 mod catalog;
 mod embed;
+mod endpoint;
 mod error;
 mod index;
 mod keyword;
 mod learn;
+mod meta;
+#[cfg(feature = "sqlite")]
+mod persist;
 mod search;
+mod session;
 mod text;
 mod tokens;
 mod vector;
@@ -23,9 +28,20 @@ pub use catalog::{
 #[cfg(feature = "static-table")]
 pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
-pub use error::IndexError;
+#[cfg(feature = "fastembed")]
+pub use embed::{
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
+};
+pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
+pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
     IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
 };
 pub use learn::{Erase, History, HistoryConfig, HistoryStats, Keep, Outcome, Share};
+pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
+pub use session::{
+    HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget, default_budget,
+};
+pub use tokens::{Exactness, TokenCounter, tokens_at_most};

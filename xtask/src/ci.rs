@@ -3,6 +3,7 @@
 use crate::{
     accept, conformance,
     flags::Flags,
+    model,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
     schema, spec, tidy,
 };
@@ -28,6 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: "spec", needs: None, run: |_| goldens() },
     Step { name: "accept", needs: None, run: |_| accept::quick() },
     Step { name: "conformance", needs: None, run: official },
+    Step { name: "encoder", needs: None, run: model::encoder },
 ];
 
 /// Runs every step, even after one failed, and ends with a table.
@@ -91,6 +93,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
     ("mgp-security", &["", "auth", "sqlite"]),
+    ("mgp-toolindex", &["", "fastembed,hub"]),
     ("mgp-server-sdk", &["", "macros", "http"]),
     ("mgp-client-sdk", &["", "http", "auth"]),
 ];

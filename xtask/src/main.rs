@@ -7,9 +7,11 @@ mod ci;
 mod conformance;
 mod contract;
 mod corpus;
+mod dice;
 mod exchange;
 mod flags;
 mod interop;
+mod model;
 mod packages;
 mod run;
 mod schema;
@@ -64,10 +66,10 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio|http [--json] [--quick] [--free] [--strict] [--markdown FILE] [-- SERVER CMD]",
-        help: "measure against rmcp and a bare server",
+        usage: "stdio|http|toolindex [--json] [--quick] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and a bare server, or the index against its bounds",
         switches: &["--json", "--quick", "--free", "--strict"],
-        options: &["--markdown"],
+        options: &["--data", "--markdown"],
         run: bench::bench,
     },
     Command {
@@ -95,11 +97,19 @@ const COMMANDS: &[Command] = &[
         run: interop::relay,
     },
     Command {
+        name: "model",
+        usage: "[DIR]",
+        help: "make the folder of the sentence encoder, or check it",
+        switches: &[],
+        options: &[],
+        run: model::model,
+    },
+    Command {
         name: "accept",
-        usage: "[NAME…] [--strict]",
+        usage: "[NAME…] [--strict] [--data DIR]",
         help: "run acceptance checks, or list them",
         switches: &["--strict"],
-        options: &[],
+        options: &["--data"],
         run: accept::accept,
     },
 ];

@@ -2,11 +2,18 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "fastembed")]
+mod sentence;
 #[cfg(feature = "static-table")]
 mod table;
 
 use std::fmt;
 
+#[cfg(feature = "fastembed")]
+pub use sentence::{
+    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
+    ModelWheels, Sentences, SentencesConfig,
+};
 #[cfg(feature = "static-table")]
 pub use table::StaticTable;
 

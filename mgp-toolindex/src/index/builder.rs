@@ -21,10 +21,14 @@ pub struct ToolIndexBuilder {
 
 impl ToolIndexBuilder {
     pub(super) fn new() -> Self {
-        Self { embedder: None, limits: IndexLimits::default(), history: None }
+        #[cfg(feature = "static-table")]
+        let embedder: Option<Arc<dyn Embedder>> = Some(Arc::new(crate::embed::StaticTable::new()));
+        #[cfg(not(feature = "static-table"))]
+        let embedder = None;
+        Self { embedder, limits: IndexLimits::default(), history: None }
     }
 
-    /// Searches by meaning with this.
+    /// Searches by meaning with this, in place of the word table of the feature `static-table`.
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
@@ -51,8 +55,12 @@ impl ToolIndexBuilder {
     /// Makes it, empty, in memory.
     #[must_use]
     pub fn build(self) -> ToolIndex {
+        ToolIndex { shared: Arc::new(self.shared()) }
+    }
+
+    pub(super) fn shared(self) -> Shared {
         let mut shared = Shared::new(self.embedder, self.limits);
         shared.learn(self.history);
-        ToolIndex { shared: Arc::new(shared) }
+        shared
     }
 }

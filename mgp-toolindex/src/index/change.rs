@@ -3,6 +3,7 @@
 //! Applies to: inbound.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -10,6 +11,9 @@ use mgp_types::Lenient;
 use mgp_types::mgp::ServerState;
 
 use super::definition::Definition;
+use super::embedding::server_sentence;
+#[cfg(feature = "sqlite")]
+use super::keeping::{Given, Note};
 use super::limits::IndexLimits;
 use super::put::{Put, RefusedTool, ToolRefusal};
 use super::snapshot::Snapshot;
@@ -18,6 +22,8 @@ use crate::catalog::{
     Decided, Entry, Labels, Registered, Server, ServerEntry, ServerNumber, Slot, Text, ToolEntry,
     all_canonical, derive,
 };
+#[cfg(feature = "sqlite")]
+use crate::persist::News;
 use crate::text::{Analyzer, Document, Parts, cut, words_of};
 use crate::tokens;
 
@@ -48,6 +54,9 @@ pub(super) struct Change<'a> {
     pub(super) servers_freed: Vec<ServerNumber>,
     /// Whether there is anything to publish.
     pub(super) is_any: bool,
+    /// What was done, if somebody keeps it.
+    #[cfg(feature = "sqlite")]
+    pub(super) notes: Option<Vec<Note>>,
 }
 
 impl<'a> Change<'a> {
@@ -73,11 +82,18 @@ impl<'a> Change<'a> {
             freed: Vec::new(),
             servers_freed: Vec::new(),
             is_any: false,
+            #[cfg(feature = "sqlite")]
+            notes: None,
         }
     }
 
     /// Replaces the tools of a server.
     pub(super) fn put(&mut self, given: ServerEntry) -> Put {
+        self.put_kept(given, &[])
+    }
+
+    /// Replaces the tools of a server by some that were kept, each under its hash.
+    pub(super) fn put_kept(&mut self, mut given: ServerEntry, hashes: &[[u8; 16]]) -> Put {
         let known = self.next.catalog.server_number(&given.id);
         let before = known.and_then(|number| self.next.catalog.server(number)).cloned();
         let server = self.server(&given, before.as_ref().map(|before| &before.server));
@@ -89,10 +105,22 @@ impl<'a> Change<'a> {
         let mut put = Put::default();
         let mut slots = Vec::with_capacity(given.tools.len());
         let mut names: HashSet<String, ahash::RandomState> = HashSet::default();
-        for tool in given.tools {
+        #[cfg(feature = "sqlite")]
+        let mut noted = Vec::new();
+        let mut hashes = hashes.iter();
+        #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "nobody keeps it"))]
+        for mut tool in mem::take(&mut given.tools) {
             let slot = old.get(&tool.tool.name).copied();
-            match self.tool(&tool, &server, slot, slots.len(), &names) {
+            match self.tool(&tool, hashes.next(), &server, slot, slots.len(), &names) {
                 Ok((slot, became)) => {
+                    #[cfg(feature = "sqlite")]
+                    if self.notes.is_some() {
+                        let news = match became {
+                            Became::Unchanged => News::Old,
+                            _ => News::New,
+                        };
+                        noted.push(Given::take(slot, news, &mut tool));
+                    }
                     match became {
                         Became::Added => put.added += 1,
                         Became::Changed => put.changed += 1,
@@ -118,9 +146,12 @@ impl<'a> Change<'a> {
         });
         if !is_same {
             self.is_any = true;
-            let registered = Registered { server, state: given.state, slots: slots.into() };
+            let state = given.state.clone();
+            let registered = Registered { server, state, slots: slots.into() };
             self.next.catalog.insert_server(registered, self.next.generation);
         }
+        #[cfg(feature = "sqlite")]
+        self.note_put(given, noted);
         put
     }
 
@@ -135,6 +166,8 @@ impl<'a> Change<'a> {
         }
         self.servers_freed.push(number);
         self.is_any = true;
+        #[cfg(feature = "sqlite")]
+        self.note_remove(id);
         slots.len()
     }
 
@@ -172,28 +205,31 @@ impl<'a> Change<'a> {
             return Arc::clone(before);
         }
         let number = before.map_or_else(|| self.take_server(), |before| before.number);
-        let name = given.name.as_deref().unwrap_or(&given.id);
-        let description =
-            cut(given.description.as_deref().unwrap_or_default(), self.limits.description);
-        self.server_sentences.push((number, format!("{name}. {description}")));
-        Arc::new(Server {
+        let server = Arc::new(Server {
             number,
             id: given.id.as_str().into(),
             name: given.name.as_deref().map(Into::into),
             description: given.description.as_deref().map(Into::into),
             categories,
-        })
+        });
+        let sentence = server_sentence(&server, self.limits.bounds());
+        self.server_sentences.push((number, sentence));
+        server
     }
 
     fn tool(
         &mut self,
         given: &ToolEntry,
+        hash: Option<&[u8; 16]>,
         server: &Arc<Server>,
         slot: Option<Slot>,
         before: usize,
         names: &HashSet<String, ahash::RandomState>,
     ) -> Result<(Slot, Became), ToolRefusal> {
         let definition = Definition::of(given, server, self.limits)?;
+        if hash.is_some_and(|hash| *hash != definition.hash) {
+            return Err(ToolRefusal::Damaged);
+        }
         if names.contains(&given.tool.name) {
             return Err(ToolRefusal::SameName);
         }

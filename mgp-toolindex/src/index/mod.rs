@@ -5,10 +5,14 @@
 mod builder;
 mod change;
 mod definition;
+mod embedding;
+#[cfg(feature = "sqlite")]
+mod keeping;
 mod limits;
 mod numbers;
 mod put;
 mod searching;
+mod seen;
 mod sets;
 mod shared;
 mod snapshot;

@@ -76,6 +76,9 @@ pub enum ToolRefusal {
     /// The index has as many tools as it takes.
     #[error("the index has {0} tools, which is as many as it takes")]
     Full(usize),
+    /// What the database has of it is not what was written.
+    #[error("what was kept of it is damaged; it comes back when its server lists it again")]
+    Damaged,
     /// The index has as many bytes as it takes.
     #[error("the definitions in the index have {0} bytes, which is as many as it takes")]
     NoRoom(u64),

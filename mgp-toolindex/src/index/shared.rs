@@ -2,12 +2,15 @@
 //!
 //! Applies to: both.
 
+#[cfg(feature = "sqlite")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 
 use mgp_types::mgp::ServerState;
 
 use super::change::Change;
+use super::embedding::Embedding;
 use super::limits::IndexLimits;
 use super::sets::Sets;
 use super::snapshot::Snapshot;
@@ -16,6 +19,8 @@ use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
 use crate::keyword::{Keywords, Merge};
 use crate::learn::History;
+#[cfg(feature = "sqlite")]
+use crate::persist::Keeper;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
@@ -32,6 +37,12 @@ pub(crate) struct Shared {
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
+    pub(super) embedding: Embedding,
+    #[cfg(feature = "sqlite")]
+    pub(super) keeper: Option<Keeper>,
+    /// What the database had that could not be used.
+    #[cfg(feature = "sqlite")]
+    pub(super) dropped: AtomicUsize,
 }
 
 impl Shared {
@@ -46,6 +57,11 @@ impl Shared {
             embedder,
             limits,
             history: None,
+            embedding: Embedding::default(),
+            #[cfg(feature = "sqlite")]
+            keeper: None,
+            #[cfg(feature = "sqlite")]
+            dropped: AtomicUsize::new(0),
         }
     }
 
@@ -69,10 +85,18 @@ impl Shared {
     ) -> Result<T, IndexError> {
         let mut writer = self.writer();
         let mut change = Change::new(&mut writer, &self.snapshot(), &self.limits, &self.analyzer);
+        #[cfg(feature = "sqlite")]
+        if self.keeper.is_some() {
+            change.notes = Some(Vec::new());
+        }
         let made = make(&mut change);
         if made.is_ok() && change.is_any {
             self.embed(&mut change);
         }
+        let embedded: Vec<_> = change.sentences.iter().map(|(slot, _)| *slot).collect();
+        let servers: Vec<_> = change.server_sentences.iter().map(|(number, _)| *number).collect();
+        #[cfg(feature = "sqlite")]
+        let notes = change.notes.take();
         let Change {
             mut next, gone, new, taken, servers_taken, freed, servers_freed, is_any, ..
         } = change;
@@ -83,10 +107,17 @@ impl Shared {
             return made;
         }
         let made = made?;
+        self.publish(next);
+        let now = self.snapshot();
+        self.embedding.forget(&freed, &servers_freed);
+        if self.is_costly() {
+            self.embedding.add(self, &now, &embedded, &servers);
+        }
+        #[cfg(feature = "sqlite")]
+        self.keep(&now, notes.unwrap_or_default(), if self.is_costly() { &[] } else { &embedded });
         // Whoever still searches the old snapshot does not meet the new owners of these numbers.
         writer.slots.give_back(freed);
         writer.servers.give_back(servers_freed);
-        self.publish(next);
         self.tidy(&mut writer)?;
         Ok(made)
     }
@@ -103,7 +134,6 @@ impl Shared {
     }
 
     /// Changes vectors alone, as embedding in the background does.
-    #[cfg_attr(not(test), expect(dead_code, reason = "embedding in the background uses it"))]
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -125,10 +155,15 @@ impl Shared {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether vectors are made in the background.
+    fn is_costly(&self) -> bool {
+        self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
+    }
+
     /// Makes the vectors that cost little; the others come later, and old ones serve until then.
     fn embed(&self, change: &mut Change<'_>) {
         let Some(embedder) = &self.embedder else { return };
-        let is_small = embedder.cost() == Cost::Small;
+        let is_small = !self.is_costly();
         let mut failed = None;
         let mut embed = |table: &mut Option<VectorTable>, all: &[(u32, String)]| {
             let Some(table) = table else { return };

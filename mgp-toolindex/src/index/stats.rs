@@ -31,6 +31,12 @@ pub struct Stats {
     pub model: Option<String>,
     /// Tools that have a vector.
     pub embedded: usize,
+    /// Tools whose vector is still to be made in the background.
+    pub embedding: usize,
+    /// Tools that the model could not embed; they are found by words only.
+    pub not_embedded: usize,
+    /// Tools that a database had and that were damaged there.
+    pub dropped: usize,
     /// Parts of the keyword index.
     pub segments: usize,
 }
@@ -40,6 +46,7 @@ impl ToolIndex {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let now = self.shared.snapshot();
+        let progress = self.shared.embedding.progress().borrow().clone();
         let mut stats = Stats {
             tools: now.catalog.len(),
             servers: now.catalog.server_count(),
@@ -48,8 +55,14 @@ impl ToolIndex {
             model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
             embedded: now.vectors.as_ref().map_or(0, |vectors| vectors.len()),
             segments: now.keywords.as_ref().map_or(0, |keywords| keywords.segments()),
+            embedding: progress.waiting,
+            not_embedded: progress.failed,
             ..Stats::default()
         };
+        #[cfg(feature = "sqlite")]
+        {
+            stats.dropped = self.shared.dropped.load(std::sync::atomic::Ordering::Relaxed);
+        }
         for (_, record) in now.catalog.records() {
             stats.tokens_all = stats.tokens_all.saturating_add(record.entry.tokens().into());
             stats.counted += usize::from(record.entry.is_counted());

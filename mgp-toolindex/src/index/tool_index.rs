@@ -12,6 +12,7 @@ use super::put::Put;
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use crate::catalog::{Allowed, CategoryTree, Listed, ServerEntry, Slot};
+use crate::embed::EmbedError;
 use crate::error::IndexError;
 use crate::search::Filter;
 
@@ -162,6 +163,24 @@ impl ToolIndex {
         let now = self.shared.snapshot();
         let within = self.shared.within(&now, filter, allowed)?;
         Ok(CategoryTree::of(&now.catalog, within.as_deref()))
+    }
+
+    /// Waits until the vectors that are made in the background are made.
+    ///
+    /// Nothing needs it to search; figures and exports may.
+    ///
+    /// # Errors
+    /// [`EmbedError`] if the model cannot be used any more; it is tried again after the next change.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn embedded(&self) -> Result<(), EmbedError> {
+        let mut progress = self.shared.embedding.progress();
+        let idle = progress.wait_for(|now| !now.is_running).await;
+        match idle.ok().and_then(|now| now.stopped.clone()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Counts the changes.

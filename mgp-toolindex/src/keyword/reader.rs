@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use tantivy::query::Bm25StatisticsProvider;
+use tantivy::fieldnorm::FieldNormReader;
+use tantivy::query::Bm25StatisticsProvider as _;
 use tantivy::schema::Field;
 use tantivy::{DocSet, Searcher, TERMINATED, Term};
 
@@ -50,7 +51,15 @@ pub(crate) struct KeywordReader {
     pub(super) segments: Arc<[SegmentSlots]>,
     pub(super) standing: Chunks<Standing>,
     totals: Totals,
+    /// What the length of a text adds, by the byte that stands for it: in texts, in names.
+    norms: Arc<[[f32; 256]; 2]>,
 }
+
+/// How soon saying a word again adds nothing, as BM25 calls it.
+pub(super) const K1: f32 = 1.2;
+
+/// How much the length of a text counts.
+const B: f32 = 0.75;
 
 /// What every score is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +81,9 @@ impl KeywordReader {
             text: searcher.total_num_tokens(fields.text)?,
             name: searcher.total_num_tokens(fields.name)?,
         };
-        Ok(Self { searcher, fields, segments: segments.into(), standing, totals })
+        let norms = [totals.text, totals.name].map(|tokens| norms(tokens, totals.documents));
+        let segments = segments.into();
+        Ok(Self { searcher, fields, segments, standing, totals, norms: Arc::new(norms) })
     }
 
     /// Prepares words for being looked for; worth it when more than one of the methods below is used.
@@ -136,11 +147,21 @@ impl KeywordReader {
     }
 
     pub(super) fn term(&self, word: &str, place: Place) -> Term {
-        let field = match place {
+        Term::from_field_text(self.field(place), word)
+    }
+
+    pub(super) fn field(&self, place: Place) -> Field {
+        match place {
             Place::Text => self.fields.text,
             Place::Name => self.fields.name,
-        };
-        Term::from_field_text(field, word)
+        }
+    }
+
+    pub(super) fn norms(&self, place: Place) -> &[f32; 256] {
+        match place {
+            Place::Text => &self.norms[0],
+            Place::Name => &self.norms[1],
+        }
     }
 
     /// How many documents there are, those that are gone and not yet merged away included.
@@ -162,23 +183,18 @@ impl std::fmt::Debug for KeywordReader {
     }
 }
 
-impl Bm25StatisticsProvider for KeywordReader {
-    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
-        Ok(if field == self.fields.name { self.totals.name } else { self.totals.text })
-    }
-
-    fn total_num_docs(&self) -> tantivy::Result<u64> {
-        Ok(self.totals.documents)
-    }
-
-    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
-        self.count(term)
-    }
-}
-
 /// How much a word says that occurs in so many of all tools, as BM25 counts it.
 #[expect(clippy::cast_precision_loss, reason = "how much a word says needs no more digits")]
 pub(super) fn idf(count: u64, all: u64) -> f32 {
     let without = all.saturating_sub(count) as f32;
     (1.0 + (without + 0.5) / (count as f32 + 0.5)).ln()
+}
+
+/// What a text of each length adds, where so many texts have so many words.
+#[expect(clippy::cast_precision_loss, reason = "how long texts are needs no more digits")]
+fn norms(words: u64, texts: u64) -> [f32; 256] {
+    let usual = (words as f32 / texts.max(1) as f32).max(1.0);
+    let length =
+        |at: usize| FieldNormReader::id_to_fieldnorm(u8::try_from(at).unwrap_or(u8::MAX)) as f32;
+    std::array::from_fn(|at| K1 * (1.0 - B + B * length(at) / usual))
 }

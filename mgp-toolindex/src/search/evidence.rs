@@ -11,10 +11,10 @@ use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
 /// How many tools are candidates for their words. The clauses' words are the query's, so that its list has theirs.
-const BY_WORDS: usize = 100;
+const BY_WORDS: usize = 60;
 
 /// How many tools are candidates for what they mean, for each clause.
-const BY_MEANING: usize = 24;
+const BY_MEANING: usize = 16;
 
 /// What speaks for each candidate.
 #[derive(Debug, Default)]
@@ -57,7 +57,10 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        let said = asked.each(&slots)?;
+        // Words of a name are words of its tool, so that names need only be looked at where these occur.
+        let mut said = asked.each(&slots)?;
+        let named = view.keywords.ask(&question.names)?.each(&slots)?;
+        said.iter_mut().zip(named).for_each(|(said, named)| *said += named);
         let mut evidence = Self {
             strength: vec![0.0; slots.len() * question.units.len()],
             meaning: vec![None; slots.len()],

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_best_of_each_clause_is_near_the_top() {
         // The second tool is best for the weaker clause; the third is second best for the stronger one.
-        let fused = fused(&[&[50.0, 20.0, 40.0], &[40.0, 2.0, 30.0], &[1.0, 25.0, 1.0]], &[0.0; 3]);
+        let fused = fused(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]], &[0.0; 3]);
         assert_eq!(fused.clauses, [1, 2, 1]);
         let [first, second, third] = fused.scores[..] else { panic!() };
         assert!(first > second && second > third, "{:?}", fused.scores);

@@ -13,8 +13,10 @@ pub(super) const LONGEST: usize = 4 * 1024;
 /// A query taken apart.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
-    /// All words that are looked for, first in all texts, then the same in names.
+    /// All words that are looked for.
     pub(super) words: Words,
+    /// The same, looked for in names.
+    pub(super) names: Words,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
 }
@@ -47,17 +49,13 @@ impl<'a> Question<'a> {
             words.terms.clear();
             units.iter_mut().for_each(|unit| unit.terms.clear());
         }
-        let many = words.terms.len();
-        for at in 0..many {
-            let Term { text, weight, .. } = words.terms[at].clone();
-            words.terms.push(Term { text, weight: weight * weights.name, place: Place::Name });
-        }
-        for unit in &mut units {
-            unit.terms.extend_from_within(..);
-            let half = unit.terms.len() / 2;
-            unit.terms[half..].iter_mut().for_each(|at| *at += many);
-        }
-        Self { words, units }
+        let of_name = |term: &Term| Term {
+            weight: term.weight * weights.name,
+            place: Place::Name,
+            ..term.clone()
+        };
+        let names = Words { terms: words.terms.iter().map(of_name).collect(), ..Words::default() };
+        Self { words, names, units }
     }
 
     /// Finds out what the query and its clauses mean, or why that cannot be.

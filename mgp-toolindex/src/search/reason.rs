@@ -17,17 +17,16 @@ pub(super) fn reason(
     analyzer: &Analyzer,
 ) -> Reason {
     let many = evidence.slots.len();
-    let half = question.words.terms.len() / 2;
     let said = |term: usize| evidence.said.get(term * many + at).is_some_and(|said| *said > 0.0);
     let occurs = |stem: &str| {
-        let mut terms = (0..half).filter(|term| question.words.terms[*term].text == stem);
-        terms.any(said)
+        let mut terms = question.words.terms.iter().enumerate();
+        terms.any(|(at, term)| term.text == stem && said(at))
     };
     let mut words: Vec<String> =
         question.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
     if question.words.raw.is_empty() {
         // Of scripts without spaces pairs of characters are all there is.
-        let terms = question.words.terms.iter().take(half).enumerate();
+        let terms = question.words.terms.iter().enumerate();
         words.extend(terms.filter(|(at, _)| said(*at)).map(|(_, term)| term.text.clone()));
     }
     Reason {

@@ -18,6 +18,7 @@ pub(super) struct Scored {
 
 impl Scored {
     /// Better ones first, and of equal ones the lower slot.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting compares by reference")]
     fn before(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.slot.cmp(&other.slot))
     }

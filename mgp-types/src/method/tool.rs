@@ -43,12 +43,16 @@ tools! {
     "mgp.discovery.deregister" = "mgp/discovery/deregister";
     "mgp.tools.discover" = "mgp/tools/discover";
     "mgp.tools.request" = "mgp/tools/request";
+    "mgp.tools.call";
     "mgp.tools.session" = "mgp/tools/session";
     "mgp.tools.session.evict" = "mgp/tools/session/evict";
 }
 
 /// The tool that repeats audit events (later revisions of §6); no method stands for it.
 pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
+
+/// The tool that calls a tool which was found (§16.5); no method stands for it.
+pub const TOOLS_CALL: &str = "mgp.tools.call";
 
 /// Finds the kernel tool a name means: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
@@ -76,7 +80,9 @@ mod tests {
             assert_eq!(method_of_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
         }
         assert!(method_of_tool("tools_session").is_none());
-        assert!(method_of_tool(AUDIT_REPLAY).unwrap().method.is_none());
+        for name in [AUDIT_REPLAY, TOOLS_CALL] {
+            assert!(method_of_tool(name).unwrap().method.is_none());
+        }
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));

@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use super::{RiskLevel, ServerState, ToolSecurity};
+use super::{Permission, RiskLevel, ServerState, ToolSecurity};
 use crate::record::{Lenient, List, Number, RawObject, open_enum, record};
 
 open_enum! {
@@ -84,6 +84,14 @@ record! {
         opt risk_level_max: Option<RiskLevel>,
         /// Their server is in this state.
         opt status: Option<ServerState>,
+        /// They are of one of these servers.
+        list servers: List<String>,
+        /// They need no permission beside these.
+        opt permissions: Option<Vec<Permission>>,
+        /// They take one of these.
+        list input_types: List<String>,
+        /// They give one of these.
+        list output_types: List<String>,
     }
 
     /// Parameters of `mgp/tools/discover` (§16.5).
@@ -96,6 +104,10 @@ record! {
         opt max_results: Option<u64>,
         /// Which tools.
         opt filter: Option<DiscoverToolsFilter>,
+        /// Whether each tool says why it was found.
+        opt explain: Option<bool>,
+        /// The session, where neither connection nor transport has one.
+        opt session_handle: Option<String>,
     }
 
     /// A tool that was found, with all that is needed to call it.
@@ -114,6 +126,10 @@ record! {
         opt security: Option<Lenient<ToolSecurity>>,
         /// Names it; unique.
         opt tool_id: Option<String>,
+        /// Whether texts or details were left out to save tokens; found alone it is told in full.
+        opt trimmed: Option<bool>,
+        /// Why it was found.
+        opt reason: Option<String>,
     }
 
     /// Result of `mgp/tools/discover`.
@@ -128,6 +144,10 @@ record! {
         opt query_time_ms: Option<Number>,
         /// How they were searched instead (later revisions).
         opt fallback_strategy: Option<SearchStrategy>,
+        /// Why not as was asked.
+        opt fallback_reason: Option<String>,
+        /// How many tools were found and left out, because they would not fit the budget.
+        opt omitted: Option<u64>,
     }
 
     /// What tools must do.
@@ -152,6 +172,8 @@ record! {
         req requirements: ToolRequirements,
         /// The trace of the task.
         opt task_trace_id: Option<String>,
+        /// The session, where neither connection nor transport has one.
+        opt session_handle: Option<String>,
     }
 
     /// A tool that was not loaded, when it is told as an object.
@@ -178,10 +200,17 @@ record! {
         opt session_tools_count: Option<u64>,
         /// How many tokens they cost.
         opt context_tokens_added: Option<u64>,
+        /// What else is to be known of the tools that were loaded.
+        list notes: List<String>,
+        /// The session they were loaded into, where neither connection nor transport has one.
+        opt session_handle: Option<String>,
     }
 
     /// Parameters of `mgp/tools/session` (§16.7).
-    pub struct SessionParams {}
+    pub struct SessionParams {
+        /// The session, where neither connection nor transport has one.
+        opt session_handle: Option<String>,
+    }
 
     /// Result of `mgp/tools/session`.
     pub struct SessionResult {
@@ -201,6 +230,8 @@ record! {
         req tools: Vec<String>,
         /// Why.
         opt reason: Option<String>,
+        /// The session, where neither connection nor transport has one.
+        opt session_handle: Option<String>,
     }
 
     /// Result of `mgp/tools/session/evict`.

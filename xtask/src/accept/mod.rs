@@ -5,6 +5,7 @@
 mod binary;
 mod fresh;
 mod gov;
+mod index;
 mod life;
 mod mcp;
 mod members;
@@ -24,7 +25,15 @@ use std::path::PathBuf;
 struct Check {
     name: &'static str,
     about: &'static str,
-    run: fn(Rigour) -> Outcome<Verdict>,
+    run: fn(&Asked) -> Outcome<Verdict>,
+}
+
+/// How checks are asked for.
+#[derive(Debug)]
+struct Asked {
+    rigour: Rigour,
+    /// Where the sets of the index are, unless beside the repository.
+    data: Option<PathBuf>,
 }
 
 /// What a check found.
@@ -85,44 +94,45 @@ const CHECKS: &[Check] = &[
     Check {
         name: "core.stdio-kinds",
         about: "real Node and Python parents over pipes, sockets, files and a terminal",
-        run: binary::stdio_kinds,
+        run: |asked| binary::stdio_kinds(asked.rigour),
     },
     Check {
         name: "core.bench",
         about: "the stdio budgets against rmcp and the bare loop",
-        run: bench::core_bench,
+        run: |asked| bench::core_bench(asked.rigour),
     },
     Check {
         name: "sdk.cells",
         about: "the four cells with real peers; every method with its extension on and off",
-        run: |rigour| {
-            Ok(binary::run(&[("mgp-server-sdk", "extensions")])?.and(interop::verdict(rigour)?))
+        run: |asked| {
+            let cells = interop::verdict(asked.rigour)?;
+            Ok(binary::run(&[("mgp-server-sdk", "extensions")])?.and(cells))
         },
     },
     Check {
         name: "sdk.lifecycle",
         about: "the handshake's own document, revisions, pings, time-outs, both sides",
-        run: sdk::lifecycle,
+        run: |asked| sdk::lifecycle(asked.rigour),
     },
     Check {
         name: "sdk.first-server",
         about: "the README's server is short and works elsewhere; the macro costs nothing",
-        run: sdk::first_server,
+        run: |asked| sdk::first_server(asked.rigour),
     },
     Check {
         name: "sdk.first-client",
         about: "the README's client is short and calls that server",
-        run: sdk::first_client,
+        run: |asked| sdk::first_client(asked.rigour),
     },
     Check {
         name: "sdk.docs",
         about: "everything public is documented, guides compile, examples are run",
-        run: sdk::docs,
+        run: |asked| sdk::docs(asked.rigour),
     },
     Check {
         name: "sdk.bench",
         about: "the budgets of the core hold with checked arguments and typed results",
-        run: sdk::sdk_bench,
+        run: |asked| sdk::sdk_bench(asked.rigour),
     },
     Check {
         name: "mcp.required",
@@ -147,12 +157,12 @@ const CHECKS: &[Check] = &[
     Check {
         name: "mcp.interop",
         about: "foreign clients and servers over HTTP in every mode, and the Inspector",
-        run: interop::over_http,
+        run: |asked| interop::over_http(asked.rigour),
     },
     Check {
         name: "mcp.bench",
         about: "the HTTP budgets against rmcp and bare hyper, and idle sessions in a GiB",
-        run: bench::mcp_bench,
+        run: |asked| bench::mcp_bench(asked.rigour),
     },
     Check {
         name: "gov.world",
@@ -172,7 +182,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "gov.cost",
         about: "the instructions of a governed echo, the time of a decision and a revocation",
-        run: gov::cost,
+        run: |asked| gov::cost(asked.rigour),
     },
     Check {
         name: "gov.alone",
@@ -214,6 +224,31 @@ const CHECKS: &[Check] = &[
         about: "one layer of the life of servers alone, on a client and on a server",
         run: |_| life::alone(),
     },
+    Check {
+        name: "index.quality",
+        about: "seven labelled sets, one configuration: how many of the tools needed are found",
+        run: index::quality,
+    },
+    Check {
+        name: "index.laws",
+        about: "hybrid loses to neither half; exact and mistyped names; what history adds",
+        run: index::laws,
+    },
+    Check {
+        name: "index.speed",
+        about: "searches among 3 thousand, 100 thousand and a million tools; changes, opening, memory",
+        run: index::speed,
+    },
+    Check {
+        name: "index.tokens",
+        about: "what a request costs against all definitions, and that no budget is exceeded",
+        run: index::tokens,
+    },
+    Check {
+        name: "index.tough",
+        about: "kills, searches while servers come and go, a million changes, hostile definitions",
+        run: |_| index::tough(),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.
@@ -227,14 +262,17 @@ pub(crate) fn accept(flags: &Flags) -> Outcome {
         }
         return Ok(());
     }
-    let rigour = Rigour::from_strict(flags.has("--strict"));
+    let asked = Asked {
+        rigour: Rigour::from_strict(flags.has("--strict")),
+        data: flags.value("--data").map(PathBuf::from),
+    };
     let mut failed = Vec::new();
     for name in flags.words() {
         let Some(check) = CHECKS.iter().find(|check| check.name == name) else {
             let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
             return Err(Failure::new(format!("unknown check {name}; known: {}", known.join(", "))));
         };
-        if !check.passes(rigour) {
+        if !check.passes(&asked) {
             failed.push(check.name);
         }
     }
@@ -247,9 +285,10 @@ pub(crate) fn quick() -> Outcome {
         println!("what the checks compare with is not here; passed over");
         return Ok(());
     }
+    let asked = Asked { rigour: Rigour::Lenient, data: None };
     let quick = CHECKS.iter().filter(|check| QUICK.contains(&check.name));
     let failed: Vec<_> =
-        quick.filter(|check| !check.passes(Rigour::Lenient)).map(|check| check.name).collect();
+        quick.filter(|check| !check.passes(&asked)).map(|check| check.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
@@ -261,8 +300,8 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
 
 impl Check {
     /// Runs the check and prints its last line.
-    fn passes(&self, rigour: Rigour) -> bool {
-        let verdict = (self.run)(rigour).unwrap_or_else(|failure| Verdict {
+    fn passes(&self, asked: &Asked) -> bool {
+        let verdict = (self.run)(asked).unwrap_or_else(|failure| Verdict {
             pass: false,
             figure: failure.to_string(),
             bound: "no failure".to_owned(),

@@ -1,4 +1,5 @@
-//! `bench stdio|http`: our echo server against rmcp and a server without a framework, on figures that repeat.
+//! `bench stdio|http`: our echo server against rmcp and a server without a framework, on figures that repeat;
+//! `bench toolindex`: the index of tools against its bounds.
 //!
 //! Instructions and allocations are the difference of two run lengths, so that start-up cancels.
 //! CPU time is taken in alternating rounds, all servers in each, and compared by the minimum.
@@ -8,6 +9,7 @@ mod measure;
 mod programs;
 mod stdio;
 mod table;
+mod toolindex;
 
 use crate::{
     accept::Verdict,
@@ -17,6 +19,8 @@ use crate::{
 use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;
+
+pub(crate) use toolindex::index_speed;
 
 /// How much time to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,12 +66,15 @@ impl Transport {
 
 /// Measures, prints the rows, and fails if one misses its budget.
 pub(crate) fn bench(flags: &Flags) -> Outcome {
+    if flags.words() == ["toolindex"] {
+        return toolindex::bench(flags);
+    }
     let known = [Transport::Stdio, Transport::Http];
     let transport = match flags.words() {
         [word] => known.into_iter().find(|transport| transport.name() == word),
         _ => None,
     };
-    let transport = transport.context("a transport: stdio or http")?;
+    let transport = transport.context("what to measure: stdio, http or toolindex")?;
     let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
     let mut programs = Programs::build(flags.rest())?;
     if !flags.has("--free") {
@@ -86,7 +93,7 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
         let pinned = programs.generator.processor.is_some();
         let section = table::markdown(&rows, transport, effort, pinned);
         let old = fs::read_to_string(file).unwrap_or_default();
-        fs::write(file, table::page(&old, transport, &section)).context(file)?;
+        fs::write(file, table::page(&old, &table::heading(transport), &section)).context(file)?;
         println!("wrote {file}");
     }
     let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();

@@ -101,13 +101,17 @@ impl Programs {
     /// of a virtual machine costs several times what an echo does: the figures then fall into two groups,
     /// 4 or 18 µs a call, whatever serves it.
     pub(super) fn pinned(mut self) -> Outcome<Self> {
-        let status = std::fs::read_to_string("/proc/self/status")?;
-        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let last =
-            allowed.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
-        self.generator.processor = Some(last.trim().to_owned());
+        self.generator.processor = Some(last_processor()?);
         Ok(self)
     }
+}
+
+/// The last of the processors we may use.
+pub(super) fn last_processor() -> Outcome<String> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let last = allowed.and_then(|list| list.rsplit([',', '-']).next()).context("a processor")?;
+    Ok(last.trim().to_owned())
 }
 
 impl Server {

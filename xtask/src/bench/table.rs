@@ -149,18 +149,18 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
     text
 }
 
-fn heading(transport: Transport) -> String {
+/// The heading of the section of a transport.
+pub(super) fn heading(transport: Transport) -> String {
     format!("## {}", transport.name())
 }
 
-/// The page with the section of one transport put in, or in place of the old one.
-pub(super) fn page(old: &str, transport: Transport, section: &str) -> String {
-    let heading = heading(transport);
+/// The page with a section put in, or in place of the old one of that heading.
+pub(super) fn page(old: &str, heading: &str, section: &str) -> String {
     let mut parts = vec!["# Benchmarks\n".to_owned()];
     let mut placed = false;
     for part in format!("\n{old}").split("\n## ").skip(1) {
         let part = format!("## {}", part.trim_end());
-        if part.lines().next() == Some(&*heading) {
+        if part.lines().next() == Some(heading) {
             parts.push(section.trim_end().to_owned() + "\n");
             placed = true;
         } else {
@@ -174,7 +174,7 @@ pub(super) fn page(old: &str, transport: Transport, section: &str) -> String {
 }
 
 /// Processor and compiler.
-fn machine() -> String {
+pub(super) fn machine() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let names = cpus.lines().filter_map(|line| line.strip_prefix("model name"));
     let names: Vec<_> = names.map(|name| name.trim_start_matches(['\t', ' ', ':'])).collect();
@@ -187,7 +187,7 @@ fn round(value: f64) -> f64 {
 }
 
 /// A figure with as many digits as it deserves.
-fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
         format!("{value:.0}")
     } else {
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn a_section_takes_the_place_of_its_own() {
         let old = "# Benchmarks\n\n## stdio\n\nold\n\n## http\n\nkept\n";
-        let page = page(old, Transport::Stdio, "## stdio\n\nnew\n");
+        let page = page(old, "## stdio", "## stdio\n\nnew\n");
         assert_eq!(page, "# Benchmarks\n\n## stdio\n\nnew\n\n## http\n\nkept\n");
-        let first = super::page("", Transport::Http, "## http\n\nnew\n");
+        let first = super::page("", "## http", "## http\n\nnew\n");
         assert_eq!(first, "# Benchmarks\n\n## http\n\nnew\n");
     }
 

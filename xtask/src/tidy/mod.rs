@@ -7,6 +7,7 @@ mod layout;
 mod methods;
 mod source;
 mod text;
+mod weight;
 
 use crate::{
     flags::Flags,
@@ -66,6 +67,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = arrows::allowed(&tree.packages);
     found.extend(arrows::written_down(&tree.packages, architecture));
     found.extend(arrows::no_anyhow(&tree.packages));
+    found.extend(weight::light_by_default(&tree.packages));
     for source in &tree.rust {
         found.extend(layout::length(source));
         found.extend(layout::name(source));

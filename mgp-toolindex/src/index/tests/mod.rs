@@ -2,7 +2,10 @@
 
 mod access;
 mod crowd;
+mod embedding;
 mod hostile;
+#[cfg(feature = "sqlite")]
+mod keeping;
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};

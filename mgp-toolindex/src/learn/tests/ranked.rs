@@ -43,8 +43,8 @@ fn taught() -> History {
     history
 }
 
-fn found(index: &ToolIndex, query: Query) -> Vec<(String, f32)> {
-    let found = index.search(&query, &Everything).unwrap();
+fn found(index: &ToolIndex, query: &Query) -> Vec<(String, f32)> {
+    let found = index.search(query, &Everything).unwrap();
     found.hits.iter().map(|hit| (hit.tool.name().to_owned(), hit.score)).collect()
 }
 
@@ -57,20 +57,20 @@ fn an_empty_history_changes_nothing() {
     let (history, erased) = (History::new(), taught());
     drop(erased.erase(Erase::All));
     for text in ["weather of the days", "send it", "forecast", "shows mail; reads days", ""] {
-        let plain = found(&index(None), ask(text));
-        assert_eq!(found(&index(Some(&history)), ask(text)), plain);
-        assert_eq!(found(&index(Some(&erased)), ask(text)), plain, "what is erased tells nothing");
+        let plain = found(&index(None), &ask(text));
+        assert_eq!(found(&index(Some(&history)), &ask(text)), plain);
+        assert_eq!(found(&index(Some(&erased)), &ask(text)), plain, "what is erased tells nothing");
     }
 }
 
 #[test]
 fn what_was_called_comes_first_and_is_found_without_a_word_in_common() {
     let index = index(Some(&taught()));
-    let hits = found(&index, ask("what will the weather be like"));
+    let hits = found(&index, &ask("what will the weather be like"));
     assert_eq!(hits[0].0, "barometer", "{hits:?}");
     assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
     assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
-    assert_eq!(found(&index, ask("tell a friend"))[0].0, "send_mail");
+    assert_eq!(found(&index, &ask("tell a friend"))[0].0, "send_mail");
     let reason = index.search(&ask("tell a friend").explain(Explain::Yes), &Everything).unwrap();
     let history = reason.hits[0].reason.as_ref().unwrap().history.unwrap();
     assert!(history > 0.3 && history <= 1.0, "{history}");
@@ -87,13 +87,13 @@ fn only_the_asker_and_only_a_search_by_all_evidence_is_told() {
         ask(text).strategy(SearchStrategy::Semantic),
         ask(text).strategy(SearchStrategy::Category),
     ] {
-        assert_eq!(found(&taught, query.clone()), found(&plain, query.clone()), "{query:?}");
+        assert_eq!(found(&taught, &query), found(&plain, &query), "{query:?}");
     }
 }
 
 #[test]
 fn a_name_still_names_its_tool() {
-    assert_eq!(found(&index(Some(&taught())), ask("forecast"))[0].0, "forecast");
+    assert_eq!(found(&index(Some(&taught())), &ask("forecast"))[0].0, "forecast");
 }
 
 #[test]

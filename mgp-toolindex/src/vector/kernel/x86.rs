@@ -80,6 +80,7 @@ fn four_256([a, b, c, d]: [&[i8]; 4], asked: &[i16]) -> [i32; 4] {
 
 #[inline]
 #[target_feature(enable = "avx2")]
+#[expect(clippy::many_single_char_names, reason = "one for each byte")]
 fn wide_256(bytes: &[i8; 16]) -> __m256i {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
     _mm256_cvtepi8_epi16(_mm_setr_epi8(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p))
@@ -87,6 +88,7 @@ fn wide_256(bytes: &[i8; 16]) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
+#[expect(clippy::many_single_char_names, reason = "one for each number")]
 fn numbers_256(numbers: &[i16; 16]) -> __m256i {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *numbers;
     _mm256_setr_epi16(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)

@@ -3,6 +3,7 @@
 use super::writer::{Folder, Writer, segments, verify};
 use crate::{
     accept::Verdict,
+    dice::Dice,
     run::{Context, Failure, Outcome, now, seconds},
 };
 use std::{
@@ -39,7 +40,7 @@ struct Tally {
 pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     let bytes = over(program, SMALL, |log| (0..log.len()).map(Change::Flip).collect())?;
     let random = over(program, LARGE, |log| {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let mut dice = Dice::new(1);
         (0..CHANGES).map(|_| Change::random(&mut dice, log)).collect()
     })?;
     for missed in bytes.missed.iter().chain(&random.missed).take(20) {
@@ -259,19 +260,5 @@ impl Log {
             }
         }
         Ok(())
-    }
-}
-
-/// Numbers that look random and are the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        // xorshift64*.
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(number).unwrap_or(0) % bound.max(1)
     }
 }

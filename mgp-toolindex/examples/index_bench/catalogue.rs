@@ -1,0 +1,187 @@
+//! Catalogues of any size: servers and tools like those of a real catalogue, made from it by a seed (MGP §16).
+//!
+//! The first round of servers is the catalogue itself.
+//! In each further one every server gets other words of the same kind: consistently within the server, so that its
+//! tools still speak of one product, and differently in each copy, so that the vocabulary grows as that of real
+//! catalogues does.
+//! Texts keep their lengths, since words are swapped one by one.
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use mgp_toolindex::ServerEntry;
+use mgp_types::mcp::Tool;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Failure;
+use super::built_in;
+use super::dice::Dice;
+use super::words::{Swap, Words};
+
+/// Servers to make others from.
+pub(crate) struct Catalogue {
+    servers: Vec<Server>,
+    words: Words,
+}
+
+/// One server of the catalogue.
+pub(crate) struct Server {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) categories: Vec<String>,
+    pub(crate) tools: Vec<Definition>,
+}
+
+/// One tool of it.
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) schema: Value,
+}
+
+/// A line of a catalogue.
+#[derive(Deserialize)]
+struct Line {
+    server_id: String,
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default, rename = "inputSchema")]
+    schema: Option<Value>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    server_name: Option<String>,
+    #[serde(default)]
+    server_description: Option<String>,
+}
+
+impl Catalogue {
+    /// Reads a catalogue, a tool a line; without a file it makes one of similar shape.
+    pub(crate) fn new(file: Option<&Path>, seed: u64) -> Result<Self, Failure> {
+        let mut servers = match file {
+            Some(file) => read(file)?,
+            None => built_in::servers(seed),
+        };
+        // Neighbours in a file resemble each other; a part of the catalogue should resemble all of it.
+        Dice::new(seed).shuffle(&mut servers);
+        let words = Words::of(&servers);
+        Ok(Self { servers, words })
+    }
+
+    /// Servers with so many tools in all, one after the other.
+    pub(crate) fn servers(&self, tools: usize, seed: u64) -> impl Iterator<Item = Server> {
+        let mut left = tools;
+        let servers = move |copy| self.servers.iter().enumerate().map(move |one| (copy, one));
+        let copies = (0..).flat_map(servers);
+        copies.map_while(move |(copy, (number, server))| {
+            let count = server.tools.len().min(left);
+            left -= count;
+            (count > 0).then(|| {
+                let swap = self.words.swap(copy, seed, &server.id);
+                let mut copied = server.copied(&swap, count);
+                if copy > 0 {
+                    // Two ids may have become one.
+                    copied.id = format!("{}.{copy}.{number}", swap.text(&server.id));
+                }
+                copied
+            })
+        })
+    }
+}
+
+impl Server {
+    /// A copy in other words, with the first tools.
+    fn copied(&self, swap: &Swap<'_>, count: usize) -> Self {
+        let mut names = BTreeSet::new();
+        let tools = self.tools[..count].iter().enumerate().map(|(number, tool)| {
+            let mut name = swap.text(&tool.name);
+            // Two words may have become one.
+            while !names.insert(name.clone()) {
+                // Writing to a string cannot fail.
+                let _ = write!(name, "_{number}");
+            }
+            let description = swap.text(&tool.description);
+            Definition { name, description, schema: schema(&tool.schema, swap) }
+        });
+        Self {
+            tools: tools.collect(),
+            id: self.id.clone(),
+            name: swap.text(&self.name),
+            description: swap.text(&self.description),
+            categories: self.categories.clone(),
+        }
+    }
+
+    /// The server as it is put into an index, and how many bytes its definitions have.
+    pub(crate) fn entry(self) -> (ServerEntry, u64) {
+        let mut text = 0;
+        let tools = self.tools.into_iter().map(|tool| {
+            let (tool, length) = definition(&tool.name, &tool.description, &tool.schema);
+            text += length;
+            tool
+        });
+        let tools: Vec<_> = tools.collect();
+        let entry = ServerEntry::new(self.id)
+            .name(self.name)
+            .description(self.description)
+            .categories(self.categories)
+            .tools(tools);
+        (entry, text)
+    }
+}
+
+/// A tool as a server would list it, and its length.
+pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool, u64) {
+    let tool = json!({"name": name, "description": description, "inputSchema": schema}).to_string();
+    let length = tool.len() as u64;
+    (serde_json::from_str(&tool).expect("it has what a tool must have"), length)
+}
+
+fn read(file: &Path) -> Result<Vec<Server>, Failure> {
+    let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    for line in fs::read_to_string(file)?.lines() {
+        let line: Line = serde_json::from_str(line)?;
+        let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {
+            name: line.server_name.unwrap_or_default(),
+            description: line.server_description.unwrap_or_default(),
+            categories: line.categories,
+            id: line.server_id,
+            tools: Vec::new(),
+        });
+        let schema = line.schema.filter(Value::is_object).unwrap_or_else(|| json!({}));
+        server.tools.push(Definition { name: line.name, description: line.description, schema });
+    }
+    Ok(servers.into_values().collect())
+}
+
+/// The schema with other words: names of properties, and what is said about them.
+fn schema(value: &Value, swap: &Swap<'_>) -> Value {
+    let Value::Object(members) = value else { return value.clone() };
+    let swapped = members.iter().map(|(key, value)| {
+        let value = match (key.as_str(), value) {
+            ("description" | "title", Value::String(text)) => Value::String(swap.text(text)),
+            ("properties", Value::Object(properties)) => {
+                let renamed =
+                    properties.iter().map(|(name, one)| (swap.text(name), schema(one, swap)));
+                Value::Object(renamed.collect::<Map<_, _>>())
+            }
+            ("required", Value::Array(names)) => {
+                let renamed = names.iter().map(|name| match name {
+                    Value::String(name) => Value::String(swap.text(name)),
+                    other => other.clone(),
+                });
+                Value::Array(renamed.collect())
+            }
+            (_, other) => schema(other, swap),
+        };
+        (key.clone(), value)
+    });
+    Value::Object(swapped.collect())
+}

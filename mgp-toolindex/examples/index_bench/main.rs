@@ -1,0 +1,138 @@
+//! Measures the index: searches in catalogues of any size, changes, opening, memory; one JSON object on the last line.
+//!
+//! Build it with `--release`, and keep it on one processor (`taskset`) for figures that can be compared.
+//!
+//! ```sh
+//! index_bench measure --tools 100000 [--templates TOOLS.jsonl] [--queries Q.jsonl]… [--asked 1000] [--rounds 5]
+//! index_bench keep --db FILE --tools 15000 [--templates TOOLS.jsonl]
+//! index_bench open --db FILE
+//! ```
+//!
+//! Applies to: both.
+
+mod built_in;
+mod catalogue;
+mod clock;
+mod dice;
+mod kept;
+mod measure;
+mod memory;
+mod words;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Deserialize;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Where all that is made up begins, unless `--seed` says otherwise.
+const SEED: u64 = 20_261_120;
+
+/// The words of the command line.
+pub(crate) struct Options {
+    given: BTreeMap<String, Vec<String>>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let done = match Options::read(words) {
+        Ok(options) => match command.as_str() {
+            "measure" => measure::all(&options),
+            "keep" => kept::keep(&options).await,
+            "open" => kept::open(&options).await,
+            _ => Err("usage: index_bench measure|keep|open [OPTIONS]".into()),
+        },
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(figures) => {
+            // A reader that has gone wants no figures.
+            let _ = writeln!(io::stdout(), "{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "index_bench: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").ok_or_else(|| format!("unknown word {word}"))?;
+            let value = words.next().ok_or_else(|| format!("{word} has no value"))?;
+            given.entry(name.to_owned()).or_default().push(value);
+        }
+        Ok(Self { given })
+    }
+
+    /// All values of an option.
+    pub(crate) fn all(&self, name: &str) -> &[String] {
+        self.given.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// A number, or what it is without.
+    pub(crate) fn number(&self, name: &str, without: usize) -> Result<usize, Failure> {
+        self.all(name).last().map_or(Ok(without), |text| {
+            text.parse().map_err(|_| format!("--{name} {text} is no number").into())
+        })
+    }
+
+    /// Where all that is made up begins.
+    pub(crate) fn seed(&self) -> Result<u64, Failure> {
+        self.number("seed", 0).map(|seed| SEED + seed as u64)
+    }
+
+    /// The catalogue to make others from.
+    pub(crate) fn templates(&self) -> Option<&Path> {
+        self.all("templates").last().map(Path::new)
+    }
+
+    /// A file that must be named.
+    pub(crate) fn file(&self, name: &str) -> Result<PathBuf, Failure> {
+        let file = self.all(name).last().ok_or_else(|| format!("--{name} FILE is missing"))?;
+        Ok(PathBuf::from(file))
+    }
+
+    /// So many queries, from all files in turn; without files, made up ones.
+    pub(crate) fn queries(&self, count: usize) -> Result<Vec<String>, Failure> {
+        #[derive(Deserialize)]
+        struct Line {
+            query: String,
+        }
+        let files = self.all("queries");
+        if files.is_empty() {
+            return Ok(built_in::queries(self.seed()?, count));
+        }
+        let mut sources = Vec::new();
+        for file in files {
+            let lines = std::fs::read_to_string(file)?;
+            let texts: Result<Vec<_>, _> = lines
+                .lines()
+                .map(|line| serde_json::from_str(line).map(|line: Line| line.query))
+                .collect();
+            let mut texts = texts?;
+            // Neighbours in a file resemble each other.
+            dice::Dice::new(self.seed()?).shuffle(&mut texts);
+            sources.push(texts.into_iter());
+        }
+        let mut queries = Vec::new();
+        while queries.len() < count {
+            let before = queries.len();
+            queries.extend(sources.iter_mut().filter_map(Iterator::next));
+            if queries.len() == before {
+                break;
+            }
+        }
+        queries.truncate(count);
+        Ok(queries)
+    }
+}

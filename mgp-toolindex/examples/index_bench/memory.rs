@@ -1,0 +1,21 @@
+//! The memory of this process as the system counts it.
+//!
+//! Applies to: both.
+
+/// Kilobytes that are resident now, and the most there were.
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) most: u64,
+}
+
+impl Memory {
+    /// Asks the system; zeros where it has no `/proc`.
+    pub(crate) fn of_this_process() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        Self { now: field("VmRSS:"), most: field("VmHWM:") }
+    }
+}

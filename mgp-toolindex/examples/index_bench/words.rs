@@ -1,0 +1,185 @@
+//! The words of a catalogue by kind, and how copies of a server get others of the same kind.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+
+use super::catalogue::Server;
+use super::dice::{below, hash};
+
+/// The most frequent words hold the texts together and stay.
+const FREQUENT: usize = 150;
+
+/// A word that occurs less often is one of a kind: a product, a place, a slip.
+const RARE: usize = 3;
+
+/// How many words of a hundred a copy swaps for another of their kind.
+const SWAPPED: usize = 30;
+
+/// How many of a hundred rare words are words that no server had before.
+const INVENTED: usize = 40;
+
+/// Words end alike that are used alike.
+const ENDINGS: [&str; 10] = ["ing", "ed", "tion", "s", "er", "ly", "al", "ity", "ment", "e"];
+
+const SYLLABLES: [&str; 32] = [
+    "ba", "bri", "ca", "cor", "da", "del", "en", "fi", "flo", "ga", "gri", "ho", "in", "jo", "ka",
+    "lu", "ma", "mo", "ne", "no", "ori", "pa", "plex", "qui", "ra", "so", "sta", "ta", "ti", "ver",
+    "vo", "zen",
+];
+
+/// The words of a catalogue.
+pub(crate) struct Words {
+    /// The kind of each word that may be swapped.
+    kinds: HashMap<Box<str>, Kind>,
+    by_kind: HashMap<Kind, Vec<Box<str>>>,
+}
+
+/// What a word has in common with those it may be swapped for: its ending, and how frequent it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    ending: usize,
+    band: u32,
+}
+
+/// What one copy of a server makes of words.
+pub(crate) struct Swap<'a> {
+    words: &'a Words,
+    /// None for the catalogue itself.
+    seed: Option<u64>,
+}
+
+impl Words {
+    /// Counts the words of all servers.
+    pub(crate) fn of(servers: &[Server]) -> Self {
+        let mut counts: HashMap<Box<str>, usize> = HashMap::new();
+        let mut count = |text: &str| {
+            pieces(text, |piece| {
+                if is_word(piece) {
+                    *counts.entry(piece.to_ascii_lowercase().into()).or_default() += 1;
+                }
+            });
+        };
+        for server in servers {
+            count(&server.name);
+            count(&server.description);
+            for tool in &server.tools {
+                count(&tool.name);
+                count(&tool.description);
+            }
+        }
+        let mut counted: Vec<_> = counts.into_iter().collect();
+        counted.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+        let mut words = Self { kinds: HashMap::new(), by_kind: HashMap::new() };
+        for (word, count) in counted.into_iter().skip(FREQUENT) {
+            let ending = ENDINGS.iter().position(|ending| word.ends_with(ending));
+            let band = if count < RARE { 0 } else { 1 + count.ilog2() / 2 };
+            let kind = Kind { ending: ending.unwrap_or(ENDINGS.len()), band };
+            words.by_kind.entry(kind).or_default().push(word.clone());
+            words.kinds.insert(word, kind);
+        }
+        words
+    }
+
+    /// The words of a copy of a server; the copy 0 is the server itself.
+    pub(crate) fn swap(&self, copy: u64, seed: u64, server: &str) -> Swap<'_> {
+        let own = hash(seed.wrapping_add(copy.wrapping_mul(0x9e37_79b9)), server);
+        Swap { words: self, seed: (copy > 0).then_some(own) }
+    }
+}
+
+impl Swap<'_> {
+    /// A text in the words of the copy.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let Some(seed) = self.seed else { return text.to_owned() };
+        let mut swapped = String::with_capacity(text.len() + 8);
+        pieces(text, |piece| {
+            if piece.starts_with(|c: char| c.is_ascii_digit()) {
+                number(seed, piece, &mut swapped);
+            } else if is_word(piece) {
+                self.word(seed, piece, &mut swapped);
+            } else {
+                swapped.push_str(piece);
+            }
+        });
+        swapped
+    }
+
+    fn word(&self, seed: u64, piece: &str, swapped: &mut String) {
+        let lower = piece.to_ascii_lowercase();
+        let Some(kind) = self.words.kinds.get(&*lower) else {
+            swapped.push_str(piece);
+            return;
+        };
+        let dice = hash(seed, &lower);
+        let rare = kind.band == 0;
+        // What is rare names the product, and each copy is another product.
+        if !rare && below(dice, 100) >= SWAPPED {
+            swapped.push_str(piece);
+            return;
+        }
+        let again = hash(dice, &lower);
+        let start = swapped.len();
+        if rare && below(again, 100) < INVENTED {
+            swapped.push_str(&word(again, 2 + u64::from(piece.len() > 6)));
+        } else {
+            let alike = &self.words.by_kind[kind];
+            swapped.push_str(&alike[below(again, alike.len())]);
+        }
+        let upper = piece.bytes().take_while(u8::is_ascii_uppercase).count();
+        let end =
+            if upper == piece.len() && upper > 1 { swapped.len() } else { start + upper.min(1) };
+        // Words are ASCII, so every place is a boundary.
+        swapped[start..end].make_ascii_uppercase();
+    }
+}
+
+/// A word that a number decides.
+pub(crate) fn word(seed: u64, syllables: u64) -> String {
+    let each =
+        |number: u64| SYLLABLES[below(hash(seed.wrapping_add(number), "word"), SYLLABLES.len())];
+    (0..syllables).map(each).collect()
+}
+
+/// Another number of as many digits.
+fn number(seed: u64, piece: &str, swapped: &mut String) {
+    let mut dice = hash(seed, piece);
+    for digit in piece.chars() {
+        let other = char::from(b'1' + u8::try_from(below(dice, 9)).unwrap_or(0));
+        // Years, versions and small counts are the same everywhere.
+        swapped.push(if piece.len() < 3 { digit } else { other });
+        dice = hash(dice, piece);
+    }
+}
+
+/// The pieces of a text: words, also those within an identifier, numbers, and what stands between.
+fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
+    let bytes = text.as_bytes();
+    let class = |at: usize| match bytes[at] {
+        b'a'..=b'z' => 1,
+        b'A'..=b'Z' => 2,
+        b'0'..=b'9' => 3,
+        _ => 0,
+    };
+    let mut start = 0;
+    for at in 1..=bytes.len() {
+        // An upper case letter begins a word; lower case ones go on with it.
+        let joined = at < bytes.len()
+            && match (class(at - 1), class(at)) {
+                (2, 1) => true,
+                (one, other) => one == other,
+            };
+        if !joined {
+            // Only ASCII letters and digits make pieces, so these are boundaries.
+            if let Some(piece) = text.get(start..at).filter(|piece| !piece.is_empty()) {
+                each(piece);
+                start = at;
+            }
+        }
+    }
+}
+
+/// Whether a piece is a word that may be swapped.
+fn is_word(piece: &str) -> bool {
+    piece.len() > 2 && piece.bytes().all(|byte| byte.is_ascii_alphabetic())
+}

@@ -1,0 +1,86 @@
+//! Texts and where the model puts them, to tell an encoder that works from one that only runs (MGP §16.4).
+//!
+//! The rows of `goldens.json` are directions in single bytes.
+//! They come from an implementation of the network in double precision that shares nothing with ours, over the
+//! published weights; the bytes are within 5e-5 of it.
+//!
+//! Applies to: both.
+
+use super::{error::ModelError, sentences::Sentences};
+use crate::embed::Embedder;
+use serde::Deserialize;
+
+/// The model they are of.
+pub(super) const MODEL: &str = "all-MiniLM-L6-v2";
+
+/// How near an answer has to be. Weights in single bytes come to .99.
+pub(super) const BOUND: f32 = 0.98;
+
+const GOLDENS: &str = include_str!("goldens.json");
+
+/// A text and its vector.
+#[derive(Debug, Deserialize)]
+struct Golden {
+    text: String,
+    /// In hexadecimal.
+    row: String,
+}
+
+/// Compares an encoder with its model; returns the worst cosine.
+pub(super) fn check(encoder: &Sentences) -> Result<f32, ModelError> {
+    let mut worst = 1.0_f32;
+    for Golden { text, row } in goldens() {
+        let cosine = cosine(&encoder.vector(&text)?, &bytes(&row));
+        // A figure that is none is not near either.
+        if cosine.is_nan() || cosine < BOUND {
+            let model = encoder.model().to_owned();
+            return Err(ModelError::Astray { model, text, cosine, bound: BOUND });
+        }
+        worst = worst.min(cosine);
+    }
+    Ok(worst)
+}
+
+fn goldens() -> Vec<Golden> {
+    serde_json::from_str(GOLDENS).expect("a test reads it")
+}
+
+fn bytes(row: &str) -> Vec<i8> {
+    let pairs = row.as_bytes().chunks_exact(2).filter_map(|pair| std::str::from_utf8(pair).ok());
+    pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(u8::cast_signed).collect()
+}
+
+/// Nought where the lengths differ: that is another model.
+fn cosine(vector: &[f32], golden: &[i8]) -> f32 {
+    if vector.len() != golden.len() {
+        return 0.0;
+    }
+    let pairs = || vector.iter().zip(golden).map(|(a, b)| (*a, f32::from(*b)));
+    let product: f32 = pairs().map(|(a, b)| a * b).sum();
+    let lengths: f32 =
+        pairs().map(|(a, _)| a * a).sum::<f32>() * pairs().map(|(_, b)| b * b).sum::<f32>();
+    product / lengths.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goldens_are_texts_with_rows_of_the_model() {
+        let goldens = goldens();
+        assert!(goldens.len() >= 10);
+        for golden in goldens {
+            assert_eq!(bytes(&golden.row).len(), 384, "{}", golden.text);
+        }
+    }
+
+    #[test]
+    fn another_direction_or_length_is_not_near() {
+        let golden: Vec<i8> = vec![3, -4, 0];
+        assert!((cosine(&[0.6, -0.8, 0.0], &golden) - 1.0).abs() < 1e-6);
+        assert!(cosine(&[0.8, 0.6, 0.0], &golden).abs() < 1e-6);
+        assert!(cosine(&[0.6, -0.8], &golden) < BOUND);
+        assert!(cosine(&[0.0; 3], &golden).is_nan());
+    }
+}

@@ -1,0 +1,92 @@
+//! Models of the Hugging Face hub, by their names (MGP §16.4).
+//!
+//! Applies to: both.
+
+use super::{config::SentencesConfig, error::ModelError, runtime::runtime, sentences::Sentences};
+use fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextInitOptions};
+use std::{env, env::consts, path::PathBuf};
+
+impl Sentences {
+    /// Opens a model of the hub, such as `BAAI/bge-small-en-v1.5` or `BGESmallENV15`.
+    ///
+    /// It is downloaded into [`SentencesConfig::cache`] unless it is there, by a client that blocks.
+    /// The library is [`SentencesConfig::library`], else what `ORT_DYLIB_PATH` names, else the one of the system.
+    /// Texts go to the model as they are: one that wants `query:` before what is asked is not at its best here.
+    ///
+    /// # Errors
+    /// [`ModelError`]: no such model, no library, or the hub cannot be reached.
+    pub fn from_hub(model: &str, config: &SentencesConfig) -> Result<Self, ModelError> {
+        let ModelInfo { model: which, dim, model_code: name, .. } = find(model)?;
+        let key = format!("hub {name} {which} 256");
+        let environment = runtime(&library(config))?;
+        let options = TextInitOptions::new(which)
+            .with_environment(environment)
+            .with_intra_threads(1)
+            .with_max_length(256)
+            .with_cache_dir(config.cache.clone())
+            .with_show_download_progress(false);
+        let encoder = TextEmbedding::try_new(options)
+            .map_err(|reason| ModelError::Refused { model: name.clone(), reason: reason.into() })?;
+        let encoder = Self::new(key, dim, encoder, config);
+        encoder.vector("a text")?;
+        Ok(encoder)
+    }
+}
+
+/// A model by the name it has in fastembed, or by the one it has at the hub.
+///
+/// Several there are one model in several precisions: the name at the hub means the plain one, whose name is shortest.
+fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
+    let all = || TextEmbedding::list_supported_models().into_iter();
+    let own = all().find(|info| info.model.to_string().eq_ignore_ascii_case(model));
+    let at_the_hub = || all().filter(|info| info.model_code.eq_ignore_ascii_case(model));
+    let found = own.or_else(|| at_the_hub().min_by_key(|info| info.model.to_string().len()));
+    found.ok_or_else(|| {
+        let mut known: Vec<_> = all().map(|info| info.model_code).collect();
+        known.sort_unstable();
+        known.dedup();
+        ModelError::NoSuchModel { name: model.to_owned(), known: known.join(", ") }
+    })
+}
+
+/// Where the library is.
+fn library(config: &SentencesConfig) -> PathBuf {
+    let named = || env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let own = || format!("{}onnxruntime{}", consts::DLL_PREFIX, consts::DLL_SUFFIX).into();
+    config.library.clone().or_else(named).unwrap_or_else(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_has_two_names() {
+        for name in ["BGESmallENV15", "bgesmallenv15", "Qdrant/all-MiniLM-L6-v2-onnx"] {
+            assert_eq!(find(name).unwrap().dim, 384, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_several_precisions_means_the_plain_one() {
+        for (name, expected) in [
+            ("Xenova/all-MiniLM-L12-v2", EmbeddingModel::AllMiniLML12V2),
+            ("AllMiniLML12V2Q", EmbeddingModel::AllMiniLML12V2Q),
+        ] {
+            assert_eq!(find(name).unwrap().model, expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_is_refused_with_the_known_ones() {
+        let refusal = find("nobody/nothing").unwrap_err().to_string();
+        assert!(refusal.contains("`nobody/nothing`") && refusal.contains("bge-small-en-v1.5"));
+    }
+
+    #[test]
+    fn a_library_that_is_missing_is_an_error_before_anything_is_downloaded() {
+        let config = SentencesConfig::default().library("/nowhere/libonnxruntime.so");
+        let refusal = Sentences::from_hub("BGESmallENV15", &config).unwrap_err();
+        assert!(matches!(refusal, ModelError::Library { .. }), "{refusal}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Mode A: a model says what it needs, and is told which tools do it (MGP §16.5).
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mgp::{DiscoverToolsParams, DiscoverToolsResult};
+use mgp_types::service::Context;
+
+use super::bounds;
+use super::caller::Caller;
+use super::endpoints::Inner;
+use super::present::present_as;
+use crate::catalog::{Allowed, CategoryTree};
+use crate::error::RequestError;
+use crate::meta::{brief, name_for};
+use crate::search::{Explain, Found, Query};
+
+/// With more tools than this a search leaves the thread that serves calls: it takes longer than the change of threads.
+const AT_ONCE: usize = 2000;
+/// How many categories an answer names.
+const NAMED: usize = 24;
+
+/// Answers `mgp/tools/discover`.
+///
+/// # Cancel safety
+/// Dropping the future leaves at most a search running, whose answer nobody takes.
+pub(super) async fn answer(
+    inner: Arc<Inner>,
+    cx: Context,
+    params: DiscoverToolsParams,
+) -> Result<DiscoverToolsResult, RpcError> {
+    let query = read(&params)?;
+    let session = inner.sessions.find(&cx, params.session_handle.as_deref())?;
+    let caller = inner.caller(&cx);
+    inner.counting.begin(&inner.index);
+    let working = Arc::clone(&inner);
+    let text = query.text().to_owned();
+    let (found, result) =
+        off_thread(inner.index.len(), move || find(&working, &query, &caller)).await?;
+    if let Some(session) = session.filter(|_| !text.is_empty()) {
+        inner.sessions.searched(&session, &text, found.hits.iter().map(|hit| &hit.tool));
+    }
+    Ok(result)
+}
+
+/// Runs work on tools here if they are few, else on a thread for it.
+async fn off_thread<T: Send + 'static>(
+    tools: usize,
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
+    if tools <= AT_ONCE {
+        return work();
+    }
+    aside(work).await
+}
+
+/// Runs work on a thread for it.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| RpcError::internal("the search was not finished").because(error))?
+}
+
+fn find(
+    inner: &Inner,
+    query: &Query,
+    caller: &Caller,
+) -> Result<(Found, DiscoverToolsResult), RpcError> {
+    let found = inner.index.search(query, caller)?;
+    if found.total_available == 0 {
+        known_categories(inner, query, caller)?;
+    }
+    let budget = inner.sessions.budget();
+    let result = present_as(&found, budget, query.how_many(), |tool| {
+        name_for(tool, &inner.index, caller) == tool.name()
+    });
+    Ok((found, result))
+}
+
+/// A category that the caller does not see at all is a mistake; it is told which it sees.
+fn known_categories(inner: &Inner, query: &Query, caller: &dyn Allowed) -> Result<(), RpcError> {
+    let wanted = &query.filter.categories;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let (_, tree) = inner.index.seen(caller);
+    let unknown = wanted.iter().find(|category| !knows(&tree, category));
+    unknown.map_or(Ok(()), |category| {
+        Err(RequestError::UnknownWord {
+            what: "category",
+            word: brief(category),
+            known: tree
+                .roots
+                .iter()
+                .take(NAMED)
+                .map(|node| &*node.path)
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+        .into())
+    })
+}
+
+fn knows(tree: &CategoryTree, category: &str) -> bool {
+    crate::catalog::canonical(category).is_some_and(|path| tree.find(&path).is_some())
+}
+
+fn read(params: &DiscoverToolsParams) -> Result<Query, RpcError> {
+    let text = params.query.as_deref().unwrap_or_default();
+    bounds::text("query", text)?;
+    bounds::strategy(params.strategy.as_ref())?;
+    let most = params
+        .max_results
+        .map_or(Query::DEFAULT_MOST, |most| usize::try_from(most).unwrap_or(Query::CAP));
+    let mut query =
+        Query::new(text.trim()).most(most).filter(bounds::filter(params.filter.clone())?);
+    query.strategy.clone_from(&params.strategy);
+    Ok(match params.explain {
+        Some(true) => query.explain(Explain::Yes),
+        _ => query,
+    })
+}

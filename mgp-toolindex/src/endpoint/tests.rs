@@ -1,0 +1,475 @@
+//! Stories of the methods of tool search (MGP §16.5–§16.7).
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{Permission, RiskLevel, ToolSecurity};
+use mgp_types::service::{
+    BoxFuture, Context, Hidden, Principal, Scope, ScopeKind, Stack, mock, visibility,
+};
+use mgp_types::{Payload, RawObject};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Listed, Pins, Query, ServerEntry, SessionLimits, Sessions, TokenCounter, ToolEntry, ToolIndex,
+    default_budget,
+};
+
+fn tool(name: &str, description: &str, schema: &Value, risk: RiskLevel) -> ToolEntry {
+    let mut tool = Tool::new(name.to_owned(), RawObject::of(schema).unwrap());
+    tool.description = Some(description.to_owned());
+    ToolEntry::from(tool).security(ToolSecurity::new(risk))
+}
+
+fn path() -> Value {
+    json!({"type": "object", "properties": {"csv_path": {"type": "string"}}, "required": ["csv_path"]})
+}
+
+fn index() -> ToolIndex {
+    let index = ToolIndex::new();
+    let data = ServerEntry::new("data").categories(["data"]).tools([
+        tool("analyze_csv", "Compute statistics on CSV data", &path(), RiskLevel::Safe),
+        tool(
+            "train_model",
+            "Train a regression model",
+            &json!({"type": "object"}),
+            RiskLevel::Dangerous,
+        ),
+    ]);
+    let files = ServerEntry::new("files").categories(["filesystem"]).tools([
+        tool("read_file", "Read the contents of a file", &path(), RiskLevel::Safe),
+        tool("delete_file", "Delete a file for good", &path(), RiskLevel::Dangerous),
+    ]);
+    index.put_all([data, files]).unwrap();
+    index
+}
+
+fn endpoints() -> Endpoints {
+    Endpoints::new(index(), Sessions::new())
+}
+
+fn client(endpoints: &Endpoints) -> mock::Client {
+    mock::client(Stack::new(endpoints.router()))
+}
+
+async fn ask(client: &mut mock::Client, method: &str, params: Value) -> Value {
+    let answer = client.request(&format!("mgp/tools/{method}"), &params.to_string()).await;
+    answer.unwrap().get().unwrap()
+}
+
+#[track_caller]
+fn names(all: &Value) -> Vec<&str> {
+    all.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn found_tools_are_told_with_all_a_call_needs() {
+    let found = ask(&mut client(&endpoints()), "discover", json!({"query": "read a file"})).await;
+    let first = &found["tools"][0];
+    assert_eq!(first["name"], "read_file");
+    assert_eq!(first["server_id"], "files");
+    assert_eq!(first["inputSchema"], path());
+    assert_eq!(first["security"]["risk_level"], "safe");
+    assert!(first["relevance_score"].as_f64().is_some_and(|score| score > 0.0 && score <= 1.0));
+    assert_eq!(found["total_available"], 4);
+    assert!(found["search_strategy"].is_string() && found["query_time_ms"].is_number());
+    for absent in ["trimmed", "tool_id", "reason"] {
+        assert!(first[absent].is_null(), "{first}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_query_browses_and_the_number_has_a_cap() {
+    let index = ToolIndex::new();
+    let schema = json!({"type": "object"});
+    let tools =
+        (0..80).map(|number| tool(&format!("t{number}"), "Does it", &schema, RiskLevel::Safe));
+    index.put(ServerEntry::new("many").tools(tools)).unwrap();
+    let endpoints = Endpoints::new(index, Sessions::new());
+    let mut client = client(&endpoints);
+    for (params, expected) in [
+        (json!({}), 5),
+        (json!({"query": "  "}), 5),
+        (json!({"max_results": 9}), 9),
+        (json!({"max_results": 0}), 1),
+        (json!({"max_results": u64::MAX}), 50),
+    ] {
+        let found = ask(&mut client, "discover", params.clone()).await;
+        let told = found["tools"].as_array().unwrap().len() as u64;
+        assert_eq!(told + found["omitted"].as_u64().unwrap_or(0), expected, "{params}");
+        assert_eq!(found["total_available"], 80);
+    }
+}
+
+#[tokio::test]
+async fn words_nobody_knows_are_refused_with_those_there_are() {
+    let mut client = client(&endpoints());
+    for (params, expected) in [
+        (
+            json!({"strategy": "magic"}),
+            "unknown strategy `magic`; known: keyword, semantic, category, hybrid",
+        ),
+        (json!({"filter": {"risk_level_max": "mild"}}), "known: safe, moderate, dangerous"),
+        (json!({"filter": {"status": "asleep"}}), "connected, draining"),
+        (
+            json!({"filter": {"category": ["x"]}}),
+            "unknown member of `filter` `category`; known: categories, ",
+        ),
+        (json!({"filter": {"categories": ["musik"]}}), "unknown category `musik`; known: "),
+        (json!({"query": "q".repeat(5000)}), "`query` has at most 4096 bytes, this one has 5000"),
+        (json!({"filter": {"servers": vec!["s"; 100]}}), "`filter.servers` has at most 32 words"),
+        (json!({"filter": {"categories": ["c".repeat(9999)]}}), "at most 256 bytes a word"),
+        (json!({"strategy": "\u{7}".repeat(9000)}), "unknown strategy"),
+    ] {
+        let refused = client.request("mgp/tools/discover", &params.to_string()).await.unwrap_err();
+        assert_eq!(refused.code().0, -32602, "{refused}");
+        assert!(refused.message().contains(expected), "{refused}");
+        assert!(refused.message().len() < 400);
+    }
+    let many = json!({"requirements": {"capabilities": vec!["x"; 5000]}});
+    for (params, expected) in [
+        (many, "`requirements.capabilities` has at most 16 words, this one has 5000"),
+        (json!({"requirements": {"capabilities": []}}), "name what the tools must do"),
+        (json!({"requirements": {"capabilities": [" "]}}), "name what the tools must do"),
+        (
+            json!({"requirements": {"capabilities": ["x"], "preferred_risk_level": "none"}}),
+            "known: safe",
+        ),
+        (
+            json!({"requirements": {"capabilities": ["x"]}, "context": "c".repeat(5000)}),
+            "`context`",
+        ),
+        (json!({}), "requirements"),
+    ] {
+        let refused = client.request("mgp/tools/request", &params.to_string()).await.unwrap_err();
+        assert_eq!(refused.code().0, -32602, "{refused}");
+        assert!(refused.message().contains(expected), "{refused}");
+    }
+    let deep = format!(r#"{{"filter":{}1{}}}"#, r#"{"categories":"#.repeat(5000), "}".repeat(5000));
+    assert!(client.request("mgp/tools/discover", &deep).await.is_err());
+}
+
+#[tokio::test]
+async fn what_a_caller_may_not_call_is_not_found_counted_or_named() {
+    let open = Arc::new(AtomicBool::new(false));
+    let (decides, counts) = (Arc::clone(&open), Arc::new(AtomicU64::new(0)));
+    let version = Arc::clone(&counts);
+    let endpoints = endpoints()
+        .visibility(visibility(move |cx: &Context, server, _: &str| {
+            assert_eq!(cx.principal.subject().as_str(), "local");
+            match server.map(mgp_types::service::ServerId::as_str) {
+                Some("files") if !decides.load(Ordering::Relaxed) => Err(Hidden::by("not files")),
+                _ => Ok(()),
+            }
+        }))
+        .version(move || version.load(Ordering::Relaxed));
+    let mut client = client(&endpoints);
+    let found =
+        ask(&mut client, "discover", json!({"query": "delete a file", "explain": true})).await;
+    assert_eq!(found["total_available"], 2);
+    assert!(!found.to_string().contains("files") && !found.to_string().contains("delete_file"));
+    let params = json!({"filter": {"categories": ["filesystem"]}}).to_string();
+    let refused = client.request("mgp/tools/discover", &params).await.unwrap_err();
+    assert!(refused.message().ends_with("known: data"), "{refused}");
+    let asked = json!({"requirements": {"capabilities": ["delete a file"]}});
+    assert_eq!(ask(&mut client, "request", asked).await["status"], "unavailable");
+    open.store(true, Ordering::Relaxed);
+    counts.fetch_add(1, Ordering::Relaxed);
+    let found = ask(&mut client, "discover", json!({"query": "delete a file"})).await;
+    assert_eq!((&found["total_available"], names(&found["tools"])[0]), (&json!(4), "delete_file"));
+}
+
+#[tokio::test]
+async fn a_name_that_several_servers_have_comes_with_its_id() {
+    let again = tool("read_file", "Read a file of a bucket", &path(), RiskLevel::Safe);
+    let index = index();
+    index.put(ServerEntry::new("bucket").tool(again)).unwrap();
+    let endpoints = Endpoints::new(index, Sessions::new());
+    let found = ask(&mut client(&endpoints), "discover", json!({"query": "read file"})).await;
+    let ids: Vec<_> =
+        found["tools"].as_array().unwrap().iter().map(|tool| &tool["tool_id"]).collect();
+    assert!(ids.contains(&&json!("files.read_file")) && ids.contains(&&json!("bucket.read_file")));
+}
+
+/// Tools with descriptions of every size, one far larger than the whole reserve.
+fn bulky() -> ToolIndex {
+    let index = ToolIndex::new();
+    let sized = |number: usize, size: usize| {
+        let properties: serde_json::Map<_, _> = (0..size)
+            .map(|at| {
+                (
+                    format!("parameter_{at}"),
+                    json!({"type": "string", "description": "Names a thing to report. ".repeat(4)}),
+                )
+            })
+            .collect();
+        let schema =
+            json!({"type": "object", "properties": properties, "required": ["parameter_0"]});
+        tool(
+            &format!("report_{number}"),
+            &"Makes a report. ".repeat(size),
+            &schema,
+            RiskLevel::Safe,
+        )
+    };
+    let sizes = (0..60).map(|number| sized(number, 1 + number % 12)).chain([sized(99, 500)]);
+    index.put(ServerEntry::new("reports").tools(sizes)).unwrap();
+    index
+}
+
+#[tokio::test]
+async fn no_answer_costs_more_than_its_reserve() {
+    let (index, counter) = (bulky(), TokenCounter::new());
+    let endpoints = Endpoints::new(index.clone(), Sessions::new());
+    let mut client = client(&endpoints);
+    let whole = counter.count(index.get("reports", "report_99").unwrap().definition());
+    assert!(whole > 9000, "{whole}");
+    for round in 0..2 {
+        for most in [1, 3, 5, 20, 50] {
+            for query in ["report_99", "report", "report_11 things", ""] {
+                let params =
+                    json!({"query": query, "max_results": most, "explain": true}).to_string();
+                let told = client.request("mgp/tools/discover", &params).await.unwrap();
+                assert!(counter.count(told.as_str()) <= 3000, "{most} {query}");
+                let told: Value = told.get().unwrap();
+                let (tools, omitted) =
+                    (told["tools"].as_array().unwrap(), told["omitted"].as_u64());
+                assert!(!tools.is_empty());
+                assert!(tools.len() as u64 + omitted.unwrap_or(0) <= most);
+                for tool in tools {
+                    assert_eq!(tool["inputSchema"]["type"], "object");
+                }
+            }
+        }
+        // The second time with exact counts.
+        assert_eq!(index.count_tokens(), if round == 0 { 61 } else { 0 });
+    }
+    let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;
+    assert!(alone["tools"][0]["trimmed"].is_null(), "{alone}");
+    let among = ask(&mut client, "discover", json!({"query": "report_11"})).await;
+    assert_eq!(among["tools"][0]["trimmed"], true);
+}
+
+#[tokio::test]
+async fn exact_counts_make_room_and_bounds_never_overflow() {
+    let counter = TokenCounter::new();
+    let index = bulky();
+    for _ in 0..2 {
+        let found = index.search(&Query::new("report").most(50), &crate::Everything).unwrap();
+        for reserve in [60_u64, 200, 500, 1000, 3000] {
+            let mut budget = default_budget();
+            budget.discovery_reserve = reserve;
+            let told = Payload::of(&present(&found, &budget, 50)).unwrap();
+            let count = counter.count(told.as_str());
+            assert!(u64::from(count) <= reserve, "{count} of {reserve}");
+            assert!(reserve < 3000 || count > 1800, "{count}");
+        }
+        index.count_tokens();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_met_loads_its_tools_and_counts_them_exactly() {
+    let endpoints = endpoints();
+    let mut client = client(&endpoints);
+    let asked = json!({"reason": "capability_gap", "context": "Processing CSV data but need statistics",
+        "requirements": {"capabilities": ["statistics"], "input_types": ["csv"], "preferred_risk_level": "safe"}});
+    let answer = ask(&mut client, "request", asked.clone()).await;
+    assert_eq!(answer["status"], "fulfilled", "{answer}");
+    assert_eq!(names(&answer["tools_loaded"]), ["analyze_csv"]);
+    assert_eq!(answer["tools_unavailable"], json!([]));
+    assert_eq!(answer["session_tools_count"], 1);
+    assert!(answer["session_handle"].is_null());
+    let tool = index().get("data", "analyze_csv").unwrap();
+    let exact = TokenCounter::new().count(&crate::tokens::lean::lean(tool.definition()));
+    assert_eq!(answer["context_tokens_added"], exact);
+    let again = ask(&mut client, "request", asked).await;
+    assert_eq!(
+        (&again["status"], &again["context_tokens_added"]),
+        (&json!("fulfilled"), &json!(0))
+    );
+
+    let session = ask(&mut client, "session", json!({})).await;
+    assert_eq!(session["cached"], json!(["analyze_csv"]));
+    assert_eq!(session["max_tokens"], 8000);
+    let evicted = ask(&mut client, "session/evict", json!({"tools": ["analyze_csv"]})).await;
+    assert_eq!(evicted, json!({"evicted": 1, "remaining_count": 0, "freed_tokens": exact}));
+    assert_eq!(ask(&mut client, "session", json!({})).await["cached"], json!([]));
+}
+
+#[tokio::test]
+async fn what_is_unmet_is_told_with_its_reason() {
+    let mut client = client(&endpoints());
+    let asked =
+        json!({"requirements": {"capabilities": ["read file", "xylophone quantum brewing"]}});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(answer["status"], "partial", "{answer}");
+    assert_eq!(names(&answer["tools_loaded"]), ["read_file"]);
+    let unmet = &answer["tools_unavailable"];
+    assert_eq!(
+        unmet[0],
+        json!({"capability": "xylophone quantum brewing", "reason": "no tool does this"})
+    );
+
+    let asked =
+        json!({"requirements": {"capabilities": ["delete file"], "input_types": ["spreadsheet"]}});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(answer["status"], "partial", "{answer}");
+    let why = answer["tools_unavailable"][0]["reason"].as_str().unwrap();
+    assert_eq!(why, "it was loaded, but does not say that it can take spreadsheet");
+
+    let asked = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(answer["status"], "unavailable");
+    assert_eq!(answer["notes"][0], "no tool is made for it: `tool_creation` is not enabled");
+}
+
+#[tokio::test]
+async fn a_preferred_risk_goes_first_and_anything_above_is_said() {
+    let index = index();
+    let safe =
+        tool("fetch_file", "Read the contents of a file from a URL", &path(), RiskLevel::Dangerous);
+    index.put(ServerEntry::new("net").tool(safe)).unwrap();
+    let mut client = client(&Endpoints::new(index, Sessions::new()));
+    let asked = |what: &str| json!({"requirements": {"capabilities": [what], "preferred_risk_level": "safe"}});
+    let answer = ask(&mut client, "request", asked("read the contents of a file")).await;
+    assert_eq!(names(&answer["tools_loaded"]), ["read_file"]);
+    assert!(answer["notes"].is_null(), "{answer}");
+    let answer = ask(&mut client, "request", asked("train a model")).await;
+    assert_eq!(answer["status"], "fulfilled");
+    assert_eq!(
+        answer["notes"][0],
+        "`train_model` is dangerous: no tool that is safe at most does `train a model`"
+    );
+}
+
+#[tokio::test]
+async fn tools_that_need_approval_are_pending_and_those_refused_are_not_there() {
+    let endpoints = endpoints().standing(|_: &Context, tool: &Listed| match tool.name() {
+        "train_model" => Standing::NeedsApproval {
+            permissions: vec![Permission::from("code_execution")],
+            how: Some("run `mgp approve 7`".to_owned()),
+        },
+        "delete_file" => Standing::Refused,
+        _ => Standing::Callable,
+    });
+    let mut client = client(&endpoints);
+    let asked = |what: &[&str]| json!({"requirements": {"capabilities": what}});
+    let answer = ask(&mut client, "request", asked(&["train a model"])).await;
+    assert_eq!(answer["status"], "pending_approval");
+    let unmet = &answer["tools_unavailable"][0];
+    assert_eq!(unmet["name"], "train_model");
+    assert_eq!(unmet["reason"], "needs approval of `code_execution`: run `mgp approve 7`");
+    assert_eq!((&answer["session_tools_count"], &answer["tools_loaded"]), (&json!(0), &json!([])));
+    let answer = ask(&mut client, "request", asked(&["train a model", "read file"])).await;
+    assert_eq!(answer["status"], "partial");
+    let answer = ask(&mut client, "request", asked(&["delete for good"])).await;
+    assert_eq!(answer["status"], "unavailable");
+    assert!(!answer.to_string().contains("delete_file"));
+}
+
+struct Workshop(Creating);
+
+impl Create for Workshop {
+    fn create(&self, _: Context, wanted: Wanted) -> BoxFuture<'static, Creating> {
+        assert_eq!(wanted.capabilities, ["xylophone quantum brewing"]);
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+#[tokio::test]
+async fn a_tool_nobody_has_is_made_only_where_somebody_makes_tools() {
+    for (creating, status) in [
+        (Creating::Begun("it waits for approval".to_owned()), "creating"),
+        (Creating::Refused("the operator is asleep".to_owned()), "unavailable"),
+    ] {
+        let mut client = client(&endpoints().create(Workshop(creating)));
+        let asked = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});
+        let answer = ask(&mut client, "request", asked).await;
+        assert_eq!(answer["status"], status);
+        assert!(answer["notes"][0].as_str().unwrap().contains(if status == "creating" {
+            "waits"
+        } else {
+            "asleep"
+        }));
+        // What there is needs no making.
+        let asked = json!({"requirements": {"capabilities": ["read file"]}});
+        assert_eq!(ask(&mut client, "request", asked).await["status"], "fulfilled");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_stand_alone_get_a_handle_nobody_else_can_use() {
+    let endpoints = endpoints();
+    let mut client = client(&endpoints);
+    let fresh = |client: &mut mock::Client| client.cx.scope = Scope::new(ScopeKind::Request);
+    fresh(&mut client);
+    assert_eq!(ask(&mut client, "session", json!({})).await["cached"], json!([]));
+    let asked = json!({"requirements": {"capabilities": ["read file"]}});
+    let answer = ask(&mut client, "request", asked.clone()).await;
+    let handle = answer["session_handle"].as_str().unwrap().to_owned();
+    fresh(&mut client);
+    let session = ask(&mut client, "session", json!({"session_handle": handle})).await;
+    assert_eq!(session["cached"], json!(["read_file"]));
+    let mut again = asked.clone();
+    again["session_handle"] = json!(handle);
+    assert_eq!(ask(&mut client, "request", again.clone()).await["session_handle"], json!(handle));
+    client.cx.principal = Principal::new("local", "mallory");
+    fresh(&mut client);
+    for (method, mut params) in [
+        ("request", again),
+        ("session", json!({})),
+        ("session/evict", json!({"tools": ["read_file"]})),
+        ("discover", json!({"query": "read"})),
+    ] {
+        params["session_handle"] = json!(handle);
+        let method = format!("mgp/tools/{method}");
+        let refused = client.request(&method, &params.to_string()).await.unwrap_err();
+        assert_eq!(refused.code().0, -32602);
+        assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
+    }
+    // A request for nothing opens no session.
+    let nothing = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});
+    assert!(ask(&mut client, "request", nothing).await["session_handle"].is_null());
+}
+
+#[tokio::test]
+async fn pinned_tools_need_no_loading_and_stay() {
+    let pins = Pins::new().everyone(["read_file"]);
+    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let mut client = client(&Endpoints::new(index(), sessions));
+    let asked = json!({"requirements": {"capabilities": ["read file"]}});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(
+        (&answer["status"], &answer["context_tokens_added"]),
+        (&json!("fulfilled"), &json!(0))
+    );
+    let session = ask(&mut client, "session", json!({})).await;
+    assert_eq!((&session["pinned"], &session["cached"]), (&json!(["read_file"]), &json!([])));
+    let evicted =
+        ask(&mut client, "session/evict", json!({"tools": ["read_file", "nothing"]})).await;
+    assert_eq!(evicted["not_evicted"], json!(["read_file"]));
+}
+
+#[tokio::test]
+async fn a_search_of_many_tools_leaves_the_thread_and_may_be_dropped() {
+    let index = ToolIndex::new();
+    let schema = json!({"type": "object"});
+    let tools = (0..2500)
+        .map(|number| tool(&format!("read_{number}"), "Reads it", &schema, RiskLevel::Safe));
+    index.put(ServerEntry::new("many").tools(tools)).unwrap();
+    let endpoints = Endpoints::new(index, Sessions::new());
+    let mut client = client(&endpoints);
+    let mut dropped = client.call("mgp/tools/discover", r#"{"query":"read"}"#);
+    let waiting = std::future::poll_fn(|task| {
+        std::task::Poll::Ready(dropped.as_mut().poll(task).is_pending())
+    });
+    assert!(waiting.await);
+    drop(dropped);
+    let found = ask(&mut client, "discover", json!({"query": "read_77"})).await;
+    assert_eq!(found["tools"][0]["name"], "read_77");
+}

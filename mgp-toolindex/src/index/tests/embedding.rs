@@ -1,0 +1,251 @@
+//! Vectors that are made in the background.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::{tool, *};
+use crate::embed::{Cost, EmbedError, Embedder};
+
+/// Counts the words of a text, and what it was asked.
+pub(super) struct Fake {
+    model: &'static str,
+    cost: Cost,
+    asked: Mutex<Vec<String>>,
+    /// How many texts it may still embed before it waits.
+    free: Mutex<usize>,
+    freed: Condvar,
+    /// With so many texts it is no longer there.
+    breaks_at: AtomicUsize,
+}
+
+impl Fake {
+    pub(super) fn new(model: &'static str, cost: Cost) -> Arc<Self> {
+        Arc::new(Self {
+            model,
+            cost,
+            asked: Mutex::default(),
+            free: Mutex::new(usize::MAX),
+            freed: Condvar::new(),
+            breaks_at: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    fn held(model: &'static str) -> Arc<Self> {
+        let fake = Self::new(model, Cost::Large);
+        *fake.free.lock().unwrap() = 0;
+        fake
+    }
+
+    fn let_go(&self, texts: usize) {
+        *self.free.lock().unwrap() = texts;
+        self.freed.notify_all();
+    }
+
+    /// What it was asked so far, and forgets it.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl fmt::Debug for Fake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.model)
+    }
+}
+
+impl Embedder for Fake {
+    fn model(&self) -> &str {
+        self.model
+    }
+
+    fn dimensions(&self) -> usize {
+        48
+    }
+
+    fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        self.asked.lock().unwrap().push(text.to_owned());
+        let mut free = self.freed.wait_while(self.free.lock().unwrap(), |free| *free == 0).unwrap();
+        *free = free.saturating_sub(usize::from(*free != usize::MAX));
+        drop(free);
+        let (model, reason) = (self.model.to_owned(), "gone".to_owned());
+        if self.asked.lock().unwrap().len() > self.breaks_at.load(Ordering::Relaxed) {
+            return Err(EmbedError::Unavailable { model, reason });
+        }
+        if text.contains("unspeakable") {
+            return Err(EmbedError::Failed { model, reason });
+        }
+        let mut vector = vec![0.0; 48];
+        for word in text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()) {
+            let place =
+                word.bytes().fold(7_usize, |hash, byte| hash * 31 % 1009 + usize::from(byte));
+            vector[place % 48] += 1.0;
+        }
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        for value in &mut vector {
+            *value /= length.max(1.0);
+        }
+        Ok(vector)
+    }
+
+    fn cost(&self) -> Cost {
+        self.cost
+    }
+}
+
+fn index(fake: &Arc<Fake>) -> ToolIndex {
+    ToolIndex::builder().embedder(Arc::clone(fake) as Arc<dyn Embedder>).build()
+}
+
+fn server(id: &str, tools: usize) -> ServerEntry {
+    let tools = (0..tools).map(|at| tool(&format!("{id}_{at}"), &format!("Does {id} number {at}")));
+    ServerEntry::new(id).tools(tools)
+}
+
+#[tokio::test]
+async fn a_put_does_not_wait_for_vectors() {
+    let fake = Fake::held("slow");
+    let index = index(&fake);
+    index.put(files()).unwrap();
+    index.put(mail()).unwrap();
+    assert_eq!((index.stats().embedded, index.stats().embedding), (0, 4));
+    let now = index.shared.snapshot();
+    assert_eq!(now.vectors.as_ref().unwrap().len(), 0, "nothing was waited for");
+
+    fake.let_go(usize::MAX);
+    index.embedded().await.unwrap();
+    assert_eq!((index.stats().embedded, index.stats().embedding), (4, 0));
+    let now = index.shared.snapshot();
+    assert_eq!(now.servers.as_ref().unwrap().len(), 2, "servers have one too");
+    let slot = now.catalog.find("mail", "send_mail").unwrap();
+    let asked = fake.embed("Sends a letter to somebody").unwrap();
+    let best = now.vectors.as_ref().unwrap().top(&[&asked], 1, None);
+    assert_eq!(best[0][0].0, slot);
+}
+
+#[tokio::test]
+async fn what_changed_last_comes_first() {
+    let fake = Fake::held("slow");
+    let index = index(&fake);
+    index.put(server("first", 1)).unwrap();
+    // The thread has the first one in its hands, and sees the others when it is done.
+    while fake.asked.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for id in ["second", "third", "fourth"] {
+        index.put(server(id, 2)).unwrap();
+    }
+    index.put(server("second", 3)).unwrap();
+    index.remove("third").unwrap();
+    fake.let_go(usize::MAX);
+    index.embedded().await.unwrap();
+    let order: Vec<_> = fake
+        .take()
+        .iter()
+        .filter_map(|text| {
+            ["first", "second", "third", "fourth"].into_iter().find(|id| text.contains(id))
+        })
+        .collect();
+    let mut servers = order;
+    servers.dedup();
+    assert_eq!(
+        servers,
+        ["first", "second", "fourth", "first"],
+        "the last one is the server itself"
+    );
+    assert_eq!((index.stats().embedded, index.stats().embedding), (6, 0));
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_keeps_its_old_vector_until_it_has_a_new_one() {
+    let fake = Fake::new("slow", Cost::Large);
+    let index = index(&fake);
+    index.put(mail()).unwrap();
+    index.embedded().await.unwrap();
+    let slot = index.shared.snapshot().catalog.find("mail", "send_mail").unwrap();
+    let row = || index.shared.snapshot().vectors.as_ref().unwrap().row(slot).unwrap().to_vec();
+    let old = row();
+
+    fake.let_go(0);
+    let changed = tool("send_mail", "Throws a bottle into the sea");
+    index.put(ServerEntry::new("mail").name("Mail").tool(changed)).unwrap();
+    assert_eq!(row(), old);
+    assert_eq!(index.stats().embedding, 1);
+    fake.let_go(usize::MAX);
+    index.embedded().await.unwrap();
+    assert_ne!(row(), old);
+
+    index.remove("mail").unwrap();
+    assert!(index.shared.snapshot().vectors.as_ref().unwrap().row(slot).is_none());
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_embedded_holds_up_no_other() {
+    let fake = Fake::new("slow", Cost::Large);
+    let index = index(&fake);
+    index.put(ServerEntry::new("odd").tool(tool("odd", "unspeakable"))).unwrap();
+    index.put(files()).unwrap();
+    index.embedded().await.unwrap();
+    let stats = index.stats();
+    assert_eq!((stats.embedded, stats.embedding, stats.not_embedded), (3, 0, 1));
+    assert_eq!(search(&index, "unspeakable")[0], "odd.odd");
+}
+
+#[tokio::test]
+async fn a_model_that_is_gone_is_told_and_tried_again_after_the_next_change() {
+    let fake = Fake::new("slow", Cost::Large);
+    fake.breaks_at.store(0, Ordering::Relaxed);
+    let index = index(&fake);
+    index.put(files()).unwrap();
+    let error = index.embedded().await.unwrap_err();
+    assert!(matches!(error, EmbedError::Unavailable { .. }), "{error}");
+    assert_eq!(search(&index, "reads the contents")[0], "files.read_file");
+    assert_eq!(index.stats().embedding, 3);
+
+    fake.breaks_at.store(usize::MAX, Ordering::Relaxed);
+    index.put(mail()).unwrap();
+    index.embedded().await.unwrap();
+    assert_eq!((index.stats().embedded, index.stats().embedding), (4, 0));
+}
+
+#[tokio::test]
+async fn an_index_that_is_dropped_embeds_no_more() {
+    let fake = Fake::held("slow");
+    let index = index(&fake);
+    index.put(server("many", 500)).unwrap();
+    let mut progress = index.shared.embedding.progress();
+    while fake.asked.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(index);
+    fake.let_go(usize::MAX);
+    while progress.changed().await.is_ok() {}
+    while Arc::strong_count(&fake) > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(fake.take().len() < 40);
+}
+
+#[test]
+fn an_index_is_shared_by_threads_while_vectors_come() {
+    let fake = Fake::new("slow", Cost::Large);
+    let index = index(&fake);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let index = &index;
+            scope.spawn(move || {
+                for round in 0..10 {
+                    index.put(server(&format!("s{thread}"), 1 + round % 7)).unwrap();
+                    search(index, "does number");
+                    if round % 3 == 0 {
+                        index.remove(&format!("s{}", (thread + 1) % 4)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(index.embedded()).unwrap();
+    let stats = index.stats();
+    assert_eq!((stats.embedded, stats.embedding), (stats.tools, 0));
+}

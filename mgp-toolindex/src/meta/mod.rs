@@ -1,0 +1,15 @@
+//! What a model sees instead of all tools: tools to find tools, and as many others as its level says (MGP §16.3, §16.5).
+//!
+//! Applies to: inbound.
+
+mod call;
+mod level;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+pub use self::call::FoundCall;
+pub(crate) use self::call::brief;
+pub use self::level::{name_for, surface};
+pub use self::tools::{MetaTool, MetaTools, Spelling};

@@ -1,0 +1,72 @@
+//! Stories of levels and of calls of tools that were found (MGP §16.3, §16.5).
+//!
+//! Applies to: inbound.
+
+use mgp_types::RawObject;
+use mgp_types::mcp::Tool;
+
+use super::*;
+use crate::{Allowed, Everything, ServerEntry, ToolIndex};
+
+fn index() -> ToolIndex {
+    let index = ToolIndex::new();
+    let tool = |name: &str| Tool::new(name.to_owned(), RawObject::empty());
+    index.put(ServerEntry::new("files").tools([tool("read"), tool("write")])).unwrap();
+    index.put(ServerEntry::new("mail").tools([tool("read"), tool("a.b")])).unwrap();
+    index
+}
+
+struct Not(&'static str);
+
+impl Allowed for Not {
+    fn allows(&self, server: &str, _: &str) -> bool {
+        server != self.0
+    }
+}
+
+#[track_caller]
+fn check(arguments: &str, allowed: &dyn Allowed, expected: Result<&str, i32>) {
+    let arguments: RawObject = serde_json::from_str(arguments).unwrap();
+    let found = FoundCall::read(&arguments, &index(), allowed);
+    let found = found.as_ref().map(|call| call.tool.tool_id()).map_err(|error| error.code().0);
+    assert_eq!(found, expected.map(str::to_owned));
+}
+
+#[test]
+fn a_call_means_one_tool_or_says_which_there_are() {
+    check(r#"{"name":"write","arguments":{}}"#, &Everything, Ok("files.write"));
+    check(r#"{"name":"write"}"#, &Everything, Ok("files.write"));
+    check(r#"{"name":"read"}"#, &Everything, Err(4003));
+    check(r#"{"name":"mail.read"}"#, &Everything, Ok("mail.read"));
+    check(r#"{"name":"read","server_id":"mail"}"#, &Everything, Ok("mail.read"));
+    check(r#"{"name":"mail.read","server_id":"mail"}"#, &Everything, Ok("mail.read"));
+    check(r#"{"name":"mail.read","server_id":"files"}"#, &Everything, Err(4001));
+    check(r#"{"name":"a.b"}"#, &Everything, Ok("mail.a.b"));
+    check(r#"{"name":"nothing"}"#, &Everything, Err(4001));
+    check(r#"{"name":7}"#, &Everything, Err(-32602));
+    check(r#"{"name":"write","arguments":[]}"#, &Everything, Err(-32602));
+    check(r#"{"name":"write","server_id":{}}"#, &Everything, Err(-32602));
+    check("{}", &Everything, Err(-32602));
+}
+
+#[test]
+fn what_a_caller_may_not_call_is_unknown_and_hides_no_other() {
+    check(r#"{"name":"read"}"#, &Not("mail"), Ok("files.read"));
+    check(r#"{"name":"mail.read"}"#, &Not("mail"), Err(4001));
+    check(r#"{"name":"read","server_id":"mail"}"#, &Not("mail"), Err(4001));
+    let index = index();
+    let read = index.get("files", "read").unwrap();
+    assert_eq!(name_for(&read, &index, &Everything), "files.read");
+    assert_eq!(name_for(&read, &index, &Not("mail")), "read");
+}
+
+#[test]
+fn an_ambiguous_name_is_refused_with_the_names_that_say_which() {
+    let arguments = serde_json::from_str(r#"{"name":"read"}"#).unwrap();
+    let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
+    assert!(error.message().contains("files.read, mail.read"), "{error}");
+    let long = format!(r#"{{"name":"{}"}}"#, "n\\n".repeat(9000));
+    let arguments = serde_json::from_str(&long).unwrap();
+    let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
+    assert!(error.message().len() < 200, "{error}");
+}

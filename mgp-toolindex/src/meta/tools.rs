@@ -1,0 +1,214 @@
+//! The tools to find tools, as a model sees them (MGP §16.5, C34).
+//!
+//! Applies to: inbound.
+
+use mgp_types::mcp::Tool;
+use mgp_types::method::{Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, method_of_tool};
+use mgp_types::{Payload, RawObject};
+
+use super::summary::Summary;
+
+/// How the names of the tools to find tools are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spelling {
+    /// `mgp_tools_discover`: the only one that all model providers take.
+    #[default]
+    Underscores,
+    /// `mgp.tools.discover`.
+    Dots,
+    /// `mgp/tools/discover`, like the method.
+    Slashes,
+}
+
+/// One of the tools to find tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetaTool {
+    /// Finds tools (§16.5).
+    Find,
+    /// Calls a tool that was found: hosts let a model call nothing that is not listed.
+    Call,
+    /// Asks for tools for the rest of the session (§16.6).
+    Request,
+}
+
+/// The tools to find tools: which are listed, and how they are spelt.
+///
+/// All spellings are understood, one is listed.
+///
+/// ```
+/// use mgp_toolindex::{Everything, MetaTool, MetaTools, ToolIndex};
+///
+/// let tools = MetaTools::new().list(&ToolIndex::new(), &Everything);
+/// assert_eq!(tools[0].name, "mgp_tools_discover");
+/// for name in ["mgp_tools_call", "mgp.tools.call", "mgp/tools/call"] {
+///     assert_eq!(MetaTool::of(name), Some(MetaTool::Call));
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MetaTools {
+    spelling: Spelling,
+    listed: Vec<MetaTool>,
+}
+
+impl MetaTool {
+    /// The tool a name means, in any spelling.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        let known = method_of_tool(name)?;
+        [Self::Find, Self::Call, Self::Request].into_iter().find(|tool| tool.name() == known.name)
+    }
+
+    /// Its name with dots.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Find => dotted(ToolsDiscover::METHOD),
+            Self::Call => TOOLS_CALL,
+            Self::Request => dotted(ToolsRequest::METHOD),
+        }
+    }
+}
+
+/// The name with dots that a method is called by.
+fn dotted(method: &'static str) -> &'static str {
+    method_of_tool(method).map_or(method, |tool| tool.name)
+}
+
+impl MetaTools {
+    /// All three, with underscores.
+    pub fn new() -> Self {
+        Self {
+            spelling: Spelling::default(),
+            listed: vec![MetaTool::Find, MetaTool::Call, MetaTool::Request],
+        }
+    }
+
+    /// Lists them in this spelling.
+    pub fn spelling(mut self, spelling: Spelling) -> Self {
+        self.spelling = spelling;
+        self
+    }
+
+    /// Does not list one of them; whoever calls it is still understood.
+    pub fn without(mut self, tool: MetaTool) -> Self {
+        self.listed.retain(|listed| *listed != tool);
+        self
+    }
+
+    /// The tools as they are listed; the one that finds tools says what this caller can find.
+    #[must_use]
+    pub fn list(&self, index: &crate::ToolIndex, allowed: &dyn crate::Allowed) -> Vec<Tool> {
+        self.tools(&Summary::short(index, allowed))
+    }
+
+    pub(crate) fn tools(&self, summary: &Summary) -> Vec<Tool> {
+        self.listed.iter().map(|tool| self.tool(*tool, summary)).collect()
+    }
+
+    fn tool(&self, tool: MetaTool, summary: &Summary) -> Tool {
+        let name = match self.spelling {
+            Spelling::Underscores => tool.name().replace('.', "_"),
+            Spelling::Dots => tool.name().to_owned(),
+            Spelling::Slashes => tool.name().replace('.', "/"),
+        };
+        let (description, schema) = match tool {
+            MetaTool::Find => (format!("{FIND} {summary}"), FIND_SCHEMA),
+            MetaTool::Call => (CALL.to_owned(), CALL_SCHEMA),
+            MetaTool::Request => (REQUEST.to_owned(), REQUEST_SCHEMA),
+        };
+        let schema = RawObject::try_from(Payload::from_trusted(schema)).unwrap_or_default();
+        let mut listed = Tool::new(name, schema);
+        listed.description = Some(description);
+        listed
+    }
+}
+
+impl Default for MetaTools {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const FIND: &str = "Finds tools by what they do. Search one step at a time, in plain words. \
+A result marked `trimmed` is complete with max_results 1.";
+const FIND_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"max_results":{"type":"integer","description":"1-50, default 5"},"filter":{"type":"object","properties":{"categories":{"type":"array","items":{"type":"string"}},"risk_level_max":{"enum":["safe","moderate","dangerous"]}}}},"required":["query"]}"#;
+
+const CALL: &str = "Calls a tool that was found.";
+const CALL_SCHEMA: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"server_id":{"type":"string","description":"if several servers have it"},"arguments":{"type":"object"}},"required":["name","arguments"]}"#;
+
+const REQUEST: &str = "Loads tools for the rest of the session.";
+const REQUEST_SCHEMA: &str = r#"{"type":"object","properties":{"context":{"type":"string"},"requirements":{"type":"object","properties":{"capabilities":{"type":"array","items":{"type":"string"},"description":"one need each, in a few words"},"preferred_risk_level":{"enum":["safe","moderate","dangerous"]}},"required":["capabilities"]},"session_handle":{"type":"string","description":"if you were given one"}},"required":["requirements"]}"#;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+    use crate::tokens::lean::lean;
+    use crate::{Everything, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
+
+    /// An index whose categories are as long and as many as they can be.
+    fn worst() -> ToolIndex {
+        let index = ToolIndex::new();
+        let server = |server: usize| {
+            let tools = (0..5).map(|number| {
+                let tool = Tool::new(format!("t{number}"), RawObject::empty());
+                let category = format!("{server}qzxj vkwq zxqj 文字 🙂 {number}");
+                ToolEntry::from(tool).categories([category, format!("ZQ-XJ_{server}/{number}")])
+            });
+            ServerEntry::new(format!("s{server}")).tools(tools)
+        };
+        index.put_all((0..40).map(server)).unwrap();
+        index
+    }
+
+    fn count(tools: &[Tool]) -> u32 {
+        static COUNTER: LazyLock<TokenCounter> = LazyLock::new(TokenCounter::new);
+        tools.iter().map(|tool| COUNTER.count(&lean(&serde_json::to_string(tool).unwrap()))).sum()
+    }
+
+    #[test]
+    fn they_cost_what_was_promised_whatever_is_indexed() {
+        let filesystem = ToolIndex::new();
+        let tool = Tool::new("read_file".to_owned(), RawObject::empty());
+        let entry = ToolEntry::from(tool).categories(["filesystem"]);
+        filesystem.put(ServerEntry::new("files").tool(entry)).unwrap();
+        for index in [ToolIndex::new(), filesystem, worst()] {
+            for spelling in [Spelling::Underscores, Spelling::Dots, Spelling::Slashes] {
+                let tools = MetaTools::new().spelling(spelling).list(&index, &Everything);
+                assert!(count(&tools[..1]) <= 200, "{} {:?}", count(&tools[..1]), tools[0]);
+                assert!(count(&tools[..2]) <= 320, "{}", count(&tools[..2]));
+                assert!(count(&tools) <= 450, "{}", count(&tools));
+            }
+        }
+    }
+
+    #[test]
+    fn one_spelling_is_listed_and_all_are_understood() {
+        for (spelling, expected) in [
+            (Spelling::Underscores, ["mgp_tools_discover", "mgp_tools_call"]),
+            (Spelling::Dots, ["mgp.tools.discover", "mgp.tools.call"]),
+            (Spelling::Slashes, ["mgp/tools/discover", "mgp/tools/call"]),
+        ] {
+            let meta = MetaTools::new().spelling(spelling).without(MetaTool::Request);
+            let tools = meta.list(&ToolIndex::new(), &Everything);
+            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected);
+            assert_eq!(MetaTool::of(expected[0]), Some(MetaTool::Find));
+            assert_eq!(MetaTool::of(expected[1]), Some(MetaTool::Call));
+        }
+        assert_eq!(MetaTool::of("mgp_tools_request"), Some(MetaTool::Request));
+        for other in ["mgp_tools_session", "tools_call", "mgp_tools_call2", ""] {
+            assert_eq!(MetaTool::of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_schemas() {
+        for schema in [FIND_SCHEMA, CALL_SCHEMA, REQUEST_SCHEMA] {
+            let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+            assert_eq!(schema["type"], "object");
+        }
+    }
+}

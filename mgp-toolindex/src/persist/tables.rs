@@ -1,0 +1,326 @@
+//! The tables of the index, and all of its SQL.
+//!
+//! Applies to: both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_types::store::StoreError;
+use mgp_types::store::sql::types::ValueRef;
+use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, params};
+
+use super::queue::Change;
+use super::rows::{
+    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
+};
+use crate::catalog::{Decided, Listed};
+
+pub(super) const NAMESPACE: &str = "toolindex";
+
+/// How the tables came about.
+///
+/// What is compared stands before what is long, so that a comparison does not read it.
+pub(super) const STEPS: &[&str] = &["
+    CREATE TABLE toolindex_server (
+        id TEXT PRIMARY KEY, name TEXT, description TEXT, categories TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE toolindex_tool (
+        number INTEGER PRIMARY KEY, server TEXT NOT NULL, name TEXT NOT NULL,
+        hash BLOB NOT NULL, place INTEGER NOT NULL, tokens INTEGER,
+        categories TEXT NOT NULL, keywords TEXT NOT NULL, security TEXT,
+        definition TEXT NOT NULL, UNIQUE (server, name)
+    );
+    CREATE TABLE toolindex_vector (
+        tool INTEGER PRIMARY KEY, hash BLOB NOT NULL, model TEXT NOT NULL, row BLOB NOT NULL
+    );
+"];
+
+// === writing ===
+
+/// Writes changes in their order.
+pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreError> {
+    let mut tables = Tables::new(conn)?;
+    for change in changes {
+        match change {
+            Change::Put(new) => tables.put(new)?,
+            Change::Remove(id) => tables.remove(id)?,
+            Change::Vectors(vectors) => {
+                vectors.iter().try_for_each(|vector| tables.put_vector(vector))?;
+            }
+            Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
+        }
+    }
+    Ok(())
+}
+
+/// The statements that write.
+struct Tables<'c> {
+    put_server: Statement<'c>,
+    known: Statement<'c>,
+    number: Statement<'c>,
+    put_tool: Statement<'c>,
+    move_tool: Statement<'c>,
+    count: Statement<'c>,
+    put_vector: Statement<'c>,
+    remove_tool: [Statement<'c>; 2],
+    remove_server: [Statement<'c>; 3],
+}
+
+impl<'c> Tables<'c> {
+    fn new(conn: &'c Connection) -> Result<Self, StoreError> {
+        let vectors_of_server = "DELETE FROM toolindex_vector
+            WHERE tool IN (SELECT number FROM toolindex_tool WHERE server = ?1)";
+        Ok(Self {
+            put_server: conn
+                .prepare("INSERT OR REPLACE INTO toolindex_server VALUES (?1, ?2, ?3, ?4)")?,
+            known: conn
+                .prepare("SELECT name, number, hash FROM toolindex_tool WHERE server = ?1")?,
+            number: conn.prepare(
+                "SELECT number FROM toolindex_tool WHERE server = ?1 AND name = ?2 AND hash = ?3",
+            )?,
+            put_tool: conn.prepare(
+                "INSERT OR REPLACE INTO toolindex_tool
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?,
+            move_tool: conn.prepare(
+                "UPDATE toolindex_tool SET place = ?2, tokens = ifnull(?3, tokens)
+                 WHERE number = ?1 AND (place <> ?2 OR tokens IS NOT ifnull(?3, tokens))",
+            )?,
+            count: conn.prepare("UPDATE toolindex_tool SET tokens = ?2 WHERE number = ?1")?,
+            put_vector: conn
+                .prepare("INSERT OR REPLACE INTO toolindex_vector VALUES (?1, ?2, ?3, ?4)")?,
+            remove_tool: [
+                conn.prepare("DELETE FROM toolindex_vector WHERE tool = ?1")?,
+                conn.prepare("DELETE FROM toolindex_tool WHERE number = ?1")?,
+            ],
+            remove_server: [
+                conn.prepare(vectors_of_server)?,
+                conn.prepare("DELETE FROM toolindex_tool WHERE server = ?1")?,
+                conn.prepare("DELETE FROM toolindex_server WHERE id = ?1")?,
+            ],
+        })
+    }
+
+    fn put(&mut self, new: &NewServer) -> Result<(), StoreError> {
+        let ServerRow { id, name, description, categories } = &new.server;
+        self.put_server.execute(params![id, name, description, json(categories)?])?;
+        let mut known = self.known(id)?;
+        for tool in &new.tools {
+            match known.remove(tool.tool.name()) {
+                Some((number, hash)) if tool.news == News::Old && hash == tool.tool.hash() => {
+                    self.move_tool.execute(params![number, tool.slot, counted(&tool.tool)])?;
+                }
+                known => self.put_tool(id, tool, known.map(|(number, _)| number))?,
+            }
+        }
+        for (number, _) in known.into_values() {
+            self.remove_tool(number)?;
+        }
+        Ok(())
+    }
+
+    /// The tools of a server in the file: their numbers and hashes by name.
+    fn known(&mut self, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
+        let mut known = HashMap::new();
+        let mut unnamed = Vec::new();
+        let mut rows = self.known.query([server])?;
+        while let Some(row) = rows.next()? {
+            let number = row.get(1)?;
+            // Damaged values are as good as none: they are written anew, or go.
+            let Some(name) = text(row, 0) else {
+                unnamed.push(number);
+                continue;
+            };
+            known.insert(name, (number, bytes(row, 2).unwrap_or_default().to_vec()));
+        }
+        drop(rows);
+        unnamed.into_iter().try_for_each(|number| self.remove_tool(number))?;
+        Ok(known)
+    }
+
+    fn put_tool(
+        &mut self,
+        server: &str,
+        new: &NewTool,
+        number: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let tool = &new.tool;
+        let decided = tool.security().filter(|_| tool.0.decided == Decided::Here);
+        let security = decided.map(json).transpose()?;
+        self.put_tool.execute(params![
+            number,
+            server,
+            tool.name(),
+            &tool.hash()[..],
+            new.slot,
+            counted(tool),
+            json(&new.categories)?,
+            json(&new.keywords)?,
+            security,
+            &**tool.definition(),
+        ])?;
+        Ok(())
+    }
+
+    fn put_vector(&mut self, vector: &NewVector) -> Result<(), StoreError> {
+        let Some(number) = self.number(&vector.tool)? else { return Ok(()) };
+        let row: Vec<u8> = vector.row.iter().map(|byte| byte.cast_unsigned()).collect();
+        let hash = &vector.tool.hash()[..];
+        self.put_vector.execute(params![number, hash, &*vector.model, row])?;
+        Ok(())
+    }
+
+    fn count(&mut self, tool: &Listed) -> Result<(), StoreError> {
+        if let Some(number) = self.number(tool)? {
+            self.count.execute(params![number, counted(tool)])?;
+        }
+        Ok(())
+    }
+
+    /// The number of a tool, if the file has it as it is here.
+    fn number(&mut self, tool: &Listed) -> Result<Option<i64>, StoreError> {
+        let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
+        Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
+    }
+
+    fn remove(&mut self, id: &str) -> Result<(), StoreError> {
+        for statement in &mut self.remove_server {
+            statement.execute([id])?;
+        }
+        Ok(())
+    }
+
+    fn remove_tool(&mut self, number: i64) -> Result<(), StoreError> {
+        for statement in &mut self.remove_tool {
+            statement.execute([number])?;
+        }
+        Ok(())
+    }
+}
+
+fn counted(tool: &Listed) -> Option<u32> {
+    tool.0.is_counted().then(|| tool.0.tokens())
+}
+
+fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(StoreError::failed)
+}
+
+// === reading ===
+
+/// Reads everything; rows that cannot be read are counted and left out.
+pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
+    let mut opened = Opened::default();
+    let mut places = HashMap::new();
+    let mut asked =
+        conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
+    let mut rows = asked.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(server) = read_server(row) {
+            places.insert(server.id.clone(), opened.servers.len());
+            opened.servers.push(OldServer { server, tools: Vec::new() });
+        } else {
+            opened.unreadable += 1;
+        }
+    }
+    let mut asked = conn.prepare(
+        "SELECT t.server, t.hash, t.place, t.tokens, t.categories, t.keywords,
+                t.security, t.definition, v.hash, v.model, v.row
+         FROM toolindex_tool t LEFT JOIN toolindex_vector v ON v.tool = t.number",
+    )?;
+    let mut rows = asked.query([])?;
+    let mut models = Models::default();
+    while let Some(row) = rows.next()? {
+        let place = text(row, 0).and_then(|server| places.get(&server).copied());
+        match (place, read_tool(row, &mut models)) {
+            (Some(place), Some(tool)) => opened.servers[place].tools.push(tool),
+            _ => opened.unreadable += 1,
+        }
+    }
+    for server in &mut opened.servers {
+        server.tools.sort_by_key(|tool| tool.place);
+    }
+    opened.servers.sort_by_key(|server| server.tools.first().map(|tool| tool.place));
+    Ok(opened)
+}
+
+/// The names of models; most vectors are of one.
+#[derive(Default)]
+struct Models(Vec<Arc<str>>);
+
+impl Models {
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.iter().rev().find(|known| ***known == *name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.push(Arc::clone(&name));
+        // A damaged file may have as many names as rows.
+        if self.0.len() > 16 {
+            self.0.remove(0);
+        }
+        name
+    }
+}
+
+fn read_server(row: &Row<'_>) -> Option<ServerRow> {
+    Some(ServerRow {
+        id: text(row, 0)?,
+        name: optional(row, 1, text)?,
+        description: optional(row, 2, text)?,
+        categories: words(row, 3)?,
+    })
+}
+
+fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
+    let security = optional(row, 6, text)?;
+    Some(OldTool {
+        hash: bytes(row, 1)?.try_into().ok()?,
+        place: row.get(2).ok()?,
+        tokens: optional(row, 3, |row, at| row.get(at).ok())?,
+        categories: words(row, 4)?,
+        keywords: words(row, 5)?,
+        security: match security {
+            Some(security) => Some(serde_json::from_str(&security).ok()?),
+            None => None,
+        },
+        definition: text(row, 7)?,
+        // A tool whose vector cannot be read gets a new one.
+        vector: read_vector(row, models),
+    })
+}
+
+fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<OldVector> {
+    let hash = bytes(row, 8)?.try_into().ok()?;
+    let model = row.get_ref(9).ok()?.as_str().ok()?;
+    let row = bytes(row, 10)?.iter().map(|byte| byte.cast_signed()).collect();
+    Some(OldVector { model: models.name(model), hash, row })
+}
+
+/// Nothing if it cannot be read; nothing in it where the row has nothing.
+#[expect(clippy::option_option, reason = "what is absent and what is unreadable are two things")]
+fn optional<T>(
+    row: &Row<'_>,
+    at: usize,
+    read: impl FnOnce(&Row<'_>, usize) -> Option<T>,
+) -> Option<Option<T>> {
+    match row.get_ref(at).ok()? {
+        ValueRef::Null => Some(None),
+        _ => read(row, at).map(Some),
+    }
+}
+
+fn text(row: &Row<'_>, at: usize) -> Option<String> {
+    row.get_ref(at).ok()?.as_str().ok().map(str::to_owned)
+}
+
+fn bytes<'a>(row: &'a Row<'_>, at: usize) -> Option<&'a [u8]> {
+    row.get_ref(at).ok()?.as_blob().ok()
+}
+
+fn words(row: &Row<'_>, at: usize) -> Option<Vec<String>> {
+    match row.get_ref(at).ok()?.as_str().ok()? {
+        "[]" => Some(Vec::new()),
+        words => serde_json::from_str(words).ok(),
+    }
+}

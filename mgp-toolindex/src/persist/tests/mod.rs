@@ -1,0 +1,307 @@
+mod crash;
+mod damage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytestring::ByteString;
+use mgp_types::store::{Db, StoreError};
+
+use super::queue::{MOST, Queue};
+use super::tables;
+use super::{Change, Keeper, NewServer, NewTool, NewVector, News, OldServer, ServerRow};
+use crate::catalog::{Decided, Entry, LabelMaker, Listed, Server, Slot, Text};
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mgp-toolindex-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("index.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A tool whose definition and hash say its version.
+fn tool(server: &str, name: &str, version: u32) -> Listed {
+    let mut labels = LabelMaker::new();
+    let none: [&str; 0] = [];
+    let definition = format!(r#"{{"name":"{name}","inputSchema":{{}},"version":{version}}}"#);
+    let mut hash = [0; 16];
+    hash[..4].copy_from_slice(&version.to_le_bytes());
+    hash[15] = 1;
+    Listed(Arc::new(Entry {
+        name: Text::of(name, &definition),
+        definition: ByteString::from(definition),
+        server: Arc::new(Server {
+            number: 0,
+            id: server.into(),
+            name: None,
+            description: None,
+            categories: labels.list(&none),
+        }),
+        description: None,
+        security: None,
+        decided: Decided::Claimed,
+        categories: labels.list(&["derived"]),
+        keywords: labels.list(&none),
+        hash,
+        tokens: AtomicU32::new(9),
+    }))
+}
+
+fn row(version: u32) -> Box<[i8]> {
+    vec![1, -1, i8::try_from(version % 100).unwrap()].into()
+}
+
+fn new_tool(server: &str, name: &str, slot: Slot, version: u32) -> NewTool {
+    NewTool {
+        news: News::Old,
+        slot,
+        tool: tool(server, name, version),
+        categories: vec!["given".to_owned()],
+        keywords: Vec::new(),
+    }
+}
+
+fn vector(server: &str, name: &str, version: u32, model: &str) -> NewVector {
+    NewVector { tool: tool(server, name, version), model: model.into(), row: row(version) }
+}
+
+/// A server with tools that are all of one version, and their vectors.
+fn put(server: &str, tools: u32, version: u32) -> Vec<Change> {
+    let name = |at| format!("tool{at}");
+    let new = (0..tools).map(|at| new_tool(server, &name(at), at, version)).collect();
+    let vectors = (0..tools).map(|at| vector(server, &name(at), version, "model-1")).collect();
+    vec![put_tools(server, new), Change::Vectors(vectors)]
+}
+
+fn put_tools(server: &str, tools: Vec<NewTool>) -> Change {
+    let id = server.to_owned();
+    let name = Some(format!("Server {server}"));
+    let server = ServerRow { id, name, description: None, categories: vec!["files".to_owned()] };
+    Change::Put(NewServer { server, tools })
+}
+
+/// What a server and the versions of its tools come down to.
+fn brief(servers: &[OldServer]) -> Vec<(String, Vec<u32>)> {
+    let version = |hash: [u8; 16]| u32::from_le_bytes(hash[..4].try_into().unwrap());
+    let mut all: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            let versions = server.tools.iter().map(|tool| version(tool.hash)).collect();
+            (server.server.id.clone(), versions)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn expected(servers: &[(&str, &[u32])]) -> Vec<(String, Vec<u32>)> {
+    servers.iter().map(|(id, versions)| ((*id).to_owned(), versions.to_vec())).collect()
+}
+
+async fn read(db: &Db) -> Vec<OldServer> {
+    db.read(tables::load).await.unwrap().servers
+}
+
+#[tokio::test]
+async fn what_was_put_is_read_again() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, opened) = Keeper::open(db.clone()).await.unwrap();
+    assert_eq!((opened.servers.len(), opened.unreadable), (0, 0));
+    keeper.give(put("files", 3, 7));
+    keeper.give(vec![put_tools("empty", Vec::new())]);
+    let counted = tool("files", "tool1", 7);
+    counted.0.count(123);
+    keeper.give(vec![Change::Counted(vec![counted])]);
+    keeper.flush().await.unwrap();
+
+    let (_, opened) = Keeper::open(db).await.unwrap();
+    assert_eq!(opened.unreadable, 0);
+    assert_eq!(brief(&opened.servers), expected(&[("empty", &[]), ("files", &[7, 7, 7])]));
+    let files = opened.servers.iter().find(|server| server.server.id == "files").unwrap();
+    assert_eq!(files.server.name.as_deref(), Some("Server files"));
+    assert_eq!(files.server.categories, ["files"]);
+    assert_eq!(files.tools.iter().map(|tool| tool.place).collect::<Vec<_>>(), [0, 1, 2]);
+    let tokens: Vec<_> = files.tools.iter().map(|tool| tool.tokens).collect();
+    assert_eq!(tokens, [None, Some(123), None]);
+    assert_eq!(files.tools[2].definition, **tool("files", "tool2", 7).definition());
+    assert_eq!(files.tools[2].categories, ["given"], "not those that were derived");
+    let vector = files.tools[2].vector.as_ref().unwrap();
+    assert_eq!((&*vector.model, &vector.row[..]), ("model-1", &row(7)[..]));
+    assert_eq!(vector.hash, files.tools[2].hash);
+}
+
+#[tokio::test]
+async fn a_server_is_replaced_whole() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    keeper.give(put("a", 3, 1));
+    keeper.give(put("b", 2, 2));
+    let changed = vec![
+        new_tool("a", "tool1", 9, 5),
+        new_tool("a", "tool0", 4, 1),
+        new_tool("a", "new", 5, 6),
+    ];
+    keeper.give(vec![put_tools("a", changed)]);
+    keeper.flush().await.unwrap();
+    let all = read(&db).await;
+    assert_eq!(
+        brief(&all),
+        expected(&[("a", &[1, 6, 5]), ("b", &[2, 2])]),
+        "in the order of slots"
+    );
+    let a = all.iter().find(|server| server.server.id == "a").unwrap();
+    let made_of: Vec<_> =
+        a.tools.iter().map(|tool| tool.vector.as_ref().map(|vector| vector.hash[0])).collect();
+    assert_eq!(made_of, [Some(1), None, Some(1)], "the vector of a tool that changed is kept");
+
+    keeper.give(vec![Change::Remove("a".to_owned())]);
+    keeper.give(vec![Change::Remove("unknown".to_owned())]);
+    keeper.flush().await.unwrap();
+    assert_eq!(brief(&read(&db).await), expected(&[("b", &[2, 2])]));
+    let left = |conn: &mgp_types::store::sql::Connection| {
+        let sql = "SELECT count(*) FROM toolindex_vector";
+        Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))?)
+    };
+    assert_eq!(db.read(left).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn vectors_and_counts_of_what_changed_meanwhile_change_nothing() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    keeper.give(put("a", 2, 1));
+    let vectors = [("tool0", 1), ("tool1", 2), ("gone", 1)];
+    let vectors = vectors.map(|(name, version)| vector("a", name, version, "model-2"));
+    keeper.give(vec![Change::Vectors(vectors.into())]);
+    let old = tool("a", "tool1", 2);
+    old.0.count(5);
+    keeper.give(vec![Change::Counted(vec![old])]);
+    keeper.flush().await.unwrap();
+    let all = read(&db).await;
+    let vectors: Vec<_> =
+        all[0].tools.iter().map(|tool| tool.vector.as_ref().unwrap().model.to_string()).collect();
+    assert_eq!(vectors, ["model-2", "model-1"]);
+    assert_eq!(all[0].tools[1].tokens, None);
+}
+
+#[tokio::test]
+async fn two_processes_on_one_file_take_turns_and_the_last_one_wins() {
+    let folder = Folder::new();
+    let (one, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
+    let (two, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
+    for version in 1..20 {
+        one.give(put("shared", 4, version));
+        one.give(put("one", 1, version));
+        two.give(put("shared", 2, 100 + version));
+        two.give(put("two", 1, version));
+    }
+    one.flush().await.unwrap();
+    two.flush().await.unwrap();
+    one.give(put("shared", 3, 1));
+    one.flush().await.unwrap();
+    let all = read(&Db::open(folder.file()).await.unwrap()).await;
+    let servers = expected(&[("one", &[19]), ("shared", &[1, 1, 1]), ("two", &[19])]);
+    assert_eq!(brief(&all), servers);
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_and_still_a_state_that_was() {
+    let db = Db::in_memory().await.unwrap();
+    db.migrate(tables::NAMESPACE, tables::STEPS).await.unwrap();
+    let mut queue = Queue::new(["kept".to_owned()]);
+    queue.push(vec![Change::Remove("kept".to_owned())]);
+    queue.push(vec![Change::Remove("never there".to_owned())]);
+    queue.push(put("b", 2, 1));
+    for version in 0..5 * u32::try_from(MOST).unwrap() {
+        // Vectors are made once; later puts of the same tool bring none.
+        if version == 0 {
+            queue.push(put("a", 1, 3));
+        }
+        queue.push(vec![put_tools("a", vec![new_tool("a", "tool0", 0, 3)])]);
+        queue.push(put(&format!("short-lived {version}"), 1, 1));
+        queue.push(vec![Change::Remove(format!("short-lived {version}"))]);
+        assert!(queue.len() <= MOST);
+    }
+    let given = queue.given;
+    let (mut through, mut removed) = (0, Vec::new());
+    while let Some(batch) = queue.next() {
+        assert!(batch.through > through);
+        through = batch.through;
+        for change in &batch.changes {
+            if let Change::Remove(id) = change {
+                removed.push(id.clone());
+            }
+        }
+        db.write(move |conn| tables::apply(conn, &batch.changes)).await.unwrap();
+    }
+    assert_eq!(through, given);
+    assert_eq!(removed[0], "kept");
+    assert!(removed.len() < 2 * MOST && !removed.contains(&"never there".to_owned()));
+    let all = read(&db).await;
+    assert_eq!(brief(&all), expected(&[("a", &[3]), ("b", &[1, 1])]));
+    assert!(all.iter().flat_map(|server| &server.tools).all(|tool| tool.vector.is_some()));
+}
+
+#[tokio::test]
+async fn a_write_that_fails_is_told_and_tried_again() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    keeper.flush().await.unwrap();
+    let rename = |from: &str, to: &str| {
+        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+        db.write(move |conn| Ok(conn.execute_batch(&sql)?))
+    };
+    rename("toolindex_server", "elsewhere").await.unwrap();
+    keeper.give(put("a", 1, 1));
+    let error = keeper.flush().await.unwrap_err();
+    assert!(error.to_string().contains("no such table"), "{error}");
+    keeper.give(put("b", 1, 1));
+    assert!(keeper.flush().await.is_err());
+    rename("elsewhere", "toolindex_server").await.unwrap();
+    keeper.flush().await.unwrap();
+    assert_eq!(brief(&read(&db).await), expected(&[("a", &[1]), ("b", &[1])]));
+}
+
+#[tokio::test]
+async fn a_closed_database_is_told_and_nothing_waits_for_it() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    db.close().await;
+    keeper.give(put("a", 1, 1));
+    assert!(matches!(keeper.flush().await, Err(StoreError::Closed)));
+    keeper.give(put("a", 1, 1));
+    assert!(matches!(keeper.flush().await, Err(StoreError::Closed)));
+    assert_eq!(keeper.waiting(), 0);
+}
+
+#[tokio::test]
+async fn what_waits_is_written_after_the_last_handle_is_gone() {
+    let folder = Folder::new();
+    let (keeper, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
+    for version in 0..50 {
+        keeper.give(put("a", 20, version));
+    }
+    let mut ended = keeper.ended();
+    drop(keeper);
+    while ended.changed().await.is_ok() {}
+    let all = read(&Db::open(folder.file()).await.unwrap()).await;
+    assert_eq!(brief(&all), expected(&[("a", &[49; 20])]));
+}

@@ -1,0 +1,66 @@
+//! Tools that are always there, by who asks (MGP §16.7).
+//!
+//! Applies to: inbound.
+
+use std::collections::HashMap;
+
+use mgp_types::service::{AgentId, Principal};
+
+/// The tools that are always in context: of everybody, and of agents by their profile.
+///
+/// A name is a tool's own where only one server has it, else `server.name`.
+///
+/// ```
+/// use mgp_toolindex::Pins;
+/// use mgp_types::service::Principal;
+///
+/// let pins = Pins::new().everyone(["think"]).agent("ada", ["notes.recall"]);
+/// let ada = Principal::local().agent("ada");
+/// assert_eq!(pins.of(&ada).collect::<Vec<_>>(), ["think", "notes.recall"]);
+/// assert_eq!(pins.of(&Principal::local()).collect::<Vec<_>>(), ["think"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Pins {
+    everyone: Vec<String>,
+    agents: HashMap<AgentId, Vec<String>>,
+}
+
+impl Pins {
+    /// Pins nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Pins tools for everybody.
+    pub fn everyone<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.everyone.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Pins tools for an agent, beside those of everybody.
+    pub fn agent<N: Into<String>>(
+        mut self,
+        agent: impl Into<AgentId>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let own = self.agents.entry(agent.into()).or_default();
+        own.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// What is pinned for a principal, in the order it was given.
+    pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
+        let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
+        self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
+    }
+
+    /// All that is pinned for anybody, for a check of the configuration.
+    pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
+        let everyone = || self.everyone.iter().map(String::as_str);
+        let own = self.agents.iter().map(move |(agent, names)| {
+            (Some(agent), everyone().chain(names.iter().map(String::as_str)).collect())
+        });
+        std::iter::once((None, everyone().collect())).chain(own)
+    }
+}

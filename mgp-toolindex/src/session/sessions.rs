@@ -1,0 +1,397 @@
+//! Which session a call belongs to, and what is in it (MGP §16.7, C40).
+//!
+//! Applies to: inbound.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytestring::ByteString;
+use mgp_types::mgp::{ContextBudget, EvictResult, SessionResult};
+use mgp_types::service::{Context, Principal, Scope, ScopeKind};
+
+use super::budget::{META_TOKENS, Room, default_budget};
+use super::cache::{Cache, HeldTool, Put};
+use super::handles::{Handles, SessionLimits};
+use super::pins::Pins;
+use super::trim::fit;
+use crate::catalog::{Allowed, Listed};
+use crate::error::SessionError;
+use crate::index::ToolIndex;
+use crate::tokens::{TokenCounter, lean_of};
+
+/// How many principals a connection has sessions for; the one that called longest ago goes first.
+const PRINCIPALS_MAX: usize = 16;
+
+/// The sessions of all callers: what is pinned for each, what each used, and what that may cost.
+///
+/// A session belongs to a connection or a legacy session and to a principal, and ends with the connection.
+/// Where requests stand alone it has a handle instead, which only its principal can use.
+///
+/// ```
+/// use mgp_toolindex::{Everything, ServerEntry, Sessions, ToolIndex};
+/// use mgp_types::RawObject;
+/// use mgp_types::mcp::Tool;
+/// use mgp_types::service::{Router, Stack, mock};
+///
+/// let index = ToolIndex::new();
+/// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
+/// index.put(ServerEntry::new("files").tool(tool)).unwrap();
+///
+/// let sessions = Sessions::new();
+/// let cx = mock::client(Stack::new(Router::new())).cx;
+/// let session = sessions.open(&cx, None).unwrap();
+/// sessions.used(&session, &index.get("files", "read_file").unwrap());
+/// let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+/// assert_eq!(view.cached[0].tool.name(), "read_file");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Sessions(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Tells the sessions of two such books apart on one connection.
+    number: u64,
+    budget: ContextBudget,
+    room: Room,
+    pins: Pins,
+    limits: SessionLimits,
+    handles: Handles,
+}
+
+/// The session of a call.
+#[derive(Clone, Debug)]
+pub struct Session {
+    cache: Arc<Cache>,
+    handle: Option<String>,
+}
+
+/// What is in a session, for one caller at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionView {
+    /// What is always there, as far as it fits.
+    pub pinned: Vec<HeldTool>,
+    /// What was used or asked for, the last used first.
+    pub cached: Vec<HeldTool>,
+    /// What they cost, the tools to find tools included.
+    pub total_tokens: u64,
+    /// What they may cost, found tools included.
+    pub max_tokens: u64,
+}
+
+/// What was put into a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    /// What was not there before.
+    pub(crate) tokens: u64,
+    /// Which of the tools are in it now.
+    pub(crate) is_in: Vec<bool>,
+}
+
+/// The sessions of a connection.
+#[derive(Debug, Default)]
+struct OfScope(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
+
+impl Sessions {
+    /// Sessions with the budget of the specification and nothing pinned.
+    pub fn new() -> Self {
+        Self::configured(default_budget(), Pins::new(), SessionLimits::default())
+    }
+
+    /// Sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) says whether they agree.
+    pub fn configured(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (room, handles) = (Room::of(&budget), Handles::default());
+        Self(Arc::new(Inner { number, budget, room, pins, limits, handles }))
+    }
+
+    /// The budget.
+    #[must_use]
+    pub fn budget(&self) -> &ContextBudget {
+        &self.0.budget
+    }
+
+    /// The tools that are pinned, by whom.
+    pub fn pins(&self) -> &Pins {
+        &self.0.pins
+    }
+
+    /// How many sessions have a handle.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        self.0.handles.len()
+    }
+
+    /// The session of a call, if it has one already; `handle` is what the caller sent.
+    ///
+    /// # Errors
+    /// [`SessionError::UnknownHandle`] if the handle ended or is another principal's.
+    pub fn find(
+        &self,
+        cx: &Context,
+        handle: Option<&str>,
+    ) -> Result<Option<Session>, SessionError> {
+        if let Some(name) = handle {
+            let cache = self.0.handles.find(name, &cx.principal, &self.0.limits)?;
+            return Ok(Some(Session { cache, handle: Some(name.to_owned()) }));
+        }
+        if lasts(&cx.scope) { Ok(Some(self.of_scope(cx))) } else { Ok(None) }
+    }
+
+    /// The session of a call; one is opened, with a handle where the call stands alone.
+    ///
+    /// # Errors
+    /// [`SessionError`] if the handle is not the caller's, or none can be made.
+    pub fn open(&self, cx: &Context, handle: Option<&str>) -> Result<Session, SessionError> {
+        if let Some(session) = self.find(cx, handle)? {
+            return Ok(session);
+        }
+        let (name, cache) = self.0.handles.open(&cx.principal, &self.0.limits)?;
+        Ok(Session { cache, handle: Some(name) })
+    }
+
+    fn of_scope(&self, cx: &Context) -> Session {
+        let held = cx.scope.state::<OfScope>();
+        let mut all = held.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = |(number, principal, _): &(u64, Principal, _)| {
+            *number == self.0.number && *principal == cx.principal
+        };
+        let own = match all.iter().position(is_own) {
+            Some(at) => all.remove(at),
+            None => (self.0.number, cx.principal.clone(), Arc::default()),
+        };
+        let cache = Arc::clone(&own.2);
+        if all.len() == PRINCIPALS_MAX {
+            all.remove(0);
+        }
+        all.push(own);
+        Session { cache, handle: None }
+    }
+
+    /// Counts a tool as used: it stays in the session as long as the budget has room.
+    pub fn used(&self, session: &Session, tool: &Listed) {
+        if !session.cache.touch(tool) {
+            Self::load(session, std::slice::from_ref(tool), self.0.room.cached);
+        }
+    }
+
+    /// The last query of this session that found a tool: what a history learns from when the tool is called.
+    #[must_use]
+    pub fn query_for(&self, session: &Session, tool: &Listed) -> Option<String> {
+        session.cache.search_for(tool)
+    }
+
+    /// Remembers what a search found, so that it is known which search a call comes from.
+    pub fn searched<'a>(
+        &self,
+        session: &Session,
+        query: &str,
+        found: impl Iterator<Item = &'a Listed>,
+    ) {
+        session.cache.searched(query, found);
+    }
+
+    /// Puts tools into a session, each as large as fits.
+    fn load(session: &Session, tools: &[Listed], room: u64) -> Loaded {
+        let held: Vec<Option<HeldTool>> = tools.iter().map(|tool| hold(tool, room)).collect();
+        Self::put(session, &held, room)
+    }
+
+    fn put(session: &Session, held: &[Option<HeldTool>], room: u64) -> Loaded {
+        let mut tokens = 0_u64;
+        let put: Vec<_> = held
+            .iter()
+            .map(|held| held.as_ref().map(|held| session.cache.put(held.clone(), room)))
+            .collect();
+        for (held, put) in held.iter().zip(&put) {
+            if let (Some(held), Some(Put::Added)) = (held, put) {
+                tokens = tokens.saturating_add(held.tokens.into());
+            }
+        }
+        let is_in =
+            put.into_iter().map(|put| matches!(put, Some(Put::Added | Put::Known))).collect();
+        Loaded { tokens, is_in }
+    }
+
+    /// Puts tools that were asked for into a session, and counts exactly what they add.
+    ///
+    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet.
+    pub(crate) fn request(
+        &self,
+        principal: &Principal,
+        session: &Session,
+        tools: &[Listed],
+        index: &ToolIndex,
+        allowed: &dyn Allowed,
+    ) -> Loaded {
+        let view = self.view(principal, Some(session), index, allowed);
+        let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
+        let room = self.0.room.beside(pinned);
+        let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
+        let mut held: Vec<_> =
+            tools.iter().map(|tool| hold(tool, room).filter(|_| !is_pinned(tool))).collect();
+        let mut unsure: Vec<&mut HeldTool> = held
+            .iter_mut()
+            .flatten()
+            .filter(|held| held.is_trimmed() || !held.tool.0.is_counted())
+            .collect();
+        let texts: Vec<String> = unsure.iter().map(|held| held.text().into()).collect();
+        for (held, tokens) in unsure.iter_mut().zip(TokenCounter::count_all(&texts)) {
+            held.tokens = tokens;
+            if !held.is_trimmed() {
+                held.tool.0.count(tokens);
+            }
+        }
+        index.counted(
+            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
+        );
+        let mut loaded = Self::put(session, &held, room);
+        for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
+            *is_in |= is_pinned(tool);
+        }
+        loaded
+    }
+
+    /// What is in a session, and what is pinned, as the index has it now and the caller may call it.
+    pub fn view(
+        &self,
+        principal: &Principal,
+        session: Option<&Session>,
+        index: &ToolIndex,
+        allowed: &dyn Allowed,
+    ) -> SessionView {
+        let mut pinned: Vec<HeldTool> = Vec::new();
+        let mut tokens = 0_u64;
+        for tool in self.0.pins.of(principal).filter_map(|name| one(index, allowed, name)) {
+            if pinned.iter().any(|held| held.is(&tool)) {
+                continue;
+            }
+            match hold(&tool, self.0.room.pinned.saturating_sub(tokens)) {
+                Some(held) => {
+                    tokens = tokens.saturating_add(held.tokens.into());
+                    pinned.push(held);
+                }
+                None => {
+                    tracing::warn!(tool = %tool.tool_id(), "a pinned tool does not fit the budget");
+                }
+            }
+        }
+        let room = self.0.room.beside(tokens);
+        let cached = session.map_or_else(Vec::new, |session| {
+            session.cache.refresh(room, |held| {
+                let (server, name) = (held.tool.server_id(), held.tool.name());
+                let now = index.get(server, name).filter(|_| allowed.allows(server, name))?;
+                let is_same = now.hash() == held.tool.hash() && held.tokens <= now.tokens();
+                if is_same { Some(held.clone()) } else { hold(&now, room) }
+            })
+        });
+        let cached: Vec<_> = cached
+            .into_iter()
+            .filter(|held| !pinned.iter().any(|pin| pin.is(&held.tool)))
+            .collect();
+        let total_tokens = cached
+            .iter()
+            .map(|held| u64::from(held.tokens))
+            .fold(tokens.saturating_add(META_TOKENS), u64::saturating_add);
+        SessionView { pinned, cached, total_tokens, max_tokens: self.0.budget.max_tokens }
+    }
+
+    /// Takes tools out of a session by their names; pinned ones stay and are named.
+    ///
+    /// A name means every tool of that name, or the one of `server.name`.
+    pub fn evict(
+        &self,
+        principal: &Principal,
+        session: Option<&Session>,
+        names: &[String],
+        index: &ToolIndex,
+        allowed: &dyn Allowed,
+    ) -> EvictResult {
+        let view = self.view(principal, session, index, allowed);
+        let is_named = |tool: &Listed, name: &str| {
+            let qualified =
+                name.strip_prefix(tool.server_id()).and_then(|rest| rest.strip_prefix('.'));
+            tool.name() == name || qualified == Some(tool.name())
+        };
+        let stays = |name: &&String| view.pinned.iter().any(|held| is_named(&held.tool, name));
+        let gone = session.map_or_else(Vec::new, |session| {
+            session.cache.evict(|held| {
+                let is_pinned = view.pinned.iter().any(|pin| pin.is(&held.tool));
+                !is_pinned && names.iter().any(|name| is_named(&held.tool, name))
+            })
+        });
+        let freed = gone.iter().map(|held| u64::from(held.tokens)).fold(0, u64::saturating_add);
+        // A pinned tool that was used is pinned, and not cached besides.
+        let left = view.cached.len().saturating_sub(gone.len());
+        let mut result = EvictResult::new(gone.len() as u64, left as u64, freed);
+        result.not_evicted = names.iter().filter(stays).cloned().collect::<Vec<_>>().into();
+        result
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// Names it where requests stand alone; whoever holds it sends it with each request.
+    #[must_use]
+    pub fn handle(&self) -> Option<&str> {
+        self.handle.as_deref()
+    }
+}
+
+impl SessionView {
+    /// All its tools, pinned ones first.
+    pub fn tools(&self) -> impl Iterator<Item = &HeldTool> {
+        self.pinned.iter().chain(&self.cached)
+    }
+
+    /// The answer to `mgp/tools/session`; `name` says how a tool is called.
+    #[must_use]
+    pub fn result(&self, name: impl Fn(&Listed) -> String) -> SessionResult {
+        let names =
+            |held: &[HeldTool]| held.iter().map(|held| name(&held.tool)).collect::<Vec<_>>();
+        let mut result = SessionResult::new(names(&self.pinned), names(&self.cached));
+        result.total_tokens = Some(self.total_tokens);
+        result.max_tokens = Some(self.max_tokens);
+        result
+    }
+}
+
+impl HeldTool {
+    /// What a model reads of it.
+    pub(crate) fn text(&self) -> ByteString {
+        self.trimmed
+            .clone()
+            .unwrap_or_else(|| crate::tokens::lean::lean(self.tool.definition()).into())
+    }
+}
+
+/// Whether a scope outlives a request.
+fn lasts(scope: &Scope) -> bool {
+    matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session)
+}
+
+/// A tool as large as fits.
+fn hold(tool: &Listed, room: u64) -> Option<HeldTool> {
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    if tool.tokens() <= room {
+        return Some(HeldTool { tool: tool.clone(), tokens: tool.tokens(), trimmed: None });
+    }
+    let fitted = fit(tool, room)?;
+    let name = serde_json::to_string(tool.name()).unwrap_or_default();
+    let text = lean_of(&name, fitted.description.as_deref(), fitted.schema.as_payload().as_str());
+    Some(HeldTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
+}
+
+/// The one tool a name means to a caller.
+pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
+    let mut seen = index.meant(name);
+    seen.retain(|tool| allowed.allows(tool.server_id(), tool.name()));
+    if seen.len() == 1 { seen.pop() } else { None }
+}

@@ -1,0 +1,213 @@
+//! Stories of sessions (MGP §16.7, §16.8).
+//!
+//! Applies to: inbound.
+
+use mgp_types::RawObject;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::ContextBudget;
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
+
+use super::*;
+use crate::{BudgetError, Everything, ServerEntry, SessionError, ToolIndex};
+
+fn cx(kind: ScopeKind, who: &str) -> Context {
+    Context::new(Peer::none(), Scope::new(kind), Principal::new("here", who))
+}
+
+fn tool(name: &str, words: usize) -> Tool {
+    let mut tool = Tool::new(name.to_owned(), RawObject::empty());
+    tool.description = Some("read ".repeat(words));
+    tool
+}
+
+/// Tools `t0` to `t9` of 100 words each, and a huge one.
+fn index() -> ToolIndex {
+    let index = ToolIndex::new();
+    let tools = (0..10).map(|number| tool(&format!("t{number}"), 100));
+    index.put(ServerEntry::new("s").tools(tools).tool(tool("huge", 9000))).unwrap();
+    index
+}
+
+fn names(held: &[HeldTool]) -> Vec<&str> {
+    held.iter().map(|held| held.tool.name()).collect()
+}
+
+#[test]
+fn the_least_recently_used_go_first_and_the_limit_holds() {
+    let index = index();
+    let sessions = Sessions::configured(
+        ContextBudget::new(8000_u64, 2000_u64, 3000_u64, 400_u64),
+        Pins::new(),
+        SessionLimits::default(),
+    );
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    assert_eq!(session.handle(), None);
+    for name in ["t0", "t1", "t2", "t0", "t3"] {
+        sessions.used(&session, &index.get("s", name).unwrap());
+    }
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    assert_eq!(names(&view.cached), ["t3", "t0", "t2"]);
+    assert!(view.total_tokens <= 400 + 450, "{}", view.total_tokens);
+    assert_eq!(view.max_tokens, 8000);
+}
+
+#[test]
+fn a_tool_larger_than_its_place_is_trimmed() {
+    let (index, sessions) = (index(), Sessions::new());
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    sessions.used(&session, &index.get("s", "huge").unwrap());
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    assert!(view.cached[0].is_trimmed() && view.cached[0].tokens <= 3000);
+    assert!(view.cached[0].text().len() < 1200);
+}
+
+#[test]
+fn pinned_tools_are_always_there_and_never_evicted() {
+    let index = index();
+    let pins = Pins::new().everyone(["t0", "gone"]).agent("bot", ["s.t1", "t0"]);
+    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let mut cx = cx(ScopeKind::Connection, "ann");
+    cx.principal = cx.principal.agent("bot");
+    let session = sessions.open(&cx, None).unwrap();
+    for name in ["t0", "t5", "t6"] {
+        sessions.used(&session, &index.get("s", name).unwrap());
+    }
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    assert_eq!(names(&view.pinned), ["t0", "t1"]);
+    assert_eq!(names(&view.cached), ["t6", "t5"]);
+    let told = view.result(|tool| tool.name().to_owned());
+    assert_eq!((told.pinned.len(), told.total_tokens), (2, Some(view.total_tokens)));
+
+    let freed = view.cached[1].tokens;
+    let which = ["t0".to_owned(), "s.t5".to_owned(), "t9".to_owned(), "other.t6".to_owned()];
+    let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &Everything);
+    assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
+    assert_eq!(*result.not_evicted, ["t0"]);
+    // What is in the answer is what is there: `t0` is not counted twice.
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    assert_eq!(names(&view.cached), ["t6"]);
+    assert_eq!(result.remaining_count, 1);
+}
+
+#[test]
+fn a_session_shows_what_there_is_now_and_may_be_called() {
+    struct But(&'static str);
+    impl crate::Allowed for But {
+        fn allows(&self, _: &str, tool: &str) -> bool {
+            tool != self.0
+        }
+    }
+
+    let (index, sessions) = (index(), Sessions::new());
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    for name in ["t0", "t1", "t2"] {
+        sessions.used(&session, &index.get("s", name).unwrap());
+    }
+    let view = sessions.view(&cx.principal, Some(&session), &index, &But("t1"));
+    assert_eq!(names(&view.cached), ["t2", "t0"]);
+    index.put(ServerEntry::new("s").tool(tool("t0", 5))).unwrap();
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    assert_eq!(names(&view.cached), ["t0"]);
+    assert!(view.cached[0].tokens < 40, "{}", view.cached[0].tokens);
+    index.remove("s").unwrap();
+    assert!(sessions.view(&cx.principal, Some(&session), &index, &Everything).cached.is_empty());
+}
+
+#[test]
+fn two_principals_never_see_each_others_sessions() {
+    let (index, sessions, others) = (index(), Sessions::new(), Sessions::new());
+    let ann = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&ann, None).unwrap();
+    sessions.used(&session, &index.get("s", "t0").unwrap());
+    // The same connection, another principal, another agent, another connection, another book.
+    let mut bob = ann.clone();
+    bob.principal = Principal::new("here", "bob");
+    let mut bot = ann.clone();
+    bot.principal = ann.principal.agent("bot");
+    let elsewhere = cx(ScopeKind::Session, "ann");
+    for (sessions, cx) in
+        [(&sessions, &bob), (&sessions, &bot), (&sessions, &elsewhere), (&others, &ann)]
+    {
+        let session = sessions.open(cx, None).unwrap();
+        let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+        assert!(view.cached.is_empty(), "{cx:?}");
+    }
+    let again = sessions.find(&ann, None).unwrap().unwrap();
+    assert_eq!(sessions.view(&ann.principal, Some(&again), &index, &Everything).cached.len(), 1);
+    ann.scope.end();
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_stand_alone_have_a_session_by_its_handle() {
+    let (index, sessions) = (index(), Sessions::new());
+    let ann = cx(ScopeKind::Request, "ann");
+    assert!(sessions.find(&ann, None).unwrap().is_none());
+    let session = sessions.open(&ann, None).unwrap();
+    let handle = session.handle().unwrap().to_owned();
+    sessions.used(&session, &index.get("s", "t0").unwrap());
+    let next = cx(ScopeKind::Request, "ann");
+    let again = sessions.find(&next, Some(&handle)).unwrap().unwrap();
+    assert_eq!(sessions.view(&next.principal, Some(&again), &index, &Everything).cached.len(), 1);
+    let bob = cx(ScopeKind::Request, "bob");
+    assert_eq!(sessions.find(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
+    assert_eq!(sessions.open(&bob, Some(&handle)).unwrap_err(), SessionError::UnknownHandle);
+    tokio::time::advance(std::time::Duration::from_hours(2)).await;
+    assert!(sessions.find(&next, Some(&handle)).is_err());
+}
+
+#[test]
+fn what_is_asked_for_is_counted_exactly_and_once() {
+    let (index, sessions) = (index(), Sessions::new());
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    let tools = [index.get("s", "t0").unwrap(), index.get("s", "huge").unwrap()];
+    let request = |tools| sessions.request(&cx.principal, &session, tools, &index, &Everything);
+    let loaded = request(&tools[..]);
+    assert_eq!(loaded.is_in, [true, true]);
+    let counter = crate::TokenCounter::new();
+    let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
+    let exact: u32 = view.cached.iter().map(|held| counter.count(&held.text())).sum();
+    assert_eq!(loaded.tokens, u64::from(exact));
+    assert_eq!(view.total_tokens, 450 + u64::from(exact));
+    assert_eq!(request(&tools[..1]).tokens, 0);
+}
+
+#[test]
+fn a_call_is_traced_to_the_search_that_found_its_tool() {
+    let (index, sessions) = (index(), Sessions::new());
+    let session = sessions.open(&cx(ScopeKind::Connection, "ann"), None).unwrap();
+    let get = |name| index.get("s", name).unwrap();
+    for (query, found) in [("first", ["t0", "t1"]), ("second", ["t1", "t2"])] {
+        sessions.searched(&session, query, found.map(get).iter());
+    }
+    let query = |name| sessions.query_for(&session, &get(name));
+    assert_eq!(query("t0").as_deref(), Some("first"));
+    assert_eq!(query("t1").as_deref(), Some("second"));
+    assert_eq!(query("t3"), None);
+    (0..8).for_each(|_| sessions.searched(&session, "later", std::iter::empty()));
+    assert_eq!(query("t1"), None);
+}
+
+#[test]
+fn a_budget_says_what_does_not_fit() {
+    let index = index();
+    let pins = [index.get("s", "huge").unwrap(), index.get("s", "t0").unwrap()];
+    let error = check_budget(&default_budget(), &pins).unwrap_err();
+    let BudgetError::Pins { largest: Some((largest, _)), .. } = &error else { panic!("{error}") };
+    assert_eq!(largest, "s.huge");
+    assert!(
+        error.to_string().contains("`pinned_reserve` is 2000; raise it or unpin tools"),
+        "{error}"
+    );
+    assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
+    // Kept all the same: what is pinned is there, and all of it stays below the maximum.
+    let pins = Pins::new().everyone(["huge", "t0"]);
+    let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
+    let who = Principal::local();
+    let view = sessions.view(&who, None, &index, &Everything);
+    assert_eq!(names(&view.pinned), ["huge", "t0"]);
+    assert!(view.total_tokens + 3000 <= 8000);
+}

@@ -1,0 +1,111 @@
+//! The labelled sets: tools, and queries with the tools they need.
+
+use super::super::{Asked, shared};
+use crate::run::{Context, Failure, Outcome};
+use serde::{Deserialize, de::DeserializeOwned};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The sets, in the order of the tables.
+const SETS: [&str; 7] =
+    ["metatool", "bfcl", "sealtools", "stabletoolbench", "livemcp", "mcp_large", "mcpm_server"];
+
+/// One labelled set.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) name: &'static str,
+    folder: PathBuf,
+    pub(super) tools: Vec<Listed>,
+    pub(super) queries: Vec<Query>,
+}
+
+/// A tool of a set, as far as the checks look at it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    pub(super) id: String,
+    pub(super) server_id: String,
+    pub(super) name: String,
+}
+
+/// A query, and what it needs.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Query {
+    pub(super) id: String,
+    #[serde(rename = "query")]
+    pub(super) text: String,
+    pub(super) relevant: Vec<String>,
+    /// Each is one needed tool; any of its members will do.
+    #[serde(default)]
+    pub(super) groups: Vec<Vec<String>>,
+    #[serde(default)]
+    pub(super) relevant_servers: Vec<String>,
+    /// Queries of one task belong together.
+    #[serde(default)]
+    task: Option<String>,
+}
+
+impl Set {
+    /// All sets; none if they are not here.
+    pub(super) fn all(asked: &Asked) -> Outcome<Option<Vec<Self>>> {
+        let Some(folder) = asked.data.clone().or_else(|| shared("retrieval")) else {
+            return Ok(None);
+        };
+        SETS.iter()
+            .map(|name| Self::read(name, folder.join(name)))
+            .collect::<Outcome<_>>()
+            .map(Some)
+    }
+
+    fn read(name: &'static str, folder: PathBuf) -> Outcome<Self> {
+        let tools = lines(&folder.join("tools.jsonl"))?;
+        let queries: Vec<Query> = lines(&folder.join("queries.public.jsonl"))?;
+        if tools.is_empty() || queries.is_empty() {
+            return Err(Failure::new(format!("{} holds nothing", folder.display())));
+        }
+        Ok(Self { name, folder, tools, queries })
+    }
+
+    /// The file of its tools.
+    pub(super) fn tools_file(&self) -> PathBuf {
+        self.folder.join("tools.jsonl")
+    }
+
+    /// The file of its queries.
+    pub(super) fn queries_file(&self) -> PathBuf {
+        self.folder.join("queries.public.jsonl")
+    }
+
+    /// The server of each tool.
+    pub(super) fn servers(&self) -> BTreeMap<String, String> {
+        self.tools.iter().map(|tool| (tool.id.clone(), tool.server_id.clone())).collect()
+    }
+}
+
+impl Query {
+    /// A query that needs one tool; it is named after it.
+    pub(super) fn new(tool: &str, text: &str) -> Self {
+        Self {
+            id: tool.to_owned(),
+            text: text.to_owned(),
+            relevant: vec![tool.to_owned()],
+            groups: Vec::new(),
+            relevant_servers: Vec::new(),
+            task: None,
+        }
+    }
+
+    /// What it shares with queries that must not be told apart from it: its task, else its words.
+    pub(super) fn key(&self) -> String {
+        self.task.clone().unwrap_or_else(|| self.text.to_lowercase())
+    }
+}
+
+/// A file with a value a line.
+pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Outcome<Vec<T>> {
+    let text = fs::read_to_string(file).context(file.display())?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| serde_json::from_str(line).context(file.display())).collect()
+}

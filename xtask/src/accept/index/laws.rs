@@ -1,0 +1,46 @@
+//! `index.laws`: what holds on every set, whatever it is made of.
+
+use super::{
+    data::Set,
+    eval::{Embedder, Searcher},
+    history, names, passed_over,
+    quality::table,
+};
+use crate::{
+    accept::{Asked, Verdict},
+    run::Outcome,
+};
+
+/// How much less than the better half the combination may gain on any set.
+const SLACK: f64 = 0.005;
+
+/// Both halves against the combination, names, history.
+pub(in crate::accept) fn laws(asked: &Asked) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.laws")) };
+    let searcher = Searcher::build()?;
+    let mut verdict = halves(&searcher, &sets, Embedder::Static)?;
+    for embedder in &searcher.embedders()[1..] {
+        verdict = verdict.and(halves(&searcher, &sets, *embedder)?);
+    }
+    Ok(verdict.and(names::all(&searcher, &sets)?).and(history::all(&searcher, &sets)?))
+}
+
+/// The combination is no worse than the better of its halves.
+fn halves(searcher: &Searcher, sets: &[Set], embedder: Embedder) -> Outcome<Verdict> {
+    let [keyword, semantic, hybrid] =
+        ["keyword", "semantic", "hybrid"].map(|strategy| table(searcher, sets, strategy, embedder));
+    let (keyword, semantic, hybrid) = (keyword?, semantic?, hybrid?);
+    println!("{:18}{:>9}{:>9}{:>9}{:>9}  NDCG@10", "", "keyword", "semantic", "hybrid", "margin");
+    let mut worst = f64::INFINITY;
+    for ((one, other), both) in keyword.rows.iter().zip(&semantic.rows).zip(&hybrid.rows) {
+        let (one, other, gain) = (one.1.ndcg(), other.1.ndcg(), both.1.ndcg());
+        let margin = gain - one.max(other);
+        worst = worst.min(margin);
+        println!("{:18}{one:>9.4}{other:>9.4}{gain:>9.4}{margin:>+9.4}", both.0);
+    }
+    Ok(Verdict {
+        pass: worst >= -SLACK,
+        figure: format!("hybrid {worst:+.4} against the better half at worst"),
+        bound: format!("{:+.3}", -SLACK),
+    })
+}

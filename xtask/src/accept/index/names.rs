@@ -1,0 +1,150 @@
+//! `index.laws`, names: who types the name of a tool gets that tool, even with a slip.
+
+use super::{
+    data::{Listed, Query, Set},
+    eval::{Ask, Searcher},
+    score::{Scores, score},
+};
+use crate::{
+    accept::Verdict,
+    dice::Dice,
+    run::{Context, Outcome},
+};
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// How often an exact name must rank first.
+const EXACT: f64 = 0.995;
+
+/// How often a name with one slip must be among the first three.
+const SLIPPED: f64 = 0.95;
+
+/// Names that are shorter say too little once a letter is wrong.
+const SHORTEST: usize = 5;
+
+/// Where the slips begin.
+const SEED: u64 = 16;
+
+/// The strategies that are asked: the default, and the one for words.
+const STRATEGIES: [&str; 2] = ["hybrid", "keyword"];
+
+/// Asks for every tool whose name no other has, as it is written and with a slip.
+pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
+    let (mut exact, mut slipped) = (1.0_f64, 1.0_f64);
+    println!("{:18}{:>8}{:>18}{:>18}", "names", "unique", "first, exact", "top 3, one slip");
+    for set in sets {
+        let exactly = exactly(&set.tools);
+        let slips = slips(&exactly, set);
+        for strategy in STRATEGIES {
+            let one = asked(searcher, set, strategy, &exactly)?.first();
+            let other = asked(searcher, set, strategy, &slips)?.recall_3();
+            exact = exact.min(one);
+            slipped = slipped.min(other);
+            println!(
+                "{:18}{:>8}{:>16.2} %{:>16.2} %  {strategy}",
+                set.name,
+                exactly.len(),
+                one * 100.0,
+                other * 100.0
+            );
+        }
+    }
+    println!("slips from seed {SEED}");
+    Ok(Verdict {
+        pass: exact >= EXACT && slipped >= SLIPPED,
+        figure: format!(
+            "names exact {:.2} %, with a slip {:.2} % at worst",
+            exact * 100.0,
+            slipped * 100.0
+        ),
+        bound: format!("{:.1} %, {:.0} %", EXACT * 100.0, SLIPPED * 100.0),
+    })
+}
+
+fn asked(searcher: &Searcher, set: &Set, strategy: &str, queries: &[Query]) -> Outcome<Scores> {
+    let file = searcher.scratch.join("names.jsonl");
+    write(&file, queries)?;
+    let answer = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, strategy) })?;
+    Ok(score(queries, &answer.ranking, None))
+}
+
+/// A query for each name that one tool has.
+fn exactly(tools: &[Listed]) -> Vec<Query> {
+    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for tool in tools {
+        by_name.entry(&tool.name).or_default().push(&tool.id);
+    }
+    let unique = by_name.into_iter().filter(|(_, ids)| ids.len() == 1);
+    unique.map(|(name, ids)| Query::new(ids[0], name)).collect()
+}
+
+/// The same with one slip each; a slip that makes another name is none.
+fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
+    let names: BTreeSet<String> = set.tools.iter().map(|tool| tool.name.to_lowercase()).collect();
+    let mut dice = Dice::new(SEED);
+    let long = exactly.iter().filter(|query| query.text.chars().count() >= SHORTEST);
+    long.filter_map(|query| {
+        let slips = (0..20).map(|_| slip(&query.text, &mut dice));
+        let text = slips.into_iter().find(|text| !names.contains(&text.to_lowercase()))?;
+        Some(Query::new(&query.id, &text))
+    })
+    .collect()
+}
+
+/// One letter wrong, missing, too many, or two in each other's place.
+fn slip(name: &str, dice: &mut Dice) -> String {
+    let mut letters: Vec<char> = name.chars().collect();
+    let at = dice.below(letters.len());
+    let wrong = char::from(b'a' + u8::try_from(dice.below(26)).unwrap_or(0));
+    match dice.below(4) {
+        0 => letters[at] = wrong,
+        1 => letters.insert(at, wrong),
+        2 => drop(letters.remove(at)),
+        _ => letters.swap(at.saturating_sub(1), at.max(1)),
+    }
+    letters.into_iter().collect()
+}
+
+fn write(file: &Path, queries: &[Query]) -> Outcome {
+    let lines = queries.iter().map(|query| {
+        format!("{}\n", json!({"id": query.id, "query": query.text, "relevant": query.relevant}))
+    });
+    fs::write(file, lines.collect::<String>()).context(file.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(id: &str, name: &str) -> Listed {
+        Listed { id: id.to_owned(), server_id: "s".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn names_that_two_tools_have_are_not_asked() {
+        let tools = [tool("a.read", "read"), tool("b.read", "read"), tool("a.write", "write")];
+        let queries = exactly(&tools);
+        assert_eq!(queries.len(), 1);
+        assert_eq!((&*queries[0].text, &*queries[0].relevant[0]), ("write", "a.write"));
+    }
+
+    #[test]
+    fn a_slip_changes_one_place() {
+        let mut dice = Dice::new(1);
+        let mut lengths = BTreeSet::new();
+        for _ in 0..200 {
+            let slipped = slip("calendar", &mut dice);
+            lengths.insert(slipped.len());
+            let same = |(one, other): (char, char)| one == other;
+            let front = slipped.chars().zip("calendar".chars()).take_while(|pair| same(*pair));
+            let back = slipped.chars().rev().zip("calendar".chars().rev());
+            let kept = front.count() + back.take_while(|pair| same(*pair)).count();
+            assert!(kept >= 6, "{slipped}");
+        }
+        assert_eq!(lengths, [7, 8, 9].into());
+    }
+}

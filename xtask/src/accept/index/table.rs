@@ -1,0 +1,56 @@
+//! Tables of scores: a row for each set, and their mean.
+
+use super::score::{COLUMNS, Scores};
+use std::fmt::Write;
+
+/// Scores of the sets under one heading.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) title: String,
+    pub(super) rows: Vec<(&'static str, Scores)>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(super) fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), rows: Vec::new() }
+    }
+
+    /// The mean over the sets, whatever their sizes.
+    pub(super) fn macro_mean(&self) -> Scores {
+        Scores::mean(self.rows.iter().map(|(_, scores)| *scores))
+    }
+
+    /// The table for a terminal.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{:32}", self.title);
+        // Writing to a string cannot fail.
+        for head in COLUMNS {
+            let _ = write!(text, "{head:>9}");
+        }
+        let mean = ("macro", self.macro_mean());
+        for (name, scores) in self.rows.iter().chain([&mean]) {
+            let _ = write!(text, "\n{name:32}");
+            for score in scores.0 {
+                let _ = write!(text, "{score:>9.4}");
+            }
+        }
+        text.push('\n');
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_the_sets_closes_a_table() {
+        let mut table = Table::new("keyword");
+        table.rows = vec![("one", Scores([1.0; 10])), ("other", Scores([0.0; 10]))];
+        assert!((table.macro_mean().ndcg() - 0.5).abs() < 1e-9);
+        let text = table.text();
+        assert!(text.starts_with("keyword"));
+        assert!(text.lines().last().unwrap().starts_with("macro") && text.contains("0.5000"));
+    }
+}

@@ -1,0 +1,81 @@
+//! `index.tokens`: what a request costs a model, against all definitions (MGP §16.1, §16.8).
+
+use super::{
+    data::Set,
+    eval::{Ask, Searcher},
+    passed_over,
+};
+use crate::{
+    accept::{Asked, Verdict},
+    run::{Context, Outcome},
+};
+
+/// From how many tools on a reduction is promised, and which.
+const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
+
+/// The whole of a catalogue against what 95 of 100 requests cost at most.
+pub(in crate::accept) fn tokens(asked: &Asked) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.tokens")) };
+    let searcher = Searcher::build()?;
+    println!(
+        "{:18}{:>8}{:>12}{:>14}{:>12}{:>12}{:>9}",
+        "tokens", "tools", "all", "request, p95", "reduction", "violations", "bound"
+    );
+    let (mut pass, mut least, mut violations) = (true, [1.0_f64; PROMISES.len()], 0);
+    for set in &sets {
+        let figures = searcher.run(Ask::new(set, "hybrid"))?.figures;
+        let number = |name: &str| figures[name].as_u64().context(name.to_owned());
+        let (all, found) = (number("tokens_all")?, number("tokens_found_p95")?);
+        let (tools, exceeded) = (number("tools")?, number("budget_violations")?);
+        let kept = 1.0 - ratio(found, all);
+        let promise = promise(usize::try_from(tools)?);
+        let bound = promise.map(|promise| PROMISES[promise].1);
+        println!(
+            "{:18}{tools:>8}{all:>12}{found:>14}{:>10.3} %{exceeded:>12}{:>9}",
+            set.name,
+            kept * 100.0,
+            bound.map_or_else(|| "-".to_owned(), |bound| format!("{:.1} %", bound * 100.0))
+        );
+        violations += exceeded;
+        pass &= exceeded == 0;
+        pass &= bound.is_none_or(|bound| kept >= bound);
+        if let Some(promise) = promise {
+            least[promise] = least[promise].min(kept);
+        }
+    }
+    let least: Vec<_> = PROMISES
+        .iter()
+        .zip(least)
+        .map(|((tools, _), kept)| format!("{:.2} % from {tools} tools on", kept * 100.0))
+        .collect();
+    Ok(Verdict {
+        pass,
+        figure: format!("{violations} budgets exceeded; at least {} saved", least.join(", ")),
+        bound: format!(
+            "none; {}",
+            PROMISES.map(|(_, bound)| format!("{:.1} %", bound * 100.0)).join(", ")
+        ),
+    })
+}
+
+/// Which promise holds for so many tools.
+fn promise(tools: usize) -> Option<usize> {
+    PROMISES.iter().rposition(|(least, _)| tools >= *least)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of tokens are far below 2^52")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / (whole as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_catalogues_are_promised_more() {
+        assert_eq!(promise(999), None);
+        assert_eq!(promise(1_000), Some(0));
+        assert_eq!(promise(15_643), Some(1));
+    }
+}

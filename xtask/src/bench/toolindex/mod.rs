@@ -1,0 +1,212 @@
+//! `bench toolindex`: searches among 3 thousand, 100 thousand and a million tools, against bounds of time and memory.
+//!
+//! The catalogues are made from a real one by a seed; without one, from words of the trade.
+//! Everything runs on one processor, warm; a search counts with the time it ran there, in the best of some rounds over
+//! all queries, since other work of the machine only ever adds.
+
+mod program;
+mod row;
+
+use super::{Effort, table};
+use crate::{
+    accept::{Verdict, shared},
+    flags::Flags,
+    run::{Context, Failure, Outcome},
+};
+use program::Program;
+use row::Row;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// One size of catalogue: how much is asked of it, and what is promised.
+struct Size {
+    tools: usize,
+    /// How many queries in a round, and how many rounds.
+    asked: [usize; 2],
+    /// The most that 99 of 100 searches take, in milliseconds.
+    hybrid: Option<f64>,
+    keyword: Option<f64>,
+    /// The most that a tool takes in memory beyond its text, in KiB.
+    memory: Option<f64>,
+}
+
+const SIZES: [Size; 4] = [
+    // A small index is mostly what an index needs without a tool.
+    Size { tools: 3_000, asked: [2_000, 7], hybrid: Some(0.5), keyword: Some(0.2), memory: None },
+    Size { tools: 15_000, asked: [1_000, 5], hybrid: None, keyword: None, memory: MEMORY },
+    Size {
+        tools: 100_000,
+        asked: [1_000, 5],
+        hybrid: Some(5.0),
+        keyword: Some(2.0),
+        memory: MEMORY,
+    },
+    Size {
+        tools: 1_000_000,
+        asked: [500, 3],
+        hybrid: Some(40.0),
+        keyword: Some(20.0),
+        memory: MEMORY,
+    },
+];
+
+/// The most that a tool takes in memory beyond its text, in KiB.
+const MEMORY: Option<f64> = Some(1.5);
+
+/// The catalogue that is opened cold, and how often.
+const KEPT: usize = 15_000;
+const OPENED: usize = 7;
+
+/// The most that opening takes until the first answer, in milliseconds.
+const OPENING: f64 = 300.0;
+
+/// To how many tools others are added, and the most that takes until they are found, in milliseconds.
+const ADDED_TO: usize = 100_000;
+const ADDING: f64 = 10.0;
+
+/// The sets whose queries are asked, short ones and long ones in turn.
+const ASKED: [&str; 6] =
+    ["livemcp", "metatool", "bfcl", "sealtools", "stabletoolbench", "mcpm_server"];
+
+/// Everything that was measured.
+struct Figures {
+    rows: Vec<Row>,
+    /// What the programs said.
+    said: Vec<Value>,
+}
+
+/// Measures, prints the rows, and fails if one misses its bound.
+pub(super) fn bench(flags: &Flags) -> Outcome {
+    let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
+    let data = flags.value("--data").map(PathBuf::from);
+    let figures =
+        figures(data, effort, if flags.has("--free") { Place::Free } else { Place::One })?;
+    if flags.has("--json") {
+        let rows: Vec<_> = figures.rows.iter().map(Row::json).collect();
+        println!("{}", json!({"rows": rows, "runs": figures.said}));
+    } else {
+        print!("{}", row::text(&figures.rows));
+    }
+    if let Some(file) = flags.value("--markdown") {
+        let section = row::markdown(&figures.rows, effort);
+        let old = fs::read_to_string(file).unwrap_or_default();
+        fs::write(file, table::page(&old, row::HEADING, &section)).context(file)?;
+        println!("wrote {file}");
+    }
+    let missed: Vec<_> = figures.rows.iter().filter(|row| row.missed()).map(Row::title).collect();
+    if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
+}
+
+/// `accept index.speed`.
+pub(crate) fn index_speed(data: Option<PathBuf>) -> Outcome<Verdict> {
+    let rows = figures(data, Effort::Full, Place::One)?.rows;
+    print!("{}", row::text(&rows));
+    let missed: Vec<_> = rows.iter().filter(|row| row.missed()).map(Row::title).collect();
+    let kept = format!("{} of {} bounds kept", rows.len() - missed.len(), rows.len());
+    let figure =
+        if missed.is_empty() { kept } else { format!("{kept}; not {}", missed.join(", ")) };
+    Ok(Verdict { pass: missed.is_empty(), figure, bound: "all".to_owned() })
+}
+
+/// Where the program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// On one processor.
+    One,
+    /// Wherever the system likes.
+    Free,
+}
+
+fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figures> {
+    let data = data.or_else(|| shared("retrieval"));
+    if data.is_none() {
+        println!("!! no real catalogue is here; the words of the trade stand in for it");
+    }
+    let program = Program::build(data.as_deref(), place)?;
+    let mut figures = Figures { rows: Vec::new(), said: Vec::new() };
+    let sizes = match effort {
+        Effort::Quick => &SIZES[..3],
+        Effort::Full => &SIZES[..],
+    };
+    for size in sizes {
+        let said = program.measure(size, &ASKED)?;
+        figures.rows.extend(rows(size, &said));
+        figures.said.push(said);
+    }
+    let (row, said) = opening(&program)?;
+    figures.rows.push(row);
+    figures.said.push(said);
+    Ok(figures)
+}
+
+/// What one size has to show.
+fn rows(size: &Size, said: &Value) -> Vec<Row> {
+    let of = tools(size.tools);
+    let milliseconds = |what: &str, which: &str| said[what][which].as_f64().map(|us| us / 1000.0);
+    let search = |what: &str, most| {
+        Row::new(format!("{what} search, {of}"), "ms, p99", milliseconds(what, "p99_us"), most)
+            .beside("p50", milliseconds(what, "p50_us"))
+            .beside("p99 by the wall", milliseconds(what, "wall_p99_us"))
+    };
+    let mut rows = vec![
+        search("hybrid", size.hybrid),
+        search("keyword", size.keyword),
+        search("semantic", None),
+    ];
+    let adding = (size.tools == ADDED_TO).then_some(ADDING);
+    rows.push(
+        Row::new(format!("20 tools more, {of}"), "ms, p50", milliseconds("add", "p50_us"), adding)
+            .beside("p99", milliseconds("add", "p99_us")),
+    );
+    let kib = |name: &str| said[name].as_f64().map(|bytes| bytes / 1024.0);
+    rows.push(
+        Row::new(format!("memory a tool, {of}"), "KiB", kib("bytes_per_tool"), size.memory)
+            .beside("all, MiB", kib("rss_kb"))
+            .beside("peak, MiB", kib("rss_peak_kb"))
+            .beside("build, s", said["build_ms"].as_f64().map(|ms| ms / 1000.0)),
+    );
+    rows
+}
+
+/// Keeps a catalogue in a file and opens it in processes of their own.
+fn opening(program: &Program) -> Outcome<(Row, Value)> {
+    let file = program.scratch.join("kept.db");
+    remove(&file)?;
+    program.keep(&file, KEPT)?;
+    let opened: Vec<_> = (0..OPENED).map(|_| program.open(&file)).collect::<Outcome<_>>()?;
+    remove(&file)?;
+    if opened.iter().any(|said| said["tools"] != KEPT || said["hits"] == 0) {
+        return Err(Failure::new(format!("what was kept is not found: {}", opened[0])));
+    }
+    let mut times: Vec<_> =
+        opened.iter().filter_map(|said| said["first_answer_ms"].as_f64()).collect();
+    times.sort_by(f64::total_cmp);
+    let middle = times.get(times.len() / 2).copied();
+    let row = Row::new(format!("cold opening, {}", tools(KEPT)), "ms, p50", middle, Some(OPENING))
+        .beside("worst", times.last().copied());
+    Ok((row, json!({"opened": opened})))
+}
+
+/// Removes a database with what belongs to it.
+fn remove(file: &Path) -> Outcome {
+    for end in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A count of tools for people.
+fn tools(count: usize) -> String {
+    match count {
+        1_000_000.. => format!("{} M tools", count / 1_000_000),
+        _ => format!("{} k tools", count / 1_000),
+    }
+}

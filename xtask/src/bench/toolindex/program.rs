@@ -1,0 +1,94 @@
+//! The program that measures the index, built as users would and kept on one processor.
+
+use super::{Place, Size};
+use crate::{
+    bench::programs::last_processor,
+    run::{self, Context, Outcome, has, target},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The example, and what it makes its catalogues from.
+pub(super) struct Program {
+    path: PathBuf,
+    processor: Option<String>,
+    data: Option<PathBuf>,
+    pub(super) scratch: PathBuf,
+}
+
+impl Program {
+    /// Builds it.
+    pub(super) fn build(data: Option<&Path>, place: Place) -> Outcome<Self> {
+        let build = ["build", "--quiet", "--release", "-p", "mgp-toolindex"];
+        let features = ["--features", "sqlite", "--example", "index_bench"];
+        run::Program::cargo(&build).args(&features).run()?;
+        let path = target()?.join("release/examples/index_bench");
+        let scratch = target()?.join("scratch/index");
+        fs::create_dir_all(&scratch).context(scratch.display())?;
+        let processor = match place {
+            Place::One if has("taskset") => Some(last_processor()?),
+            Place::One => {
+                println!("!! taskset is not installed; the program runs on any processor");
+                None
+            }
+            Place::Free => None,
+        };
+        let path = path.exists().then_some(path).context("index_bench")?;
+        Ok(Self { path, processor, data: data.map(Path::to_path_buf), scratch })
+    }
+
+    /// Builds an index of some size, and searches and changes it.
+    pub(super) fn measure(&self, size: &Size, sets: &[&str]) -> Outcome<Value> {
+        let [asked, rounds] = size.asked.map(|number| number.to_string());
+        let numbers = ["--tools", &size.tools.to_string(), "--asked", &asked, "--rounds", &rounds];
+        let mut program = self.command("measure").args(&numbers);
+        for set in self.data.iter().flat_map(|data| sets.iter().map(move |set| data.join(set))) {
+            program = program.args(&["--queries"]).args(&[set.join("queries.public.jsonl")]);
+        }
+        figures(program)
+    }
+
+    /// Keeps a catalogue in a file.
+    pub(super) fn keep(&self, file: &Path, tools: usize) -> Outcome<Value> {
+        let tools = tools.to_string();
+        let program = self.command("keep").args(&["--tools", &tools]);
+        figures(program.args(&["--db"]).args(&[file]))
+    }
+
+    /// Opens what was kept.
+    pub(super) fn open(&self, file: &Path) -> Outcome<Value> {
+        let program = self.bare("open").args(&["--db"]);
+        figures(program.args(&[file]))
+    }
+
+    /// The program with the catalogue others are made from.
+    fn command(&self, word: &str) -> run::Program {
+        let program = self.bare(word);
+        match &self.data {
+            Some(data) => {
+                program.args(&["--templates"]).args(&[data.join("mcp_large/tools.jsonl")])
+            }
+            None => program,
+        }
+    }
+
+    fn bare(&self, word: &str) -> run::Program {
+        let program = match &self.processor {
+            Some(processor) => {
+                run::Program::new("taskset").args(&["--cpu-list", processor]).args(&[&self.path])
+            }
+            None => run::Program::new(&self.path),
+        };
+        program.args(&[word])
+    }
+}
+
+/// Runs it; its figures are the last line.
+fn figures(program: run::Program) -> Outcome<Value> {
+    let text = program.output()?;
+    let last = text.lines().last().context("the figures of index_bench")?;
+    serde_json::from_str(last).context("the figures of index_bench")
+}

@@ -1,0 +1,143 @@
+//! The rows: what was measured, what is promised, and what is worth knowing beside it.
+
+use super::super::{Effort, table};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// The section of the page of benchmarks.
+pub(super) const HEADING: &str = "## toolindex";
+
+/// One figure.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    name: String,
+    unit: &'static str,
+    /// A figure that is missing keeps no bound.
+    measured: Option<f64>,
+    /// None where nothing is promised.
+    most: Option<f64>,
+    beside: Vec<(&'static str, f64)>,
+}
+
+impl Row {
+    pub(super) fn new(
+        name: String,
+        unit: &'static str,
+        measured: Option<f64>,
+        most: Option<f64>,
+    ) -> Self {
+        Self { name, unit, measured, most, beside: Vec::new() }
+    }
+
+    /// Another figure of the same thing.
+    pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
+        self.beside.extend(figure.map(|figure| (what, figure)));
+        self
+    }
+
+    /// What is measured, in which unit.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.name, self.unit)
+    }
+
+    /// Whether the bound is not kept.
+    pub(super) fn missed(&self) -> bool {
+        match (self.measured, self.most) {
+            (Some(measured), Some(most)) => measured.is_nan() || measured > most,
+            (measured, None) => measured.is_none(),
+            (None, Some(_)) => true,
+        }
+    }
+
+    /// The row as JSON.
+    pub(super) fn json(&self) -> Value {
+        let beside: Map<_, _> =
+            self.beside.iter().map(|(what, figure)| ((*what).to_owned(), json!(figure))).collect();
+        json!({
+            "row": self.name, "unit": self.unit, "measured": self.measured, "bound": self.most,
+            "pass": !self.missed(), "beside": beside,
+        })
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), table::figure);
+        let beside =
+            self.beside.iter().map(|(what, figure)| format!("{what} {}", table::figure(*figure)));
+        [
+            self.name.clone(),
+            self.unit.to_owned(),
+            optional(self.measured),
+            self.most.map_or_else(|| "-".to_owned(), |most| format!("<= {}", table::figure(most))),
+            match (self.missed(), self.most) {
+                (true, _) => "MISSED".to_owned(),
+                (false, Some(_)) => "ok".to_owned(),
+                (false, None) => "-".to_owned(),
+            },
+            beside.collect::<Vec<_>>().join(", "),
+        ]
+    }
+}
+
+const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
+
+/// The rows for a terminal.
+pub(super) fn text(rows: &[Row]) -> String {
+    let mut table = vec![HEADS.map(str::to_owned)];
+    table.extend(rows.iter().map(Row::cells));
+    let widths: Vec<usize> = (0..HEADS.len())
+        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in table {
+        for (cell, width) in row.iter().zip(&widths) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{cell:<width$}  ");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// The rows as a section of Markdown, with the command and the machine that made them.
+pub(super) fn markdown(rows: &[Row], effort: Effort) -> String {
+    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    let mut text = format!(
+        "{HEADING}\n\n\
+         Made by `cargo xtask bench toolindex{quick} --markdown FILE` on {}.\n\
+         The catalogues are made from a real one of 15,643 tools: each further server is a copy in other words of the same kind, so that vocabulary and postings grow as they do.\n\
+         One processor, warm, the static table; what counts is the time on the processor in the best of some rounds over all queries.\n\
+         Memory is what the process holds more than with an empty index, without the JSON of the definitions.\n\n",
+        table::machine(),
+    );
+    let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.cells().join(" | "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(measured: Option<f64>, most: Option<f64>) -> Row {
+        Row::new("search".to_owned(), "ms", measured, most).beside("p50", Some(0.25))
+    }
+
+    #[test]
+    fn bounds_are_kept_or_missed() {
+        assert!(!row(Some(0.5), Some(0.5)).missed());
+        assert!(row(Some(0.51), Some(0.5)).missed());
+        assert!(row(None, Some(0.5)).missed() && row(Some(f64::NAN), Some(0.5)).missed());
+        assert!(!row(Some(9.0), None).missed() && row(None, None).missed());
+    }
+
+    #[test]
+    fn rows_are_shown() {
+        let rows = [row(Some(0.6), Some(0.5))];
+        assert!(text(&rows).contains("MISSED") && text(&rows).contains("p50 0.25"));
+        assert!(markdown(&rows, Effort::Full).contains("| search | ms | 0.60 | <= 0.50 |"));
+        assert_eq!(rows[0].json()["beside"]["p50"], 0.25);
+    }
+}

@@ -1,0 +1,151 @@
+//! What nobody gets who did not ask for it.
+
+use super::Violation;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The sentence encoder: minutes of building, C++ among it, for those who turn on its feature.
+const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
+
+/// A build of the workspace with its default features, tests included, has nothing heavy in it.
+pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
+    let mut build = Build { packages, on: BTreeSet::new(), found: BTreeSet::new() };
+    for package in list(&packages["packages"]) {
+        build.package(package, true);
+    }
+    let violation = |(package, heavy)| {
+        Violation::new(package, format!("must not depend on {heavy} by default"))
+    };
+    build.found.into_iter().map(violation).collect()
+}
+
+/// What is turned on, found by following features from one crate of ours to the next.
+struct Build<'a> {
+    packages: &'a Value,
+    /// A package and a feature of it; the empty one is the package itself.
+    on: BTreeSet<(&'a str, &'a str)>,
+    /// A package and what it must not depend on.
+    found: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Build<'a> {
+    fn package(&mut self, package: &'a Value, defaults: bool) {
+        if self.on.insert((text(&package["name"]), "")) {
+            let always = |dependency: &&Value| dependency["optional"] != true;
+            for dependency in list(&package["dependencies"]).filter(always) {
+                self.dependency(package, dependency);
+            }
+        }
+        if defaults {
+            self.feature(package, "default");
+        }
+    }
+
+    fn dependency(&mut self, package: &'a Value, dependency: &'a Value) {
+        let name = text(&dependency["name"]);
+        if HEAVY.contains(&name) {
+            self.found.insert((text(&package["name"]), name));
+        }
+        let Some(other) = self.ours(name) else { return };
+        self.package(other, dependency["uses_default_features"] == true);
+        for feature in list(&dependency["features"]) {
+            self.feature(other, text(feature));
+        }
+    }
+
+    fn feature(&mut self, package: &'a Value, feature: &'a str) {
+        let parts = &package["features"][feature];
+        if parts.is_null() || !self.on.insert((text(&package["name"]), feature)) {
+            return;
+        }
+        for part in list(parts).map(text) {
+            let (name, of_it) = part.split_once('/').map_or((part, None), |(n, f)| (n, Some(f)));
+            // `name?/feature` turns on nothing, but what is on already would have the feature.
+            let (name, weak) = name.strip_suffix('?').map_or((name, false), |name| (name, true));
+            if of_it.is_none() && !name.starts_with("dep:") {
+                self.feature(package, name);
+                continue;
+            }
+            let name = name.trim_start_matches("dep:");
+            let named = |dependency: &&Value| called(dependency) == name;
+            for dependency in list(&package["dependencies"]).filter(named) {
+                if !weak {
+                    self.dependency(package, dependency);
+                }
+                if let Some((other, feature)) = self.ours(text(&dependency["name"])).zip(of_it) {
+                    self.feature(other, feature);
+                }
+            }
+        }
+    }
+
+    fn ours(&self, name: &str) -> Option<&'a Value> {
+        list(&self.packages["packages"]).find(|package| package["name"] == name)
+    }
+}
+
+/// The name under which features know a dependency.
+fn called(dependency: &Value) -> &str {
+    dependency["rename"].as_str().unwrap_or_else(|| text(&dependency["name"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn dependency(name: &str, optional: bool, features: &[&str]) -> Value {
+        let (rename, uses_default_features) = (Value::Null, true);
+        json!({"name": name, "rename": rename, "optional": optional, "features": features,
+            "uses_default_features": uses_default_features})
+    }
+
+    /// An index whose features are these, and somebody who depends on it.
+    #[track_caller]
+    fn check(features: &Value, optional: bool, asks: &[&str], expected: usize) {
+        let packages = json!({"packages": [
+            {"name": "index", "features": features, "dependencies": [
+                dependency("ort", optional, &[]),
+                dependency("index", false, &["small"]),
+            ]},
+            {"name": "user", "features": {}, "dependencies": [dependency("index", false, asks)]},
+        ]});
+        assert_eq!(light_by_default(&packages).len(), expected);
+    }
+
+    #[test]
+    fn an_encoder_behind_its_feature_is_fine() {
+        let features =
+            json!({"default": ["small"], "small": [], "encoder": ["dep:ort", "ort?/load"]});
+        check(&features, true, &["small"], 0);
+    }
+
+    #[test]
+    fn an_encoder_for_everybody_is_refused() {
+        let features =
+            json!({"default": [], "small": [], "encoder": ["dep:ort"], "hub": ["encoder"]});
+        check(&features, false, &[], 1);
+        check(&features, true, &["hub"], 1);
+    }
+
+    #[test]
+    fn a_default_feature_or_a_test_that_turns_it_on_is_refused() {
+        for features in [
+            json!({"default": ["hub"], "hub": ["encoder"], "encoder": ["dep:ort"]}),
+            json!({"default": ["ort/load"]}),
+            json!({"default": [], "small": ["ort"], "ort": ["dep:ort"]}),
+        ] {
+            check(&features, true, &[], 1);
+        }
+        let weak = json!({"default": ["ort?/load"], "ort": ["dep:ort"]});
+        check(&weak, true, &[], 0);
+    }
+}
