@@ -15,8 +15,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use mgp_toolindex::{
-    Embedder, Everything, MetaTools, Query, ServerEntry, Sessions, TokenCounter, ToolEntry,
-    ToolIndex, default_budget, present, surface,
+    Embedder, Everything, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter,
+    ToolEntry, ToolIndex, default_budget, present, surface,
 };
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ContextLevel, SearchStrategy};
@@ -33,6 +33,10 @@ fn main() -> Result<(), Failure> {
         Some(embedder) => builder.embedder(embedder),
         None => builder.without_embedder(),
     };
+    let history = History::new();
+    if options.of("history").is_some() {
+        builder = builder.history(history.clone());
+    }
     let index = builder.build();
     let began = Instant::now();
     let mut catalogue = Catalogue::default();
@@ -43,6 +47,9 @@ fn main() -> Result<(), Failure> {
     // A sentence encoder works in the background.
     tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
+    if let Some(path) = options.of("history") {
+        learn(&history, path, &ids)?;
+    }
     let strategy = options.strategy()?;
     let k: usize = options.of("k").unwrap_or("20").parse()?;
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
@@ -82,6 +89,21 @@ fn main() -> Result<(), Failure> {
         "budget_violations": costs.violations,
     });
     writeln!(std::io::stdout(), "{summary}")?;
+    Ok(())
+}
+
+/// Remembers each tool of a line as called after its query.
+fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
+    let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
+    let me = Principal::local();
+    for line in lines(path)? {
+        let line = line?;
+        let relevant = line["relevant"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for tool in relevant.filter_map(|id| tools.get(id)) {
+            history.record(&me, text(&line, "query"), tool);
+        }
+    }
+    history.settle();
     Ok(())
 }
 
