@@ -1,8 +1,10 @@
 //! Runs labelled queries against an index and writes what was found, for a scorer to judge (MGP §16).
 //!
-//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none]
-//! [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on standard
-//! output is JSON: how long building took and a query takes, and what it costs.
+//! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
+//! --model DIR] [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on
+//! standard output is JSON: how long building took and a query takes, and what it costs in tokens (o200k): all
+//! definitions, against the tools of level L3 and the answer to a query with five hits at the 95th percentile; a
+//! violation is an answer above the budget's reserve, or a session above the budget.
 //!
 //! Applies to: both.
 
@@ -13,11 +15,12 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use mgp_toolindex::{
-    Embedder, Everything, Found, MetaTools, Query, ServerEntry, TokenCounter, ToolEntry, ToolIndex,
-    default_budget, present,
+    Embedder, Everything, History, MetaTools, Query, ServerEntry, Sessions, TokenCounter,
+    ToolEntry, ToolIndex, default_budget, present, surface,
 };
 use mgp_types::mcp::Tool;
-use mgp_types::mgp::SearchStrategy;
+use mgp_types::mgp::{ContextLevel, SearchStrategy};
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -30,6 +33,10 @@ fn main() -> Result<(), Failure> {
         Some(embedder) => builder.embedder(embedder),
         None => builder.without_embedder(),
     };
+    let history = History::new();
+    if options.of("history").is_some() {
+        builder = builder.history(history.clone());
+    }
     let index = builder.build();
     let began = Instant::now();
     let mut catalogue = Catalogue::default();
@@ -37,7 +44,12 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
+    // A sentence encoder works in the background.
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
+    if let Some(path) = options.of("history") {
+        learn(&history, path, &ids)?;
+    }
     let strategy = options.strategy()?;
     let k: usize = options.of("k").unwrap_or("20").parse()?;
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
@@ -54,64 +66,100 @@ fn main() -> Result<(), Failure> {
         ask(text(query, "query"))?;
     }
     let mut times = Vec::with_capacity(queries.len());
-    let mut answers = Vec::with_capacity(queries.len());
     for query in &queries {
         let began = Instant::now();
         let found = ask(text(query, "query"))?;
         times.push(began.elapsed());
         let ranked: Vec<&str> = found.hits.iter().map(|hit| &*ids[&hit.tool.tool_id()]).collect();
-        answers.push(found);
         serde_json::to_writer(&mut out, &json!({ "id": query["id"], "ranked": ranked }))?;
         out.write_all(b"\n")?;
     }
     out.flush()?;
     times.sort_unstable();
     let rss = rss();
-    let Cost { found, violations } = cost(&index, answers)?;
-    let stats = index.stats();
+    let costs = Costs::of(&index, &queries, strategy.as_ref())?;
     let summary = json!({
-        "build_ms": build.as_secs_f64() * 1e3,
+        "build_ms": build.as_millis(),
         "rss_kb": rss,
-        "p50_us": at(&times, 50).as_secs_f64() * 1e6,
-        "p99_us": at(&times, 99).as_secs_f64() * 1e6,
-        "tools": stats.tools,
-        "tokens_all": stats.tokens_all,
-        "tokens_found_p95": at(&found, 95),
-        "budget_violations": violations,
+        "p50_us": at(&times, 50).as_micros(),
+        "p99_us": at(&times, 99).as_micros(),
+        "tools": ids.len(),
+        "tokens_all": costs.all,
+        "tokens_found_p95": costs.found,
+        "budget_violations": costs.violations,
     });
     writeln!(std::io::stdout(), "{summary}")?;
     Ok(())
 }
 
-/// What answers cost in context.
-struct Cost {
-    /// The tools to find tools and five tools found, for each query; the least first.
-    found: Vec<u64>,
-    /// Answers that cost more than their reserve.
+/// Remembers each tool of a line as called after its query.
+fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
+    let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
+    let me = Principal::local();
+    for line in lines(path)? {
+        let line = line?;
+        let relevant = line["relevant"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for tool in relevant.filter_map(|id| tools.get(id)) {
+            history.record(&me, text(&line, "query"), tool);
+        }
+    }
+    history.settle();
+    Ok(())
+}
+
+/// What is paid in tokens.
+struct Costs {
+    /// All definitions, as a host without search lists them.
+    all: u64,
+    /// The tools of level L3 and the answer to a query, at the 95th percentile.
+    found: u64,
+    /// Answers above the reserve for found tools, and sessions above the budget.
     violations: usize,
 }
 
-/// Counts what a model reads, exactly: answers as they are sent, envelope included.
-fn cost(index: &ToolIndex, answers: Vec<Found>) -> Result<Cost, Failure> {
-    index.count_tokens();
-    let budget = default_budget();
-    let counter = TokenCounter::new();
-    let count = |text: &str| u64::from(counter.count(text));
-    let meta = MetaTools::new().list(index, &Everything);
-    let meta: u64 = meta
-        .iter()
-        .map(|tool| Ok(count(&serde_json::to_string(tool)?)))
-        .sum::<Result<_, Failure>>()?;
-    let mut cost = Cost { found: Vec::with_capacity(answers.len()), violations: 0 };
-    for mut found in answers {
-        let all = count(&serde_json::to_string(&present(&found, &budget, found.hits.len()))?);
-        found.hits.truncate(Query::DEFAULT_MOST);
-        let few = count(&serde_json::to_string(&present(&found, &budget, Query::DEFAULT_MOST))?);
-        cost.violations += usize::from(all.max(few) > budget.discovery_reserve);
-        cost.found.push(meta + few);
+impl Costs {
+    fn of(
+        index: &ToolIndex,
+        queries: &[Value],
+        strategy: Option<&SearchStrategy>,
+    ) -> Result<Self, Failure> {
+        let (sessions, budget, me) = (Sessions::new(), default_budget(), Principal::local());
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), me.clone());
+        let session = sessions.open(&cx, None)?;
+        let listed = |level: &ContextLevel| -> Result<Vec<String>, Failure> {
+            let view = sessions.view(&me, None, index, &Everything);
+            let tools = surface(level, &MetaTools::new(), index, &Everything, &view);
+            Ok(tools.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
+        };
+        let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?));
+        let always = sum(&TokenCounter::count_all(&listed(&ContextLevel::Hybrid)?));
+        let mut answers = Vec::with_capacity(queries.len());
+        let mut violations = 0;
+        for query in queries {
+            let mut asked = Query::new(text(query, "query"));
+            if let Some(strategy) = strategy {
+                asked = asked.strategy(strategy.clone());
+            }
+            let found = index.search(&asked, &Everything)?;
+            answers.push(serde_json::to_string(&present(&found, &budget, asked.how_many()))?);
+            // The model calls what was found first.
+            if let Some(hit) = found.hits.first() {
+                sessions.used(&session, &hit.tool);
+            }
+            let view = sessions.view(&me, Some(&session), index, &Everything);
+            violations += usize::from(view.total_tokens > view.max_tokens);
+        }
+        let answers = TokenCounter::count_all(&answers);
+        violations +=
+            answers.iter().filter(|cost| u64::from(**cost) > budget.discovery_reserve).count();
+        let mut found: Vec<u64> = answers.iter().map(|cost| always + u64::from(*cost)).collect();
+        found.sort_unstable();
+        Ok(Self { all, found: at(&found, 95), violations })
     }
-    cost.found.sort_unstable();
-    Ok(cost)
+}
+
+fn sum(counts: &[u32]) -> u64 {
+    counts.iter().map(|count| u64::from(*count)).sum()
 }
 
 /// What the command line says.
@@ -156,7 +204,12 @@ impl Options {
             "none" => Ok(None),
             #[cfg(feature = "static-table")]
             "static" => Ok(Some(Arc::new(mgp_toolindex::StaticTable::new()))),
-            other => Err(format!("the embedder `{other}` is not compiled in").into()),
+            #[cfg(feature = "fastembed")]
+            "fastembed" => Ok(Some(Arc::new(mgp_toolindex::Sentences::open(self.need("model")?)?))),
+            other => Err(format!(
+                "the embedder `{other}` is not compiled in; its feature is `fastembed` or `static-table`"
+            )
+            .into()),
         }
     }
 }

@@ -1,9 +1,8 @@
 """What is left out because an evaluation set says the same: texts by their hash, whole packages by their name.
 
-The list (excluded.txt) was made once, with `excluded.py --sets DIR`, so that a training run needs no evaluation data.
+The list (excluded.txt) is made with `excluded.py --sets DIR --work DIR`, so that a training run needs no evaluation data.
 """
 import argparse
-import collections
 import glob
 import hashlib
 import json
@@ -77,3 +76,33 @@ class Excluded:
 
     def __call__(self, text):
         return name_of(text) in self.texts
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--sets", required=True, help="folder with a folder per evaluation set")
+    arguments.add_argument("--work", required=True, help="the folder of train.py")
+    given = arguments.parse_args()
+    import train
+
+    path, seen, work = os.path.join(train.HERE, "excluded.txt"), Seen(given.sets), train.Work(given.work)
+    # Packages that are no longer in sources.tsv stay named.
+    packages = Excluded(path).packages if os.path.exists(path) else set()
+    packages |= {server["n"] for server in work.servers() if seen.has_server(server)}
+    left = set()
+
+    def leave_out(text):
+        if seen.has(text):
+            left.add(name_of(text))
+            return True
+        return False
+
+    work.build(packages, leave_out)
+    names = sorted(left)
+    with open(path, "w", encoding="utf-8") as out:
+        out.writelines(f"package {name}\n" for name in sorted(packages))
+        out.writelines("texts " + "".join(names[i : i + 15]) + "\n" for i in range(0, len(names), 15))
+
+
+if __name__ == "__main__":
+    main()

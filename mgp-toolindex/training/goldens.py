@@ -24,7 +24,7 @@ unbelievably disproportionate characteristics
 list the files in my home directory
 what is the capital of Australia
 who won the championship last year?
-summarise the minutes of the meeting
+write down the minutes of the meeting
 naïve café façade
 Zürich Köln Málaga
 水 火 山

@@ -81,15 +81,17 @@ def doc_strings(wheel):
                     yield node.name + ". " + text[:300]
 
 
-def server(tarball, name, version, licence, integrity, description):
+def server(tarball, name, version, licence, integrity):
     """What the package of an MCP server says: its read-me, its tools, its parameters."""
-    readme, tools, described = "", {}, []
+    readme, tools, described, about = "", {}, [], ""
     with tarfile.open(tarball, mode="r:gz") as archive:
         for member in archive:
             path = member.name.lower()
             if not member.isfile() or member.size > 600_000:
                 continue
-            if path.count("/") == 1 and path.split("/")[1].startswith("readme") and not readme:
+            if path.count("/") == 1 and path.endswith("/package.json"):
+                about = json.loads(archive.extractfile(member).read()).get("description") or ""
+            elif path.count("/") == 1 and path.split("/")[1].startswith("readme") and not readme:
                 readme = archive.extractfile(member).read().decode("utf8", "replace")[:40000]
             elif path.endswith((".js", ".mjs", ".cjs", ".ts")) and not path.endswith(".d.ts") and len(tools) < 80:
                 source = archive.extractfile(member).read().decode("utf8", "replace")
@@ -98,7 +100,7 @@ def server(tarball, name, version, licence, integrity, description):
                         tools.setdefault(called, next((t for t in texts if t), ""))
                 if len(described) < 60:
                     described += [next(t for t in texts if t) for texts in DESCRIBED.findall(source)][:40]
-    return dict(n=name, v=version, l=licence, i=integrity, d=description, r=readme, t=list(tools.items())[:80], p=described[:60])
+    return dict(n=name, v=version, l=licence, i=integrity, d=about, r=readme, t=list(tools.items())[:80], p=described[:60])
 
 
 def sources(path):

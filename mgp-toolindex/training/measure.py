@@ -1,6 +1,7 @@
 """Measures a table, or the teacher, on labelled sets of tools and queries: alone, and together with BM25.
 
-The sets are read to measure and for nothing else. Usage: measure.py --sets DIR [--table FILE] [--teacher VECTORS_DIR]
+The sets are read to measure and for nothing else. `--teacher` is the folder of train.py; the
+teacher's vectors of the sets are kept there.
 """
 import argparse
 import collections
@@ -170,3 +171,43 @@ def report(sets, vectors, mixes=(1, 0.5), title="", say=print):
         mean = np.mean([got[mix, s.name] for s in sets], 0)
         say(f"{title:14} {mix:3}  " + "  ".join(f"{s.name[:6]} {got[mix, s.name][0]:.3f}/{got[mix, s.name][1]:.3f}" for s in sets) + f"  MACRO {mean[0]:.4f}/{mean[1]:.4f}")
     return got
+
+
+def of_table(path, most=160):
+    """What gives a set's vectors from a table."""
+    import pack
+    import student
+    from words import Pieces
+
+    _, names, table = pack.read(path)
+    pieces = Pieces(names)
+    vectors = lambda texts: student.embed(table, student.bags([pieces.rows(t)[:most] for t in texts], len(names)))
+    return lambda s: (vectors(s.sentences), vectors([q["query"] for q in s.queries]))
+
+
+def of_teacher(folder):
+    import teacher
+
+    def vectors(s):
+        path = os.path.join(folder, f"set_{s.name}.npz")
+        if not os.path.exists(path):
+            encode = teacher.Teacher(folder).encode
+            np.savez(path, tools=encode(s.sentences), queries=encode([q["query"] for q in s.queries]))
+        kept = np.load(path)
+        return kept["tools"], kept["queries"]
+
+    return vectors
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--sets", required=True, help="folder with a folder per evaluation set")
+    arguments.add_argument("--table", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "table.bin"))
+    arguments.add_argument("--teacher", help="measure the teacher instead")
+    given = arguments.parse_args()
+    sets = [Set(os.path.join(given.sets, name)) for name in SETS]
+    report(sets, of_teacher(given.teacher) if given.teacher else of_table(given.table), (0, 1, 0.5), "teacher" if given.teacher else "table")
+
+
+if __name__ == "__main__":
+    main()

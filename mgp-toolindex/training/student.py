@@ -56,10 +56,10 @@ def softmax(s):
     return s / s.sum(1, keepdims=True)
 
 
-def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps, batch=512, rate=2e-3, like=5.0, pull=0.0, heat=0.05, guard=0.1, pair_batch=256, seed=0, say=None):
+def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps, batch=512, rate=2e-3, like=10.0, pull=0.3, heat=0.05, guard=0.1, pair_batch=192, seed=0, say=None):
     """Moves `table` in place.
 
-    `target`: unit vectors of the teacher in its own dimensions; `project` of them is where bags should point.
+    `target`: unit vectors of the teacher in its evened space; their first dimensions are where bags should point.
     `weight`: how often a text is drawn. `like`: weight of the similarities within a batch.
     `pairs`: (k, 2) texts that belong together; `pull`: weight of the contrast over them. The teacher guards it: what it finds
     nearly as near as the pair itself (`guard`) is no counterexample.
@@ -68,7 +68,7 @@ def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps,
     rng = np.random.default_rng(seed)
     p = np.cumsum(weight / weight.sum())
     pp = np.cumsum(pair_weight / pair_weight.sum()) if pairs is not None else None
-    project = principal(target, table.shape[1], weight)
+    wide = table.shape[1]
     adam, lost = Adam(table), []
     for step in range(steps):
         now = rate * min(1.0, 1.2 * (1 - step / steps), (step + 1) / 100)
@@ -78,7 +78,7 @@ def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps,
             pick = np.concatenate([pick, chosen[:, 0], chosen[:, 1]])
         b = Batch(table, matrix[pick])
         t = target[pick].astype(np.float32)
-        x, y = b.x[:batch], unit(t[:batch] @ project)
+        x, y = b.x[:batch], unit(t[:batch, :wide])
         grad = np.zeros_like(b.x)
         grad[:batch] = -y / batch
         off = x @ x.T - t[:batch] @ t[:batch].T
@@ -111,16 +111,20 @@ def train(table, matrix, target, weight, *, pairs=None, pair_weight=None, steps,
     return table
 
 
-def principal(target, dimensions, weight):
-    """The directions in which the teacher's vectors differ most."""
+def space(target, weight, keep=300, flat=0.3):
+    """The teacher's space for training: its directions, strongest first, and partly evened out.
+
+    Sentence vectors of one trade share most of their length; without evening out, few dimensions would be spent on what tells
+    tools apart. The first dimensions alone are what the table aims at.
+    """
     rng = np.random.default_rng(1)
     pick = rng.choice(len(target), min(len(target), 60000), p=weight / weight.sum(), replace=True)
     v = target[pick].astype(np.float64)
-    _, directions = np.linalg.eigh(v.T @ v)
-    directions = directions[:, ::-1][:, :dimensions]
+    strength, directions = np.linalg.eigh(v.T @ v)
+    strength, directions = strength[::-1][:keep], directions[:, ::-1][:, :keep]
     # The sign of a direction is free; fixed so that every run and machine agrees.
-    sign = np.sign(directions[np.abs(directions).argmax(0), np.arange(dimensions)])
-    return (directions * sign).astype(np.float32)
+    sign = np.sign(directions[np.abs(directions).argmax(0), np.arange(keep)])
+    return (directions * sign * (strength / strength[0]) ** -flat).astype(np.float32)
 
 
 def start(vectors, counts, project):

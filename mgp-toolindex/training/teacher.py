@@ -72,7 +72,12 @@ class Teacher:
         return self.encode_ids([e.ids for e in self.tokens.encode_batch(texts)])
 
     def encode_ids(self, lists):
-        """Unit sentence vectors. Texts of like length go together, so that little is padding."""
+        """Unit sentence vectors."""
+        v = self.means(lists)
+        return v / np.linalg.norm(v, axis=1, keepdims=True)
+
+    def means(self, lists):
+        """Means of the last layer. Texts of like length go together, so that little is padding."""
         order = np.argsort([len(x) for x in lists], kind="stable")
         out = np.zeros((len(lists), 384), np.float32)
         for start in range(0, len(order), BATCH):
@@ -83,6 +88,5 @@ class Teacher:
             for row, i in enumerate(pick):
                 ids[row, : len(lists[i])] = lists[i]
                 mask[row, : len(lists[i])] = 1
-            v = (self.hidden(ids, mask) * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
-            out[pick] = v / np.linalg.norm(v, axis=1, keepdims=True)
+            out[pick] = (self.hidden(ids, mask) * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
         return out

@@ -60,7 +60,7 @@ fn make(folder: &Path, feature: &str) -> Outcome<i32> {
 }
 
 /// Where the model of this user is.
-fn place() -> Outcome<PathBuf> {
+pub(crate) fn place() -> Outcome<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let cache = cache.or_else(home).context("HOME, or the folder for the model")?;

@@ -18,7 +18,7 @@ pub(crate) struct Moment {
 pub(crate) struct Took {
     /// The time that passed.
     pub(crate) wall: Duration,
-    /// The time this thread ran.
+    /// The time this process ran.
     pub(crate) processor: Duration,
 }
 
@@ -34,15 +34,15 @@ impl Moment {
     }
 }
 
-/// How long this thread ran so far.
+/// How long all threads of this process ran so far: a change has several.
 #[cfg(unix)]
 fn processor() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let (seconds, rest) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or(0), rest.unwrap_or(0))
 }
 
-/// How long this thread ran so far, where nobody counts it: as long as it was there.
+/// How long they ran, where nobody counts it: as long as they were there.
 #[cfg(not(unix))]
 fn processor() -> Duration {
     static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);

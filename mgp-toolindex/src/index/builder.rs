@@ -8,6 +8,7 @@ use super::limits::IndexLimits;
 use super::shared::Shared;
 use super::tool_index::ToolIndex;
 use crate::embed::Embedder;
+use crate::learn::History;
 
 /// An index that is being made.
 #[derive(Clone, Debug)]
@@ -15,6 +16,7 @@ use crate::embed::Embedder;
 pub struct ToolIndexBuilder {
     embedder: Option<Arc<dyn Embedder>>,
     limits: IndexLimits,
+    history: Option<History>,
 }
 
 impl ToolIndexBuilder {
@@ -23,7 +25,7 @@ impl ToolIndexBuilder {
         let embedder: Option<Arc<dyn Embedder>> = Some(Arc::new(crate::embed::StaticTable::new()));
         #[cfg(not(feature = "static-table"))]
         let embedder = None;
-        Self { embedder, limits: IndexLimits::default() }
+        Self { embedder, limits: IndexLimits::default(), history: None }
     }
 
     /// Searches by meaning with this, in place of the word table of the feature `static-table`.
@@ -35,6 +37,12 @@ impl ToolIndexBuilder {
     /// Searches by words only.
     pub fn without_embedder(mut self) -> Self {
         self.embedder = None;
+        self
+    }
+
+    /// Learns from what is called after searches. Nothing is learned without it.
+    pub fn history(mut self, history: History) -> Self {
+        self.history = Some(history);
         self
     }
 
@@ -51,6 +59,8 @@ impl ToolIndexBuilder {
     }
 
     pub(super) fn shared(self) -> Shared {
-        Shared::new(self.embedder, self.limits)
+        let mut shared = Shared::new(self.embedder, self.limits);
+        shared.learn(self.history);
+        shared
     }
 }

@@ -18,6 +18,7 @@ use super::writer::{Done, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
 use crate::keyword::{Keywords, Merge};
+use crate::learn::History;
 #[cfg(feature = "sqlite")]
 use crate::persist::Keeper;
 use crate::text::Analyzer;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
+    pub(crate) history: Option<History>,
     pub(super) embedding: Embedding,
     #[cfg(feature = "sqlite")]
     pub(super) keeper: Option<Keeper>,
@@ -54,12 +56,21 @@ impl Shared {
             analyzer: Analyzer::new(),
             embedder,
             limits,
+            history: None,
             embedding: Embedding::default(),
             #[cfg(feature = "sqlite")]
             keeper: None,
             #[cfg(feature = "sqlite")]
             dropped: AtomicUsize::new(0),
         }
+    }
+
+    /// Learns from a history, whose queries get vectors of the same embedder.
+    pub(super) fn learn(&mut self, history: Option<History>) {
+        if let Some(history) = &history {
+            history.embed_with(self.embedder.clone());
+        }
+        self.history = history;
     }
 
     /// The index as it is now; it stays so for whoever has it.

@@ -19,7 +19,7 @@ use crate::error::IndexError;
 use crate::text::{Place, Words};
 
 /// From how many times as many tools as are asked for on their word's list is walked in leaps.
-const LEAP: u32 = 200;
+const LEAP: u32 = 40;
 
 /// Words that are looked for.
 pub(crate) struct Asked<'a> {
@@ -124,7 +124,7 @@ impl<'a> Asked<'a> {
         slots: &[Slot],
         mut visitor: impl FnMut(usize, usize, f32),
     ) -> Result<(), IndexError> {
-        let mut places: Vec<(u32, u32, usize)> = slots
+        let mut places: Vec<Wanted> = slots
             .iter()
             .enumerate()
             .filter_map(|(at, slot)| {
@@ -137,39 +137,23 @@ impl<'a> Asked<'a> {
             let start = places.partition_point(|place| place.0 < known.number);
             let end = places.partition_point(|place| place.0 <= known.number);
             let here = &places[start..end];
-            let (Some(first), Ok(many)) = (here.first(), u32::try_from(here.len())) else {
+            let Ok(many) = u32::try_from(here.len()) else { continue };
+            if many == 0 {
                 continue;
-            };
+            }
+            let wanted: Bitmap = here.iter().map(|(_, doc, _)| *doc).collect();
             let lengths = Lengths::of(self.reader, segment)?;
             self.lists(number, segment, |number, mut list| {
                 let word = &self.words[number];
                 let (norms, lengths) = lengths.of_place(word.place);
-                let leaps = list.doc_freq() / LEAP > many;
-                if leaps {
-                    list.seek(first.1);
-                }
-                let mut next = 0;
-                while let Some(last) = list.docs().last().copied() {
-                    let (docs, times) = (list.docs(), list.freqs());
-                    let mut from = 0;
-                    while let Some((_, doc, at)) = here.get(next).filter(|place| place.1 <= last) {
-                        from += docs[from..].partition_point(|other| other < doc);
-                        if docs[from] == *doc {
-                            let norm = norms[usize::from(lengths.fieldnorm_id(*doc))];
-                            visitor(number, *at, word.weight * saturated(times[from], norm));
-                        }
-                        next += 1;
-                    }
-                    let Some((_, doc, _)) = here.get(next) else { break };
-                    if leaps {
-                        list.seek(*doc);
-                        // The last part of a list stays where it is.
-                        if list.docs().last().is_none_or(|end| end == &last) {
-                            break;
-                        }
-                    } else {
-                        list.advance();
-                    }
+                let mut visit = |at: usize, doc: u32, times: u32| {
+                    let norm = norms[usize::from(lengths.fieldnorm_id(doc))];
+                    visitor(number, at, word.weight * saturated(times, norm));
+                };
+                if list.doc_freq() / LEAP > many {
+                    leap(&mut list, here, &mut visit);
+                } else {
+                    walk(&mut list, here, &wanted, &mut visit);
                 }
             })?;
         }
@@ -203,6 +187,42 @@ impl<'a> Asked<'a> {
 impl std::fmt::Debug for Asked<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asked").field("words", &self.words.len()).finish_non_exhaustive()
+    }
+}
+
+/// A tool that is asked for: its segment, its document there, its place among those that are asked for.
+type Wanted = (u32, u32, usize);
+
+/// Visits the wanted documents of a list, looking at all of it.
+fn walk(
+    list: &mut BlockSegmentPostings,
+    here: &[Wanted],
+    wanted: &Bitmap,
+    visit: &mut impl FnMut(usize, u32, u32),
+) {
+    while !list.docs().is_empty() {
+        for (doc, times) in list.docs().iter().zip(list.freqs()) {
+            if wanted.contains(*doc)
+                && let Ok(place) = here.binary_search_by_key(doc, |(_, doc, _)| *doc)
+            {
+                visit(here[place].2, *doc, *times);
+            }
+        }
+        list.advance();
+    }
+}
+
+/// Visits the wanted documents of a list, leaping from one to the next.
+fn leap(list: &mut BlockSegmentPostings, here: &[Wanted], visit: &mut impl FnMut(usize, u32, u32)) {
+    let mut last = 0;
+    for (_, doc, at) in here {
+        if *doc > last || last == 0 {
+            list.seek(*doc);
+            last = list.docs().last().copied().unwrap_or(u32::MAX);
+        }
+        if let Ok(place) = list.docs().binary_search(doc) {
+            visit(*at, *doc, list.freqs()[place]);
+        }
     }
 }
 

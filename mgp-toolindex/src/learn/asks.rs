@@ -126,7 +126,9 @@ impl Asks {
         } else {
             None
         };
-        oldest.into_iter().for_each(|key| drop(self.sessions.remove(&key)));
+        if let Some(key) = oldest {
+            self.sessions.remove(&key);
+        }
     }
 }
 
@@ -163,9 +165,9 @@ mod tests {
     async fn a_query_waits_ten_minutes() {
         let (mut asks, me) = (Asks::default(), owner("me"));
         asks.asked(&me, 1, "q", ["a", "b"]);
-        advance(WAITS - Duration::from_millis(1)).await;
+        advance(WAITS * 9 / 10).await;
         assert!(asks.called(&me, 1, "a").is_some());
-        advance(Duration::from_millis(1)).await;
+        advance(WAITS / 10).await;
         assert!(asks.called(&me, 1, "b").is_none());
         assert!(asks.sessions.is_empty());
     }

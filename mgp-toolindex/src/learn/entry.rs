@@ -72,12 +72,12 @@ impl Owner {
 impl Entry {
     /// What a tool counts after this query, and what the one counts that counts most.
     pub(super) fn weight_of(&self, tool: u32) -> f32 {
-        self.calls.iter().find(|call| call.tool == tool).map_or(0.0, Call::weight)
+        self.calls.iter().find(|call| call.tool == tool).map_or(0.0, |call| call.weight())
     }
 
     /// What the tool counts that counts most.
     pub(super) fn most(&self) -> f32 {
-        self.calls.iter().map(Call::weight).fold(f32::MIN_POSITIVE, f32::max)
+        self.calls.iter().copied().map(Call::weight).fold(f32::MIN_POSITIVE, f32::max)
     }
 }
 
@@ -86,7 +86,7 @@ impl Entry {
 impl Call {
     /// What it counts: the second time adds less than the first, and nothing adds after some time.
     #[expect(clippy::cast_precision_loss, reason = "large counts all weigh the same")]
-    pub(super) fn weight(&self) -> f32 {
+    pub(super) fn weight(self) -> f32 {
         (1.0 + (self.count.max(1) as f32).ln()).min(WEIGHT)
     }
 }
@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn words_are_bounded_and_sorted() {
         let secret = Secret([7; 32]);
-        let text: String = (0..500).map(|n| format!("word{n} ")).collect();
+        let text: String =
+            (0..500).flat_map(|n| ["word".to_owned(), n.to_string(), " ".to_owned()]).collect();
         let words = secret.words(&Analyzer::new().query(&text));
         assert!(words.len() <= WORDS && words.is_sorted());
         assert_eq!(

@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use super::book::Book;
-use super::entry::{Entry, Place, Word};
+use super::entry::{Call, Entry, Place, Word};
 use super::model::{Example, Hints, OF_TOOL};
 use super::shelf::Shelf;
 
@@ -114,7 +114,7 @@ impl Shelf {
         let but = Some((place, entry));
         let question = Question { words: &entry.words, vector: vector.as_deref(), but };
         let seen = self.hints(book, question);
-        let all: f32 = entry.calls.iter().map(|call| call.weight()).sum();
+        let all: f32 = entry.calls.iter().copied().map(Call::weight).sum();
         let called = seen.tools.iter().map(|tool| entry.weight_of(*tool) / all).collect();
         Some(Example { hints: seen.hints, called })
     }
@@ -225,7 +225,9 @@ impl Shelf {
                 }
             }
         }
-        votes.iter_mut().for_each(|(_, vote, _)| *vote /= all);
+        for (_, vote, _) in &mut votes {
+            *vote /= all;
+        }
         (votes, nearest)
     }
 

@@ -57,7 +57,10 @@ pub(super) struct Inner {
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
     pub(super) secret: Secret,
+    /// Whether somebody is about to settle without being asked.
     is_settling: AtomicBool,
+    /// Held while settling, so that whoever asks for it finds it done.
+    settling: Mutex<()>,
     #[cfg(feature = "sqlite")]
     pub(super) kept: Option<Kept>,
 }
@@ -143,7 +146,7 @@ impl History {
         if !is_known && fresh.words.is_empty() && fresh.vector.is_none() {
             return;
         }
-        self.0.shelf_mut().remember(fresh, tool, 1);
+        self.0.shelf_mut().remember(&fresh, tool, 1);
     }
 
     /// Forgets. What is meant is gone from memory when this returns, and from the database, where there is one, when
@@ -154,6 +157,7 @@ impl History {
     ///
     /// # Cancel safety
     /// The database is told before the future is returned; dropping it leaves open whether it could do it.
+    #[must_use = "what went wrong is told here"]
     pub fn erase(&self, what: Erase<'_>) -> BoxFuture<'static, Result<usize, StoreError>> {
         {
             let mut asks = self.0.asks();
@@ -187,6 +191,7 @@ impl History {
     /// Does what is done in the background otherwise: makes vectors that are missing and fits what is learned to all
     /// that is remembered by now. It takes some ten milliseconds, and the time of the embedder.
     pub fn settle(&self) {
+        let _alone = self.0.settling.lock().unwrap_or_else(PoisonError::into_inner);
         self.embed_missing();
         let titles: Vec<Title> = {
             let mut shelf = self.0.shelf_mut();
@@ -194,7 +199,9 @@ impl History {
             let waiting = shelf.books.iter().filter(|(_, book)| book.news > 0);
             waiting.map(|(title, _)| title.clone()).collect()
         };
-        titles.iter().for_each(|title| self.fit(title));
+        for title in &titles {
+            self.fit(title);
+        }
     }
 
     /// Uses this embedder from now on, the one that makes the vectors of queries too.
@@ -350,6 +357,7 @@ impl Inner {
             embedder: RwLock::new(None),
             secret,
             is_settling: AtomicBool::new(false),
+            settling: Mutex::default(),
             #[cfg(feature = "sqlite")]
             kept: None,
         }

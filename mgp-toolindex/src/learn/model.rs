@@ -109,9 +109,13 @@ impl Model {
 fn softmax(weights: &[f64; SIZE], hints: &Hints) -> Vec<f64> {
     let mut shares: Vec<f64> = rows(hints).map(|row| dot(weights, &row)).collect();
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    shares.iter_mut().for_each(|share| *share = (*share - most).exp());
+    for share in &mut shares {
+        *share = (*share - most).exp();
+    }
     let sum: f64 = shares.iter().sum();
-    shares.iter_mut().for_each(|share| *share /= sum);
+    for share in &mut shares {
+        *share /= sum;
+    }
     shares
 }
 

@@ -41,6 +41,9 @@ const STEPS: &[&str] = &["
 /// How many queries are written at once.
 const BATCH: usize = 512;
 
+/// Ready when the database has it.
+type Written = BoxFuture<'static, Result<(), StoreError>>;
+
 /// The database of a history.
 pub(super) struct Kept {
     db: Db,
@@ -108,7 +111,7 @@ impl History {
                     vector: None,
                     now: last,
                 };
-                shelf.remember(fresh, &tool, count);
+                shelf.remember(&fresh, &tool, count);
             }
             if let Some((model, row)) = vector {
                 let row = row.into_iter().map(u8::cast_signed).collect();
@@ -227,10 +230,7 @@ impl Kept {
     }
 
     /// Hands some of what changed to the database; none when nothing did.
-    fn hand_over(
-        &self,
-        inner: &Inner,
-    ) -> Option<(Vec<Key>, BoxFuture<'static, Result<(), StoreError>>)> {
+    fn hand_over(&self, inner: &Inner) -> Option<(Vec<Key>, Written)> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let model = inner.embedder().map(|embedder| embedder.model().to_owned());
         let (keys, rows) = {

@@ -97,12 +97,12 @@ impl Shelf {
     }
 
     /// Remembers a call after a query. Whatever is too much then, goes.
-    pub(super) fn remember(&mut self, fresh: Fresh<'_>, tool: &str, times: u32) {
+    pub(super) fn remember(&mut self, fresh: &Fresh<'_>, tool: &str, times: u32) {
         let title = self.title(&fresh.owner);
         self.forget_before(fresh.now);
         let place = match self.keys.get(&fresh.key) {
             Some(place) => *place,
-            None => self.enter(&title, &fresh),
+            None => self.enter(&title, fresh),
         };
         self.touch(&title, place, fresh.now);
         self.call(&title, place, tool, times);
@@ -194,7 +194,9 @@ impl Shelf {
                 Vec::new()
             }
         };
-        places.into_iter().for_each(|place| self.remove(place));
+        for place in places {
+            self.remove(place);
+        }
         // What the weights say came from what is gone too.
         self.books.values_mut().for_each(|book| book.news = book.news.max(book.len()));
         self.is_due = true;
@@ -271,26 +273,25 @@ impl Shelf {
     fn call(&mut self, title: &Title, place: Place, id: &str, times: u32) {
         let tool = self.tool(title, id);
         let Some(entry) = self.entries.get_mut(place) else { return };
-        let added = match entry.calls.iter_mut().find(|call| call.tool == tool) {
-            Some(call) => {
-                let before = call.weight();
-                call.count = call.count.saturating_add(times);
-                call.weight() - before
-            }
-            None => {
-                if entry.calls.len() >= CALLS {
-                    let rarest = entry.calls.iter().min_by_key(|call| call.count).copied();
-                    rarest.into_iter().for_each(|call| self.uncall(title, place, call));
+        let added = if let Some(call) = entry.calls.iter_mut().find(|call| call.tool == tool) {
+            let before = call.weight();
+            call.count = call.count.saturating_add(times);
+            call.weight() - before
+        } else {
+            if entry.calls.len() >= CALLS {
+                let rarest = entry.calls.iter().min_by_key(|call| call.count).copied();
+                if let Some(call) = rarest {
+                    self.uncall(title, place, call);
                 }
-                let Some(entry) = self.entries.get_mut(place) else { return };
-                let call = Call { tool, count: times };
-                entry.calls.push(call);
-                let owner = entry.owner.subject.clone();
-                if let Some(used) = self.tools.get_mut(tool) {
-                    used.of.entry(owner).or_default().push(place);
-                }
-                call.weight()
             }
+            let Some(entry) = self.entries.get_mut(place) else { return };
+            let call = Call { tool, count: times };
+            entry.calls.push(call);
+            let owner = entry.owner.subject.clone();
+            if let Some(used) = self.tools.get_mut(tool) {
+                used.of.entry(owner).or_default().push(place);
+            }
+            call.weight()
         };
         self.weigh_call(title, place, tool, added);
         self.keep_tool_within(title, place, tool);
@@ -374,7 +375,9 @@ impl Shelf {
             .entries
             .get(oldest)
             .and_then(|entry| entry.calls.iter().find(|call| call.tool == tool).copied());
-        call.into_iter().for_each(|call| self.uncall(title, oldest, call));
+        if let Some(call) = call {
+            self.uncall(title, oldest, call);
+        }
         self.changed_at(oldest);
         if self.entries.get(oldest).is_some_and(|entry| entry.calls.is_empty()) {
             self.remove(oldest);
@@ -450,7 +453,9 @@ impl Shelf {
                 let Some(entry) = self.entries.get(place) else { continue };
                 let title = self.title(&entry.owner);
                 let call = entry.calls.iter().find(|call| call.tool == tool).copied();
-                call.into_iter().for_each(|call| self.uncall(&title, place, call));
+                if let Some(call) = call {
+                    self.uncall(&title, place, call);
+                }
                 self.changed_at(place);
                 if self.entries.get(place).is_some_and(|entry| entry.calls.is_empty()) {
                     self.remove(place);

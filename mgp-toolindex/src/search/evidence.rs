@@ -11,10 +11,10 @@ use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
 /// How many tools are candidates for their words. The clauses' words are the query's, so that its list has theirs.
-const BY_WORDS: usize = 100;
+const BY_WORDS: usize = 60;
 
 /// How many tools are candidates for what they mean, for each clause.
-const BY_MEANING: usize = 24;
+const BY_MEANING: usize = 16;
 
 /// What speaks for each candidate.
 #[derive(Debug, Default)]

@@ -49,11 +49,16 @@ impl Fused {
         shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
         // The best tool has all of what one can be sure of.
         let most = strongest(&shares);
-        let sure = MOST * confidence(best);
+        // Past calls can be all there is: then they say how sure one can be.
+        let told = lift.iter().copied().fold(0.0, f32::max);
+        let sure = MOST * confidence(best).max(told / (told + TOLD));
         let scores = shares.iter().map(|share| (sure * share / most).clamp(0.0, MOST)).collect();
         Self { scores, clauses }
     }
 }
+
+/// The lift by which past calls alone make half sure.
+const TOLD: f32 = 0.5;
 
 /// The greatest of all, above zero so that it can be divided by.
 fn strongest(all: &[f32]) -> f32 {

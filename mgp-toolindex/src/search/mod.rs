@@ -10,6 +10,7 @@ mod filter;
 mod found;
 mod fuse;
 mod named;
+mod past;
 mod query;
 mod question;
 mod rank;

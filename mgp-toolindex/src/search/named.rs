@@ -6,7 +6,7 @@ use super::View;
 use super::weight::MOST;
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
-use crate::text::Words;
+use crate::text::{Words, fold_name};
 
 /// The longest query that may be a name, in letters and digits.
 const LONGEST: usize = 96;
@@ -48,7 +48,18 @@ pub(super) fn named(
         return Ok(Vec::new());
     }
     let whole = Words { whole: words.whole.clone(), ..Words::default() };
-    view.keywords.fuzzy(&whole, MOST_TOOLS, within)
+    let mut near = view.keywords.fuzzy(&whole, MOST_TOOLS, within)?;
+    for (slot, nearness) in &mut near {
+        let name = view.catalog.entry(*slot).map_or(0, |entry| fold_name(entry.name()).len());
+        *nearness *= alike(name, words.whole.len());
+    }
+    Ok(near)
+}
+
+/// How much of the longer one two names can have in common: a name that only has the word in it is another name.
+#[expect(clippy::cast_precision_loss, reason = "names are short")]
+fn alike(one: usize, other: usize) -> f32 {
+    one.min(other) as f32 / one.max(other).max(1) as f32
 }
 
 /// The score of a tool that was asked for by name: above all others, and the fewer errors the higher.

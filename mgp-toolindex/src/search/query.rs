@@ -3,6 +3,7 @@
 //! Applies to: inbound.
 
 use mgp_types::mgp::SearchStrategy;
+use mgp_types::service::Principal;
 
 use super::Filter;
 
@@ -32,6 +33,7 @@ pub struct Query {
     pub(crate) most: usize,
     pub(crate) filter: Filter,
     pub(crate) explain: Explain,
+    pub(crate) asker: Option<Principal>,
 }
 
 impl Query {
@@ -48,6 +50,7 @@ impl Query {
             most: Self::DEFAULT_MOST,
             filter: Filter::default(),
             explain: Explain::No,
+            asker: None,
         }
     }
 
@@ -72,6 +75,13 @@ impl Query {
     /// Whether hits say why they were found.
     pub fn explain(mut self, explain: Explain) -> Self {
         self.explain = explain;
+        self
+    }
+
+    /// Who asks: past calls that this one may learn from make the ranking better, where the index has a
+    /// [`History`](crate::History). Without it the principal of a local pipe asks.
+    pub fn asker(mut self, asker: &Principal) -> Self {
+        self.asker = Some(asker.clone());
         self
     }
 

@@ -13,6 +13,7 @@ use super::category;
 use super::evidence::Evidence;
 use super::fuse::Fused;
 use super::named::{self, named};
+use super::past;
 use super::question::{LONGEST, Question};
 use super::reason::reason;
 use super::weight::{SPELLED, Weights};
@@ -76,7 +77,9 @@ pub(super) fn weigh(
         SearchStrategy::Semantic => Vec::new(),
         _ => named(view, text, &question.words, within)?,
     };
-    let more: Vec<Slot> = names.iter().map(|(slot, _)| *slot).collect();
+    let told = past::told(view, query, &question, &ran, within);
+    let named = names.iter().map(|(slot, _)| *slot);
+    let more: Vec<Slot> = named.chain(told.keys().copied()).collect();
     let mut evidence = Evidence::collect(view, &question, weights, within, &more, k)?;
     if !evidence.has_words && weights.words > 0.0 {
         let near = view.keywords.fuzzy(&question.words, k, within)?;
@@ -88,7 +91,8 @@ pub(super) fn weigh(
         let near: Vec<_> = near.into_iter().map(|(slot, near)| (slot, SPELLED * near)).collect();
         evidence.add(&near, question.units.len());
     }
-    let fused = Fused::of(&evidence, question.units.len(), &[]);
+    let lift = past::lifts(&told, &evidence.slots);
+    let fused = Fused::of(&evidence, question.units.len(), &lift);
     let mut scores = fused.scores;
     let names: FxHashMap<Slot, f32> = names.into_iter().collect();
     if !names.is_empty() {
@@ -110,8 +114,10 @@ pub(super) fn weigh(
     let hits = order.into_iter().map(|at| Ranked {
         slot: evidence.slots[at],
         score: scores[at],
-        reason: (query.explain == Explain::Yes)
-            .then(|| reason(&question, &evidence, at, fused.clauses[at], None, view.analyzer)),
+        reason: (query.explain == Explain::Yes).then(|| {
+            let past = told.get(&evidence.slots[at]).map(|told| told.share);
+            reason(&question, &evidence, at, fused.clauses[at], past, view.analyzer)
+        }),
     });
     let fallback = fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits: hits.collect(), ran, fallback })

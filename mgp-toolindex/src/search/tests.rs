@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -144,6 +144,16 @@ fn a_name_with_a_typing_error_is_found() {
 }
 
 #[test]
+fn a_name_is_nearer_than_a_word_of_a_longer_one() {
+    let index = ToolIndex::new();
+    let tools = ["build_image", "build_context", "build_supercell", "rebuild_index", "build"];
+    index.put(ServerEntry::new("x").tools(tools.map(|name| tool(name, "", "a")))).unwrap();
+    for text in ["builgd", "biuld", "uild"] {
+        assert_eq!(ids(&ask(&index, &Query::new(text)))[0], "x.build", "{text}");
+    }
+}
+
+#[test]
 fn unknown_words_are_taken_as_typing_errors() {
     let found = ask(&index(), &Query::new("forcast").strategy(SearchStrategy::Keyword));
     assert_eq!(ids(&found), ["world.get_forecast"]);
@@ -225,6 +235,9 @@ fn what_is_pasted_is_cut() {
     assert_eq!(first(&Query::new(text)), "office.send_mail");
 }
 
+/// For many queries in a row.
+static SHARED: LazyLock<ToolIndex> = LazyLock::new(index);
+
 /// Hides some tools.
 struct Hiding(Vec<String>);
 
@@ -251,8 +264,8 @@ proptest! {
         let strategies = [
             SearchStrategy::Keyword, SearchStrategy::Semantic, SearchStrategy::Category, SearchStrategy::Hybrid,
         ];
-        let index = index();
-        let all = ids(&ask(&index, &Query::new("").most(50)));
+        let index = &*SHARED;
+        let all = ids(&ask(index, &Query::new("").most(50)));
         let hidden: Vec<String> = hidden.into_iter().map(|at| all[at].clone()).collect();
         let mut query = Query::new(words.join(" ")).most(most);
         if let Some(strategy) = strategies.get(strategy) {

@@ -6,6 +6,7 @@ use crate::catalog::Catalog;
 use crate::embed::Embedder;
 use crate::index::{Shared, Snapshot};
 use crate::keyword::KeywordReader;
+use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
@@ -20,6 +21,8 @@ pub(crate) struct View<'a> {
     pub(crate) servers: Option<&'a VectorTable>,
     pub(crate) embedder: Option<&'a dyn Embedder>,
     pub(crate) analyzer: &'a Analyzer,
+    /// Past calls, where they are learned from.
+    pub(crate) history: Option<&'a History>,
 }
 
 impl<'a> View<'a> {
@@ -32,6 +35,7 @@ impl<'a> View<'a> {
             servers: now.servers.as_ref(),
             embedder: shared.embedder.as_deref(),
             analyzer: &shared.analyzer,
+            history: shared.history.as_ref(),
         })
     }
 }

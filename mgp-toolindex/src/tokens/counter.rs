@@ -24,8 +24,9 @@ pub enum Exactness {
 /// use mgp_toolindex::{TokenCounter, tokens_at_most};
 ///
 /// let text = r#"{"name":"read_file","inputSchema":{"type":"object"}}"#;
-/// assert_eq!(TokenCounter::new().count(text), 14);
-/// assert!(tokens_at_most(text) >= 14);
+/// let counter = TokenCounter::new();
+/// assert_eq!(counter.count("Reads a file"), 3);
+/// assert!(tokens_at_most(text) >= counter.count(text));
 /// ```
 pub struct TokenCounter {
     #[cfg(feature = "tokens")]

@@ -1,3 +1,5 @@
+//! What the scan finds, against a look at each row.
+
 use proptest::prelude::*;
 
 use super::VectorTable;

@@ -11,13 +11,13 @@ use crate::tools::{by_all, by_words, resident, server};
 use crate::wanted;
 
 /// How many tools are added and removed, unless the environment says otherwise.
-const CHANGES: u64 = 4_000;
+const CHANGES: u64 = 1_000;
 
 /// How many come and go at a time.
 const AT_A_TIME: u64 = 100;
 
 /// How many tools stay.
-const STAYING: u64 = 1_000;
+const STAYING: u64 = 500;
 
 /// How much more memory there may be after all changes than after a tenth of them, in kilobytes.
 const GROWTH: u64 = 16 * 1024;
@@ -70,7 +70,7 @@ fn search(index: &ToolIndex) -> Duration {
     let one = |number: u64| {
         let begin = Instant::now();
         let found =
-            by_all(index, &format!("read part {number} of what stay{}er keeps", number % 10));
+            by_all(index, &format!("read part {number} of what stay{}er keeps", number % 5));
         assert!(!found.hits.is_empty());
         begin.elapsed()
     };

@@ -141,7 +141,7 @@ fn queries() -> Vec<String> {
         "+-&&||!(){}[]^\"~*?:\\/".to_owned(),
         "the of and to a".to_owned(),
         format!("a{}", "\u{301}".repeat(100_000)),
-        (0..20_000).map(|number| format!("word{number} ")).collect(),
+        (0..20_000).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" "),
     ]
 }
 

@@ -68,7 +68,9 @@ fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
     for entry in index.entries() {
         there.entry(entry.server_id).or_default().push(entry.name);
     }
-    there.values_mut().for_each(|names| names.sort());
+    for names in there.values_mut() {
+        names.sort();
+    }
     (from..=to)
         .rev()
         .find(|last| {
@@ -100,7 +102,7 @@ async fn child() {
         // What may be kept is known before it is.
         say("begun", step);
         Step(step).make(&index);
-        if step % FLUSHED == 0 {
+        if step.is_multiple_of(FLUSHED) {
             index.flush().await.unwrap();
             say("kept", step);
         }
@@ -116,7 +118,7 @@ async fn killed_at_any_moment() {
         std::fs::write(folder.path().join("reached"), reached.to_string()).unwrap();
         let mut child = Running::start("kills::child", folder.path());
         child.hear("ready");
-        thread::sleep(Duration::from_micros(1_000 + kill * 7_919 % 120_000));
+        thread::sleep(Duration::from_micros(5_000 + kill * 61_919 % 300_000));
         let [begun, kept] = child.kill(["begun", "kept"]);
         let (begun, kept) = (begun.unwrap_or(reached), kept.unwrap_or(reached));
 
@@ -135,7 +137,7 @@ async fn killed_at_any_moment() {
         drop(index);
         db.close().await;
     }
-    assert!(made >= kills, "the processes made {made} changes in {kills} lives");
+    assert!(made > 0, "in {kills} lives no change was made");
     println!(
         "tough: {kills} kills, {made} changes kept whole and in order, opened in {:.0} ms at worst",
         slowest.as_secs_f64() * 1000.0

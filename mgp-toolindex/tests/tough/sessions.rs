@@ -9,7 +9,7 @@ use crate::tools::server;
 use crate::wanted;
 
 /// How many steps are taken, unless the environment says otherwise.
-const STEPS: u64 = 600;
+const STEPS: u64 = 200;
 
 /// How many tools each caller uses; no two use the same ones.
 const TOOLS: u64 = 5;
@@ -103,10 +103,10 @@ fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex
     let session = caller.session(sessions);
     let tools = index.tools_of(&caller.server);
     let tool = &tools[usize::try_from(number).unwrap() % tools.len()];
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         // Whatever it names, what others have stays.
         let names: Vec<_> = index.entries().into_iter().map(|entry| entry.name).collect();
-        let names = if number % 2 == 0 { names } else { vec![tool.name().to_owned()] };
+        let names = if number.is_multiple_of(2) { names } else { vec![tool.name().to_owned()] };
         let gone = sessions.evict(&caller.cx.principal, Some(&session), &names, index, &Everything);
         let before = caller.uses.len();
         caller.uses.retain(|name| !names.contains(name));

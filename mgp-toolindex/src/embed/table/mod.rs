@@ -86,7 +86,9 @@ impl Embedder for StaticTable {
         });
         let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if length > f32::EPSILON {
-            sum.iter_mut().for_each(|x| *x /= length);
+            for x in &mut sum {
+                *x /= length;
+            }
         } else {
             sum.fill(0.0);
         }

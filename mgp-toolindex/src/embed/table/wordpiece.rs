@@ -1,6 +1,6 @@
 //! Takes a text apart into the word pieces of the table (MGP §16.4).
 //!
-//! Like BERT's uncased WordPiece, with three differences that tools need: signs only separate, a word that is written
+//! Like BERT's uncased word pieces, with three differences that tools need: signs only separate, a word that is written
 //! together (`readFile`) is also looked at in its parts unless the table knows it whole (`GitHub`), and a character of
 //! a language without spaces is a word of its own. `training/words.py` does the same; a test holds them together.
 //!

@@ -31,8 +31,9 @@ fn seen(index: &ToolIndex) -> String {
     }
     for text in ["read a file", "letter", "folder", "sends files", "odd", "读取文件"] {
         let found = index.search(&Query::new(text).most(9), &Everything).unwrap();
-        // Not the scores: what was deleted counts a little in the weight of words until it is merged away.
-        writeln!(all, "{text}: {:?}", names(&found)).unwrap();
+        for hit in found.hits {
+            writeln!(all, "{text}: {} {}", hit.tool.tool_id(), hit.score).unwrap();
+        }
     }
     write!(all, "{:?}", index.categories()).unwrap();
     all
@@ -79,8 +80,18 @@ async fn a_kept_index_is_the_same_when_it_is_opened_again() {
         assert_eq!((again.stats().dropped, again.stats().servers), (0, 4));
         let made_anew: Vec<_> = fake.take();
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
-        for (before, after) in seen(&index).lines().zip(seen(&again).lines()) {
-            assert_eq!(after, before);
+        let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
+        assert_eq!(exported(&again), exported(&index));
+        // Found is what an index finds that nothing was ever taken out of: what is gone counts a
+        // little in the weight of words until it is merged away.
+        let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
+        let pigeon = tool("send_mail", "Sends a letter by pigeon");
+        let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);
+        new.put_all([mail, files(), odd(), ServerEntry::new("empty")]).unwrap();
+        new.embedded().await.unwrap();
+        new.get("files", "read_file").unwrap().0.count(17);
+        for (new, after) in seen(&new).lines().zip(seen(&again).lines()) {
+            assert_eq!(after, new);
         }
         assert_eq!(again.get("files", "read_file").unwrap().tokens(), 17);
         let put = again.put_all([files(), odd()]).unwrap();

@@ -24,15 +24,15 @@ fn fresh(subject: u64, query: u64, now: u64) -> Fresh<'static> {
 }
 
 #[test]
-fn a_million_calls_leave_what_the_bounds_say() {
+fn however_many_calls_leave_what_the_bounds_say() {
     let config = HistoryConfig::new().share(Share::Tenant).most(90, 60).most_per_tool(5);
     let mut shelf = Shelf::new(config);
     // A number that looks random, the same in every run.
     let mut seed = 1_u64;
-    for _ in 0..1_000_000 {
+    for _ in 0..200_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = seed >> 33;
-        shelf.remember(fresh(number % 7, number % 3001, 1), &(number % 31).to_string(), 1);
+        shelf.remember(&fresh(number % 7, number % 3001, 1), &(number % 31).to_string(), 1);
     }
     super::shelves::audit(&shelf);
     let stats = shelf.stats();
@@ -65,10 +65,10 @@ fn one_who_floods_does_not_drown_others() {
 fn what_was_used_longest_ago_goes_first() {
     let mut shelf = Shelf::new(HistoryConfig::new().most(3, 3));
     for query in 0..3 {
-        shelf.remember(fresh(1, query, 1), "a", 1);
+        shelf.remember(&fresh(1, query, 1), "a", 1);
     }
-    shelf.remember(fresh(1, 0, 1), "a", 1);
-    shelf.remember(fresh(1, 3, 1), "a", 1);
+    shelf.remember(&fresh(1, 0, 1), "a", 1);
+    shelf.remember(&fresh(1, 3, 1), "a", 1);
     let key = |query| fresh(1, query, 1).key;
     assert!(shelf.knows(key(0)) && !shelf.knows(key(1)));
     assert!(shelf.knows(key(2)) && shelf.knows(key(3)));
@@ -77,9 +77,9 @@ fn what_was_used_longest_ago_goes_first() {
 #[test]
 fn a_query_is_forgotten_in_time() {
     let mut shelf = Shelf::new(HistoryConfig::new());
-    shelf.remember(fresh(1, 1, DAY), "a", 1);
-    shelf.remember(fresh(2, 2, 2 * DAY), "a", 1);
-    shelf.remember(fresh(1, 3, 182 * DAY), "b", 1);
+    shelf.remember(&fresh(1, 1, DAY), "a", 1);
+    shelf.remember(&fresh(2, 2, 2 * DAY), "a", 1);
+    shelf.remember(&fresh(1, 3, 182 * DAY), "b", 1);
     assert_eq!(shelf.stats().queries, 2, "the first one is too old");
     assert!(shelf.knows(fresh(2, 2, 0).key));
     super::shelves::audit(&shelf);
@@ -89,8 +89,8 @@ fn a_query_is_forgotten_in_time() {
 fn a_query_has_only_so_many_tools_and_the_rarest_goes() {
     let mut shelf = Shelf::new(HistoryConfig::new());
     for tool in 0..200 {
-        shelf.remember(fresh(1, 1, 1), "often", 1);
-        shelf.remember(fresh(1, 1, 1), &tool.to_string(), 1);
+        shelf.remember(&fresh(1, 1, 1), "often", 1);
+        shelf.remember(&fresh(1, 1, 1), &tool.to_string(), 1);
     }
     assert_eq!(shelf.stats().tools, 64);
     assert!(shelf.tools.iter().any(|tool| &*tool.id == "often"));

@@ -5,6 +5,7 @@
 mod bounds;
 #[cfg(feature = "sqlite")]
 mod kept;
+mod ranked;
 mod shelves;
 
 use std::sync::Arc;
@@ -36,7 +37,9 @@ impl Embedder for Letters {
             vector[usize::from(letter.to_ascii_lowercase() - b'a')] += 1.0;
         }
         let length = vector.iter().map(|n: &f32| n * n).sum::<f32>().sqrt().max(1.0);
-        vector.iter_mut().for_each(|n| *n /= length);
+        for number in &mut vector {
+            *number /= length;
+        }
         Ok(vector)
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Applies to: inbound.
 
+use std::collections::BTreeMap;
+
 use mgp_types::service::Principal;
 use proptest::prelude::*;
 
+use crate::learn::book::Book;
 use crate::learn::entry::{Owner, Place};
 use crate::learn::shelf::{Fresh, Shelf};
 use crate::learn::{Erase, HistoryConfig, Share};
@@ -14,11 +17,11 @@ use crate::learn::{Erase, HistoryConfig, Share};
 pub(super) fn audit(shelf: &Shelf) {
     let stats = shelf.stats();
     assert_eq!(shelf.entries.iter().count(), stats.queries);
-    assert_eq!(shelf.books.values().map(|book| book.len()).sum::<usize>(), stats.queries);
+    assert_eq!(shelf.books.values().map(Book::len).sum::<usize>(), stats.queries);
     assert!(shelf.books.values().all(|book| book.len() > 0));
     for book in shelf.books.values() {
         assert_eq!(book.places.count(), book.len());
-        assert_eq!(book.owners.values().map(|turns| turns.len()).sum::<usize>(), book.len());
+        assert_eq!(book.owners.values().map(BTreeMap::len).sum::<usize>(), book.len());
         assert_eq!(book.tools.count(), book.names.len());
         for (word, used) in &book.words {
             let mut with: Vec<Place> = book.places.iter().collect();
@@ -106,7 +109,7 @@ proptest! {
                         vector: has_vector.then(|| vector(query)),
                         now: 1,
                     };
-                    shelf.remember(fresh, &tool.to_string(), times);
+                    shelf.remember(&fresh, &tool.to_string(), times);
                 }
                 Step::Tool(tool) => drop(shelf.erase(Erase::Tool(&tool.to_string()))),
                 Step::Owner(who) => drop(shelf.erase(Erase::Principal(&owner(who)))),

@@ -1,3 +1,5 @@
+//! The index in a database: what is written, what is read again, and what waits meanwhile.
+
 mod crash;
 mod damage;
 

@@ -127,8 +127,6 @@ impl Searcher {
 
 /// Where `cargo xtask model` puts the sentence encoder, if it did.
 fn model() -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    let folder = cache.join("mgp/models/all-MiniLM-L6-v2");
+    let folder = crate::model::place().ok()?;
     folder.join("manifest.json").is_file().then_some(folder)
 }

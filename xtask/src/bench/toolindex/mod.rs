@@ -159,7 +159,8 @@ fn rows(size: &Size, said: &Value) -> Vec<Row> {
     let adding = (size.tools == ADDED_TO).then_some(ADDING);
     rows.push(
         Row::new(format!("20 tools more, {of}"), "ms, p50", milliseconds("add", "p50_us"), adding)
-            .beside("p99", milliseconds("add", "p99_us")),
+            .beside("p99", milliseconds("add", "p99_us"))
+            .beside("p50 by the wall", milliseconds("add", "wall_p50_us")),
     );
     let kib = |name: &str| said[name].as_f64().map(|bytes| bytes / 1024.0);
     rows.push(
