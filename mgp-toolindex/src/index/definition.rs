@@ -64,16 +64,20 @@ fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
         hasher.update(text.as_bytes());
     };
     add(json);
-    let security = given.security.as_ref().map(|security| serde_json::to_string(security));
+    let security = given.security.as_ref().map(serde_json::to_string);
     add(&security.and_then(Result::ok).unwrap_or_default());
     for list in [&given.categories, &given.keywords] {
         add("");
-        list.iter().for_each(|word| add(word));
+        for word in list {
+            add(word);
+        }
     }
     add(&server.id);
     add(server.name.as_deref().unwrap_or_default());
     add(server.description.as_deref().unwrap_or_default());
-    server.categories.words.iter().for_each(|word| add(word));
+    for word in &server.categories.words {
+        add(word);
+    }
     let mut short = [0; 16];
     short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     short

@@ -91,21 +91,6 @@ impl KeywordReader {
         Asked::new(self, words)
     }
 
-    /// The tools that the words fit best (BM25), best first, of equal ones the one with the smaller number.
-    pub(crate) fn top(
-        &self,
-        words: &Words,
-        k: usize,
-        within: Option<&Bitmap>,
-    ) -> Result<Vec<(Slot, f32)>, IndexError> {
-        self.ask(words)?.top(k, within)
-    }
-
-    /// How well the words fit each of these tools, in their order; zero where no word occurs.
-    pub(crate) fn scores(&self, words: &Words, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
-        self.ask(words)?.scores(slots)
-    }
-
     /// Whether a word occurs in any tool.
     pub(crate) fn knows(&self, word: &str) -> bool {
         self.count(&self.term(word, Place::Text)).is_ok_and(|count| count > 0)

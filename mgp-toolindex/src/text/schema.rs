@@ -226,10 +226,10 @@ mod tests {
         let found: Vec<String> = parameters(schema, 100)
             .iter()
             .map(|p| {
-                let mut all = format!("{}: {}", p.name, p.description);
-                p.kinds.iter().for_each(|kind| all += &format!(" ({kind})"));
-                p.values.iter().for_each(|value| all += &format!(" [{value}]"));
-                all
+                let mut all = vec![format!("{}: {}", p.name, p.description)];
+                all.extend(p.kinds.iter().map(|kind| format!("({kind})")));
+                all.extend(p.values.iter().map(|value| format!("[{value}]")));
+                all.join(" ")
             })
             .collect();
         assert_eq!(found, expected, "{schema}");

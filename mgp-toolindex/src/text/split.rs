@@ -125,9 +125,7 @@ impl Identifier {
             (Some(Kind::Upper), Kind::Upper) => next.is_some_and(|next| {
                 next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
             }),
-            (Some(Kind::Digit), kind) => kind != Kind::Digit,
-            (Some(_), Kind::Digit) => true,
-            (Some(_), _) => false,
+            (Some(last), kind) => (last == Kind::Digit) != (kind == Kind::Digit),
         };
         if cut {
             self.starts.push(self.whole.len());
