@@ -111,13 +111,6 @@ impl<'a> Asked<'a> {
         Ok(said)
     }
 
-    /// How well the words fit each of these tools, in their order; zero where no word occurs.
-    pub(crate) fn scores(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
-        let mut scores = vec![0.0; slots.len()];
-        self.visit(slots, |_, at, score| scores[at] += score)?;
-        Ok(scores)
-    }
-
     /// Visits each word in each of these tools that has it.
     fn visit(
         &self,

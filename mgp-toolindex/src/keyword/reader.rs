@@ -86,24 +86,9 @@ impl KeywordReader {
         Ok(Self { searcher, fields, segments, standing, totals, norms: Arc::new(norms) })
     }
 
-    /// Prepares words for being looked for; worth it when more than one of the methods below is used.
+    /// Prepares words for being looked for.
     pub(crate) fn ask(&self, words: &Words) -> Result<Asked<'_>, IndexError> {
         Asked::new(self, words)
-    }
-
-    /// The tools that the words fit best (BM25), best first, of equal ones the one with the smaller number.
-    pub(crate) fn top(
-        &self,
-        words: &Words,
-        k: usize,
-        within: Option<&Bitmap>,
-    ) -> Result<Vec<(Slot, f32)>, IndexError> {
-        self.ask(words)?.top(k, within)
-    }
-
-    /// How well the words fit each of these tools, in their order; zero where no word occurs.
-    pub(crate) fn scores(&self, words: &Words, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
-        self.ask(words)?.scores(slots)
     }
 
     /// Whether a word occurs in any tool.

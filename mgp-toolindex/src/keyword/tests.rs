@@ -69,7 +69,7 @@ fn rare_words_say_more() {
 fn what_is_taken_back_never_comes() {
     let (mut writer, _) = reader(&["read_file"]);
     let ask = |reader: &KeywordReader, text: &str| {
-        slots(&reader.top(&Analyzer::new().query(text), 9, None).unwrap())
+        slots(&reader.ask(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
     };
     writer.write(vec![Step::Gone(0), Step::New(1, document("write_file", ""))]).unwrap();
     writer.roll_back();
@@ -87,7 +87,7 @@ fn what_is_taken_back_never_comes() {
 fn a_change_replaces_and_a_number_is_used_again() {
     let (mut writer, reader) = reader(&["read_file", "write_file"]);
     let ask = |reader: &KeywordReader, text: &str| {
-        slots(&reader.top(&Analyzer::new().query(text), 9, None).unwrap())
+        slots(&reader.ask(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
     };
     assert_eq!(ask(&reader, "file"), [0, 1]);
     let next = apply(&mut writer, &[0], vec![(0, document("paint_wall", ""))]);
@@ -126,7 +126,11 @@ proptest! {
         let words = Analyzer::new().query(&query);
         let within: Bitmap = (0..60).filter(|slot| !hidden.contains(slot)).collect();
         let all: Vec<Slot> = (0..60).collect();
-        let scores = reader.scores(&words, &all).unwrap();
+        let asked = reader.ask(&words).unwrap();
+        let mut scores = vec![0.0; all.len()];
+        for one in asked.each(&all).unwrap().chunks(all.len()) {
+            scores.iter_mut().zip(one).for_each(|(sum, score)| *sum += score);
+        }
         for (slot, score) in all.iter().zip(&scores) {
             let occurs = now.get(slot).is_some_and(|text| {
                 let mut indexed = String::new();
@@ -143,7 +147,7 @@ proptest! {
                 .map(|(slot, score)| (*slot, *score))
                 .collect();
             best.sort_by(|a, b| b.1.total_cmp(&a.1));
-            let top = reader.top(&words, k, within).unwrap();
+            let top = asked.top(k, within).unwrap();
             prop_assert_eq!(top.len(), best.len().min(k));
             for ((_, score), (_, expected)) in top.iter().zip(&best) {
                 prop_assert!((score - expected).abs() < 1e-4);
