@@ -27,8 +27,8 @@ const WORDS: &str = "words";
 /// What the writer may hold before it writes a segment, in bytes; the least that it takes.
 const HEAP: usize = 15_000_000;
 
-/// Up to so many documents are merged with each change; it takes a few milliseconds.
-const FEW: u32 = 1_000;
+/// Up to so many documents those that are gone are forgotten at once; it takes a millisecond or two.
+const FEW: u32 = 200;
 
 /// The fields of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -168,12 +168,11 @@ impl Keywords {
         self.reload(&[])
     }
 
-    /// Makes a small index one segment at once: what is gone counts no more, and equal catalogues give equal scores.
+    /// Forgets at once what is gone from a small index, where it would be felt: equal catalogues give equal scores.
     fn merge_few(&mut self) {
         let Ok(all) = self.writer.index().searchable_segment_metas() else { return };
         let documents: u32 = all.iter().map(SegmentMeta::max_doc).sum();
-        let is_one = all.len() < 2 && !all.iter().any(SegmentMeta::has_deletes);
-        if is_one || documents > FEW {
+        if documents > FEW || !all.iter().any(SegmentMeta::has_deletes) {
             return;
         }
         let ids: Vec<SegmentId> = all.iter().map(SegmentMeta::id).collect();

@@ -41,7 +41,7 @@ impl Allowed for Named {
 }
 
 fn many(count: usize) -> ToolIndex {
-    let index = ToolIndex::new();
+    let index = by_words();
     let tools = (0..count).map(|number| tool(&format!("read_{number}"), "reads a file"));
     index.put(ServerEntry::new("s").tools(tools)).unwrap();
     index
@@ -111,7 +111,7 @@ proptest! {
     /// Sets that are kept and brought up to date are what they would be if they were made anew.
     #[test]
     fn kept_sets_are_true(changes in prop::collection::vec((0usize..5, 0usize..40, any::<bool>()), 1..8)) {
-        let index = ToolIndex::new();
+        let index = by_words();
         let filters = [
             Filter::new().category("filesystem"),
             Filter::new().status(ServerState::Connected),

@@ -13,7 +13,7 @@ fn server(id: &str, tools: usize) -> ServerEntry {
 
 #[test]
 fn searches_run_while_servers_come_and_go() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(server("stays", 5)).unwrap();
     index.put(server("gone", 5)).unwrap();
     index.remove("gone").unwrap();
@@ -63,7 +63,7 @@ fn searches_run_while_servers_come_and_go() {
 
 #[test]
 fn coming_and_going_leaves_nothing_behind() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(server("stays", 50)).unwrap();
     for round in 0..120 {
         index.put(server(&format!("s{}", round % 10), 20 + round % 3)).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn refused(entry: impl Into<ToolEntry>, limits: IndexLimits, expected: &str) {
-    let index = ToolIndex::builder().limits(limits).build();
+    let index = ToolIndex::builder().without_embedder().limits(limits).build();
     let server =
         ServerEntry::new("s").tool(tool("good", "fine")).tool(entry).tool(tool("last", ""));
     let put = index.put(server).unwrap();
@@ -55,7 +55,7 @@ fn an_index_that_is_full_says_so() {
     let with = |change: fn(&mut IndexLimits)| {
         let mut limits = IndexLimits::default();
         change(&mut limits);
-        let index = ToolIndex::builder().limits(limits).build();
+        let index = ToolIndex::builder().without_embedder().limits(limits).build();
         let put = index.put(files()).unwrap();
         let reasons = put.refused.iter().map(|refused| refused.reason.to_string());
         (put.added, reasons.collect::<Vec<_>>().join(", "))
@@ -72,7 +72,7 @@ fn an_index_that_is_full_says_so() {
 
 #[test]
 fn a_changed_tool_that_is_refused_is_not_what_it_was() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(ServerEntry::new("s").tool(tool("t", "harmless"))).unwrap();
     let put = index.put(ServerEntry::new("s").tool(tool("t", &"x ".repeat(1 << 20)))).unwrap();
     assert_eq!((put.removed, put.refused.len()), (1, 1));
@@ -81,7 +81,7 @@ fn a_changed_tool_that_is_refused_is_not_what_it_was() {
 
 #[test]
 fn strange_definitions_are_indexed_safely() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let many = (0..50_000).map(|n| format!(r#""p{n}":{{}}"#)).collect::<Vec<_>>().join(",");
     let many = with_schema("many", &format!(r#"{{"properties":{{{many}}}}}"#));
     let mut security = tool("security", "odd security");
@@ -108,7 +108,7 @@ fn strange_definitions_are_indexed_safely() {
 
 #[test]
 fn hostile_queries_are_answered() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(files()).unwrap();
     for query in
         ["\u{0}", "((((", "a AND OR NOT \"", &"x".repeat(1 << 20), &"read ".repeat(1 << 16)]

@@ -26,6 +26,11 @@ fn with_schema(name: &str, schema: &str) -> Tool {
     Tool::new(name.to_owned(), schema)
 }
 
+/// An index whose answers follow from the words alone.
+pub(super) fn by_words() -> ToolIndex {
+    ToolIndex::builder().without_embedder().build()
+}
+
 pub(super) fn names(found: &Found) -> Vec<String> {
     found.hits.iter().map(|hit| hit.tool.tool_id()).collect()
 }
@@ -48,7 +53,7 @@ fn mail() -> ServerEntry {
 
 #[test]
 fn a_change_is_seen_by_the_next_query() {
-    let index = ToolIndex::new();
+    let index = by_words();
     assert!(search(&index, "read file").is_empty());
     let put = index.put(files()).unwrap();
     assert_eq!((put.added, put.removed), (3, 0));
@@ -64,7 +69,7 @@ fn a_change_is_seen_by_the_next_query() {
 
 #[test]
 fn what_did_not_change_costs_nothing() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(files()).unwrap();
     let (generation, before) = (index.generation(), index.get("files", "read_file").unwrap());
     let put = index.put(files()).unwrap();
@@ -91,7 +96,7 @@ fn risk_is_the_effective_one() {
         serde_json::from_str::<Tool>(&json).unwrap()
     };
     let check = |entry: ToolEntry, expected: RiskLevel| {
-        let index = ToolIndex::new();
+        let index = by_words();
         index.put(ServerEntry::new("s").tool(entry)).unwrap();
         assert_eq!(index.get("s", "t").unwrap().risk(), expected);
     };
@@ -107,7 +112,7 @@ fn risk_is_the_effective_one() {
 
 #[test]
 fn filters_narrow() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let safe = |tool: Tool| ToolEntry::from(tool).security(ToolSecurity::new(RiskLevel::Safe));
     let csv = r#"{"properties":{"csv_path":{"type":"string"}}}"#;
     let server = ServerEntry::new("data").tools([
@@ -144,7 +149,7 @@ fn filters_narrow() {
 
 #[test]
 fn a_name_of_two_tools_is_ambiguous() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put_all([files(), mail()]).unwrap();
     let resolve = |name: &str| match index.resolve(name) {
         Resolved::One(tool) => tool.tool_id(),
@@ -168,7 +173,7 @@ fn a_name_of_two_tools_is_ambiguous() {
 
 #[test]
 fn words_are_found_in_scripts_without_spaces() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let all = [
         ("a", "读取文件的内容"),
         ("b", "发送电子邮件"),
@@ -184,7 +189,7 @@ fn words_are_found_in_scripts_without_spaces() {
 
 #[test]
 fn texts_of_the_server_find_its_tools() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(mail()).unwrap();
     let again = mail().description("Carrier pigeons");
     assert_eq!(index.put(again).unwrap().changed, 1);
@@ -195,7 +200,7 @@ fn texts_of_the_server_find_its_tools() {
 
 #[test]
 fn categories_are_a_tree() {
-    let index = ToolIndex::new();
+    let index = by_words();
     index.put(files()).unwrap();
     let given =
         ServerEntry::new("s").categories(["data/charts"]).tools([tool("one", ""), tool("two", "")]);
@@ -216,7 +221,7 @@ fn categories_are_a_tree() {
 
 #[test]
 fn the_export_has_the_shape_of_the_specification() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let entry = ToolEntry::from(tool("read_file", "Reads the file"))
         .security(ToolSecurity::new(RiskLevel::Moderate))
         .categories(["filesystem"]);
@@ -234,7 +239,7 @@ fn the_export_has_the_shape_of_the_specification() {
 
 #[test]
 fn the_definition_is_kept_compact_and_whole() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let spaced = "{ \"type\" : \"object\", \"x\": [1, \"a b\"] }";
     let mut tool = with_schema("t", spaced);
     tool.description = Some("says \"hello\"\n".to_owned());
@@ -252,7 +257,7 @@ fn the_definition_is_kept_compact_and_whole() {
 
 #[test]
 fn servers_need_an_id() {
-    let index = ToolIndex::new();
+    let index = by_words();
     let error = index.put_all([files(), ServerEntry::new("")]).unwrap_err();
     assert_eq!(error.to_string(), "a server id has 1 to 512 bytes, this one has 0");
     // Nothing of it is there, and the numbers it had are free again.
