@@ -112,6 +112,7 @@ impl<'a> Asked<'a> {
     }
 
     /// How well the words fit each of these tools, in their order; zero where no word occurs.
+    #[cfg(test)]
     pub(crate) fn scores(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len()];
         self.visit(slots, |_, at, score| scores[at] += score)?;

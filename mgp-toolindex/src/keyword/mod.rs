@@ -10,6 +10,5 @@ mod tests;
 mod top;
 mod writer;
 
-pub(crate) use asked::Asked;
 pub(crate) use reader::KeywordReader;
 pub(crate) use writer::{Keywords, Merge};

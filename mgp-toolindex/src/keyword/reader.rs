@@ -92,6 +92,7 @@ impl KeywordReader {
     }
 
     /// The tools that the words fit best (BM25), best first, of equal ones the one with the smaller number.
+    #[cfg(test)]
     pub(crate) fn top(
         &self,
         words: &Words,
@@ -102,6 +103,7 @@ impl KeywordReader {
     }
 
     /// How well the words fit each of these tools, in their order; zero where no word occurs.
+    #[cfg(test)]
     pub(crate) fn scores(&self, words: &Words, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         self.ask(words)?.scores(slots)
     }

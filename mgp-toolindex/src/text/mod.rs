@@ -16,7 +16,7 @@ pub(crate) use analyzer::Analyzer;
 pub(crate) use document::{Document, INPUT, OUTPUT, kind_words};
 pub(crate) use fold::fold_name;
 pub(crate) use parts::{Bounds, Parts, cut};
-pub(crate) use schema::{Parameter, compact, parameters};
+pub(crate) use schema::compact;
 pub(crate) use split::words_of;
 pub(crate) use stop::is_stop;
 pub(crate) use words::{Place, Term, Words};
