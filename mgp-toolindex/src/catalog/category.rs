@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
+use super::category_words::{TABLE, VERBS};
+
 /// What stands between a category and one below it.
 pub(crate) const BELOW: char = '/';
 
@@ -17,147 +19,6 @@ const LONGEST: usize = 48;
 
 /// The most categories of a tool.
 pub(crate) const MOST: usize = 16;
-
-/// Categories, and the words that speak for each; plainer things first, because they win where two are equal.
-const TABLE: &[(&str, &str)] = &[
-    ("filesystem", "file files folder folders directory directories filesystem path disk"),
-    (
-        "database",
-        "sql database databases postgres postgresql mysql sqlite mongodb redis schema \
-         table tables bigquery snowflake",
-    ),
-    (
-        "code",
-        "code repository repositories repo git github gitlab commit commits branch pull \
-         lint compile debug function refactor npm package",
-    ),
-    (
-        "messaging",
-        "email emails mail gmail slack discord telegram message messages sms chat inbox \
-         whatsapp channel notification",
-    ),
-    (
-        "calendar",
-        "calendar event events meeting meetings schedule appointment reminder \
-         availability",
-    ),
-    (
-        "tasks",
-        "task tasks todo issue issues ticket tickets jira kanban project projects sprint \
-         milestone",
-    ),
-    (
-        "maps",
-        "map maps route directions geocode geocoding location locations latitude \
-         longitude coordinates address nearby distance",
-    ),
-    ("weather", "weather forecast temperature humidity climate"),
-    ("travel", "flight flights hotel hotels travel trip booking airport airline"),
-    (
-        "payment",
-        "payment payments invoice invoices stripe paypal refund checkout subscription \
-         billing",
-    ),
-    (
-        "finance",
-        "stock stocks crypto cryptocurrency bitcoin ethereum token wallet market \
-         portfolio trading price prices exchange currency loan tax financial",
-    ),
-    (
-        "commerce",
-        "product products shop store cart order orders inventory customer customers \
-         shipping",
-    ),
-    (
-        "image",
-        "image images photo photos picture pixel png jpeg icon logo screenshot diagram \
-         draw",
-    ),
-    ("video", "video videos youtube movie movies film subtitle subtitles stream clip"),
-    (
-        "audio",
-        "audio music song songs playlist speech voice podcast transcribe transcription \
-         sound album artist lyrics",
-    ),
-    (
-        "document",
-        "document documents pdf docx spreadsheet excel slide slides presentation markdown \
-         note notes page pages notion wiki",
-    ),
-    (
-        "data",
-        "data dataset csv json chart charts statistics analytics metric metrics visualize \
-         plot report aggregate",
-    ),
-    (
-        "web",
-        "web url urls http https browser website scrape crawl fetch html webpage click \
-         navigate domain",
-    ),
-    ("search", "search find lookup discover"),
-    (
-        "cloud",
-        "aws azure gcp kubernetes docker container cluster deploy deployment bucket \
-         lambda terraform server instance vm",
-    ),
-    (
-        "security",
-        "password encrypt decrypt vulnerability vulnerabilities permission permissions \
-         auth authentication certificate threat malware",
-    ),
-    (
-        "language",
-        "translate translation grammar dictionary language sentiment summarize word words",
-    ),
-    ("news", "news article articles headline headlines rss blog"),
-    (
-        "social",
-        "tweet tweets twitter instagram facebook linkedin reddit followers hashtag post \
-         posts",
-    ),
-    (
-        "health",
-        "health medical patient patients drug disease medicine fitness nutrition calories \
-         symptom clinical",
-    ),
-    ("food", "recipe recipes restaurant food meal ingredient ingredients cocktail"),
-    (
-        "science",
-        "molecule protein gene chemical physics biology paper papers arxiv pubmed \
-         research",
-    ),
-    ("sports", "sport sports football soccer basketball match league team teams player players"),
-    ("games", "game games gaming chess puzzle"),
-    (
-        "math",
-        "calculate calculator math equation matrix integral derivative prime factorial \
-         convert unit",
-    ),
-    ("memory", "memory remember recall knowledge graph entity entities think thought"),
-    ("time", "time timezone date clock"),
-    ("people", "user users contact contacts employee candidate job jobs resume"),
-    ("system", "process processes shell command terminal execute cpu log logs monitor system"),
-];
-
-/// What a tool does, below the category of what it does it to.
-const VERBS: &[(&str, &str)] = &[
-    (
-        "read",
-        "read get fetch list show view describe load retrieve search find query lookup \
-         check count download",
-    ),
-    (
-        "write",
-        "write create add set update edit insert save put modify append move copy rename \
-         upload patch generate make",
-    ),
-    ("delete", "delete remove drop clear purge cancel destroy"),
-    (
-        "run",
-        "run execute start stop restart call invoke trigger deploy send post publish \
-         submit",
-    ),
-];
 
 /// The category of a tool nobody can place.
 pub(crate) const OTHER: &str = "other";
@@ -217,10 +78,10 @@ pub(crate) fn derive<'a>(
     let Some(best) = best.filter(|best| scores[*best] > 0) else { return OTHER.to_owned() };
     let about = TABLE[best].0;
     let does = name.iter().find_map(|word| {
-        VERBS.iter().find(|(_, verbs)| verbs.split(' ').any(|verb| verb == *word))
+        VERBS.iter().find(|(_, verbs)| verbs.contains(word)).map(|(does, _)| *does)
     });
     match does {
-        Some((does, _)) => format!("{about}{BELOW}{does}"),
+        Some(does) => format!("{about}{BELOW}{does}"),
         None => about.to_owned(),
     }
 }
@@ -228,7 +89,7 @@ pub(crate) fn derive<'a>(
 /// Which category of the table a word speaks for.
 static SPEAKING: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     let words = TABLE.iter().enumerate().rev();
-    words.flat_map(|(at, (_, words))| words.split(' ').map(move |word| (word, at))).collect()
+    words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()
 });
 
 /// Whether a category is the wanted one or lies below it; a wanted word without levels also matches a lower level.

@@ -7,6 +7,7 @@ mod bitmap;
 #[expect(clippy::module_inception, reason = "the catalogue is what the folder is about")]
 mod catalog;
 mod category;
+mod category_words;
 mod chunks;
 mod entry;
 mod filter;

@@ -86,7 +86,7 @@ impl KeywordReader {
         Ok(Self { searcher, fields, segments, standing, totals, norms: Arc::new(norms) })
     }
 
-    /// Prepares words for being looked for; worth it when more than one of the methods below is used.
+    /// Prepares words for being looked for.
     pub(crate) fn ask(&self, words: &Words) -> Result<Asked<'_>, IndexError> {
         Asked::new(self, words)
     }

@@ -117,7 +117,7 @@ proptest! {
             let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
             // Every fifth tool that is there goes.
             let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
-            now.retain(|slot, _| !gone.contains(slot));
+            gone.iter().for_each(|slot| { now.remove(slot); });
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));
             let new = new.into_iter().map(|(slot, text)| (*slot, document("x", text))).collect();
             reader = Some(apply(&mut writer, &gone, new));
@@ -127,9 +127,10 @@ proptest! {
         let within: Bitmap = (0..60).filter(|slot| !hidden.contains(slot)).collect();
         let all: Vec<Slot> = (0..60).collect();
         let asked = reader.ask(&words).unwrap();
-        let each = asked.each(&all).unwrap();
-        let of = |at: usize| each.iter().skip(at).step_by(all.len()).sum::<f32>();
-        let scores: Vec<f32> = (0..all.len()).map(of).collect();
+        let mut scores = vec![0.0; all.len()];
+        for one in asked.each(&all).unwrap().chunks(all.len()) {
+            scores.iter_mut().zip(one).for_each(|(sum, score)| *sum += score);
+        }
         for (slot, score) in all.iter().zip(&scores) {
             let occurs = now.get(slot).is_some_and(|text| {
                 let mut indexed = String::new();

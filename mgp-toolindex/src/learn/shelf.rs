@@ -119,6 +119,7 @@ impl Shelf {
     }
 
     /// The entry of a key.
+    #[cfg(feature = "sqlite")]
     pub(super) fn entry(&self, key: Key) -> Option<(Place, &Entry)> {
         let place = *self.keys.get(&key)?;
         Some((place, self.entries.get(place)?))
@@ -135,6 +136,7 @@ impl Shelf {
     }
 
     /// Gives an entry the vector that it had before.
+    #[cfg(feature = "sqlite")]
     pub(super) fn restore(&mut self, key: Key, row: &[i8]) {
         let (Some(place), Some(rows)) = (self.keys.get(&key).copied(), &mut self.rows) else {
             return;

@@ -40,9 +40,10 @@ pub(super) fn rank(
         let fit = *fits.entry(record.categories).or_insert_with(|| {
             let labels = record.entry.categories.words.iter();
             let by_name = labels.map(|label| {
-                match named.as_deref().is_some_and(|named| is_in(label, named)) {
-                    true => 1.0,
-                    false => share(&view.analyzer.query(label).terms, &is_asked),
+                if named.as_deref().is_some_and(|named| is_in(label, named)) {
+                    1.0
+                } else {
+                    share(&view.analyzer.query(label).terms, &is_asked)
                 }
             });
             0.5 * by_name.fold(0.0, f32::max) + 0.5 * own

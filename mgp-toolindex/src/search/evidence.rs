@@ -141,7 +141,9 @@ impl Evidence {
             #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
             let usual = if count == 0 { 0.0 } else { sum / count as f32 };
             let strength = self.unit_mut(*unit);
-            missing.iter().for_each(|at| strength[*at] += weight * usual);
+            for at in &missing {
+                strength[*at] += weight * usual;
+            }
         }
     }
 
@@ -174,7 +176,9 @@ impl Common {
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
         let share = many as f32 / (many as f32 + weight::FEW_TOOLS);
-        vector.iter_mut().for_each(|number| *number *= share);
+        for number in &mut vector {
+            *number *= share;
+        }
         let square = vector.iter().map(|number| number * number).sum();
         Self { vector, square }
     }

@@ -35,8 +35,6 @@ impl<'a> Question<'a> {
     /// Takes a query apart by its words.
     pub(super) fn new(text: &'a str, analyzer: &Analyzer, weights: Weights) -> Self {
         let mut words = analyzer.query(text);
-        // Saying a word twice makes it no more important.
-        words.terms.iter_mut().for_each(|term| term.weight = term.weight.min(1.0));
         let terms = (0..words.terms.len()).collect();
         let mut units = vec![Unit { text, terms, vector: None }];
         for clause in clauses(text) {
@@ -47,7 +45,9 @@ impl<'a> Question<'a> {
         }
         if weights.words == 0.0 {
             words.terms.clear();
-            units.iter_mut().for_each(|unit| unit.terms.clear());
+            for unit in &mut units {
+                unit.terms.clear();
+            }
         }
         let of_name = |term: &Term| Term {
             weight: term.weight * weights.name,
@@ -92,6 +92,8 @@ fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     if !length.is_normal() {
         return None;
     }
-    vector.iter_mut().for_each(|number| *number /= length);
+    for number in &mut vector {
+        *number /= length;
+    }
     Some(vector)
 }

@@ -49,7 +49,9 @@ impl Embedder for Meanings {
         }
         let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
         if length > 0.0 {
-            vector.iter_mut().for_each(|number| *number /= length);
+            for number in &mut vector {
+                *number /= length;
+            }
         }
         Ok(vector)
     }

@@ -3,6 +3,7 @@
 //! The catalogues are made from a real one by a seed; without one, from words of the trade.
 //! Everything runs on one processor, warm; a search counts with the time it ran there, in the best of some rounds over
 //! all queries, since other work of the machine only ever adds.
+//! Opening takes as many processors as there are.
 
 mod program;
 mod row;

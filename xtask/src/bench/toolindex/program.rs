@@ -58,9 +58,9 @@ impl Program {
         figures(program.args(&["--db"]).args(&[file]))
     }
 
-    /// Opens what was kept.
+    /// Opens what was kept, on as many processors as there are.
     pub(super) fn open(&self, file: &Path) -> Outcome<Value> {
-        let program = self.bare("open").args(&["--db"]);
+        let program = run::Program::new(&self.path).args(&["open", "--db"]);
         figures(program.args(&[file]))
     }
 
