@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use mgp_types::mgp::{RiskLevel, ToolSecurity};
 
 use super::labels::Labels;
+use crate::tokens;
 
 /// The top bit of a token count: it is exact.
 const EXACT: u32 = 1 << 31;
@@ -49,6 +50,7 @@ pub(crate) struct Entry {
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],
+    /// Zero where nobody asked yet.
     pub(crate) tokens: AtomicU32,
 }
 
@@ -103,9 +105,18 @@ impl Entry {
         }
     }
 
-    /// How many tokens the definition costs, or a bound above it.
+    /// How many tokens the definition costs, or a bound above it, which is worked out when somebody asks first.
     pub(crate) fn tokens(&self) -> u32 {
-        self.tokens.load(Ordering::Relaxed) & !EXACT
+        let known = self.tokens.load(Ordering::Relaxed);
+        if known != 0 {
+            return known & !EXACT;
+        }
+        let bound = tokens::bound(&self.definition) & !EXACT;
+        // An exact count that came meanwhile stays.
+        match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => bound,
+            Err(known) => known & !EXACT,
+        }
     }
 
     /// Whether the tokens were counted.

@@ -28,7 +28,6 @@ use crate::keyword::{Keywords, Step};
 #[cfg(feature = "sqlite")]
 use crate::persist::News;
 use crate::text::{Analyzer, Parts, cut, words_of};
-use crate::tokens;
 use crate::vector::VectorTable;
 
 /// How much of a name is repeated in a refusal, in bytes.
@@ -326,7 +325,7 @@ impl<'a> Change<'a> {
         Entry {
             name: Text::of(&given.tool.name, &json),
             description: given.tool.description.as_deref().map(|text| Text::of(text, &json)),
-            tokens: AtomicU32::new(tokens::bound(&json)),
+            tokens: AtomicU32::new(0),
             definition: json,
             server: Arc::clone(server),
             security,
