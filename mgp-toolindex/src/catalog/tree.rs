@@ -27,7 +27,7 @@ pub struct CategoryNode {
     /// How many tools are in it or below it.
     pub tools: usize,
     /// What lies below it, those with most tools first.
-    pub below: Vec<CategoryNode>,
+    pub below: Vec<Self>,
 }
 
 impl CategoryTree {
@@ -78,7 +78,9 @@ impl CategoryTree {
             // A tool in two categories below the same one counts once there.
             paths.sort_unstable();
             paths.dedup();
-            paths.into_iter().for_each(|path| *counts.entry(path).or_default() += tools);
+            for path in paths {
+                *counts.entry(path).or_default() += tools;
+            }
         }
         Self { roots: nest(&counts.into_iter().collect::<Vec<_>>(), "") }
     }

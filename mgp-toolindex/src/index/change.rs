@@ -166,7 +166,9 @@ impl<'a> Change<'a> {
             }
         }
         put.removed = old.len();
-        old.into_values().for_each(|slot| self.remove_tool(slot));
+        for slot in old.into_values() {
+            self.remove_tool(slot);
+        }
         let is_same = before.as_ref().is_some_and(|before| {
             before.state == given.state
                 && *before.slots == *slots
@@ -187,7 +189,9 @@ impl<'a> Change<'a> {
     pub(super) fn remove(&mut self, id: &str) -> usize {
         let Some(number) = self.next.catalog.server_number(id) else { return 0 };
         let slots = self.next.catalog.slots_of(id).to_vec();
-        slots.iter().for_each(|slot| self.remove_tool(*slot));
+        for slot in &slots {
+            self.remove_tool(*slot);
+        }
         self.next.catalog.remove_server(number, self.next.generation);
         if let Some(servers) = &mut self.next.servers {
             servers.clear(number);

@@ -64,11 +64,13 @@ fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
         hasher.update(text.as_bytes());
     };
     add(json);
-    let security = given.security.as_ref().map(|security| serde_json::to_string(security));
+    let security = given.security.as_ref().map(serde_json::to_string);
     add(&security.and_then(Result::ok).unwrap_or_default());
     for list in [&given.categories, &given.keywords] {
         add("");
-        list.iter().for_each(|word| add(word));
+        for word in list.iter() {
+            add(word);
+        }
     }
     add(&server.id);
     add(server.name.as_deref().unwrap_or_default());

@@ -88,7 +88,9 @@ impl Shared {
                 Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
             });
             let set = Arc::make_mut(set);
-            dropped.into_iter().for_each(|slot| set.clear(slot));
+            for slot in dropped {
+                set.clear(slot);
+            }
         }
     }
 }

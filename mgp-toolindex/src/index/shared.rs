@@ -157,7 +157,11 @@ impl Shared {
     /// Merges segments where there are many, on a thread of its own.
     fn tidy(self: &Arc<Self>, writer: &mut Writer) -> Result<(), IndexError> {
         if let Some(merging) = &writer.merging {
-            let segments = self.snapshot().keywords.as_ref().map_or(0, |reader| reader.segments());
+            let segments = self
+                .snapshot()
+                .keywords
+                .as_ref()
+                .map_or(0, crate::keyword::KeywordReader::segments);
             if segments >= MOST_SEGMENTS {
                 merging.wait();
             }

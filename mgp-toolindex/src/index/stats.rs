@@ -53,8 +53,8 @@ impl ToolIndex {
             bytes: now.catalog.bytes(),
             generation: now.generation,
             model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
-            embedded: now.vectors.as_ref().map_or(0, |vectors| vectors.len()),
-            segments: now.keywords.as_ref().map_or(0, |keywords| keywords.segments()),
+            embedded: now.vectors.as_ref().map_or(0, crate::vector::VectorTable::len),
+            segments: now.keywords.as_ref().map_or(0, crate::keyword::KeywordReader::segments),
             embedding: progress.waiting,
             not_embedded: progress.failed,
             ..Stats::default()

@@ -66,7 +66,9 @@ impl KeywordReader {
                 *scores.entry(slot).or_default() += weight * nearness;
             }
         }
-        scores.values_mut().for_each(|score| *score *= PARTS / all);
+        for score in scores.values_mut() {
+            *score *= PARTS / all;
+        }
         let is_name = words.raw.len() <= NAME_WORDS && words.whole.len() <= LONGEST;
         if is_name && words.whole.len() >= SHORTEST {
             let near = self.near(&words.whole)?;
@@ -75,7 +77,9 @@ impl KeywordReader {
             }
         }
         let mut top = Top::new(k);
-        scores.into_iter().for_each(|(slot, score)| top.offer(slot, score));
+        for (slot, score) in scores {
+            top.offer(slot, score);
+        }
         Ok(top.into_sorted())
     }
 

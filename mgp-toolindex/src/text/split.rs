@@ -120,13 +120,14 @@ impl Identifier {
     fn push(&mut self, c: char, next: Option<char>) {
         let kind = Kind::of(c);
         let cut = match (self.last, kind) {
-            (None, _) | (Some(Kind::Lower), Kind::Upper) => true,
+            (None, _)
+            | (Some(Kind::Lower), Kind::Upper)
+            | (Some(Kind::Lower | Kind::Upper), Kind::Digit) => true,
             // `HTTPServer`: the last of several capitals begins the next part; `URLs` and `IDs` are plurals.
             (Some(Kind::Upper), Kind::Upper) => next.is_some_and(|next| {
                 next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
             }),
             (Some(Kind::Digit), kind) => kind != Kind::Digit,
-            (Some(_), Kind::Digit) => true,
             (Some(_), _) => false,
         };
         if cut {
