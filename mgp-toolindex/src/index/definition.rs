@@ -68,7 +68,7 @@ fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     add(&security.and_then(Result::ok).unwrap_or_default());
     for list in [&given.categories, &given.keywords] {
         add("");
-        for word in list.iter() {
+        for word in list {
             add(word);
         }
     }

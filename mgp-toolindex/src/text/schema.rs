@@ -227,8 +227,12 @@ mod tests {
             .iter()
             .map(|p| {
                 let mut all = format!("{}: {}", p.name, p.description);
-                p.kinds.iter().for_each(|kind| all += &format!(" ({kind})"));
-                p.values.iter().for_each(|value| all += &format!(" [{value}]"));
+                for kind in &p.kinds {
+                    all.extend([" (", kind, ")"]);
+                }
+                for value in &p.values {
+                    all.extend([" [", value, "]"]);
+                }
                 all
             })
             .collect();

@@ -54,7 +54,9 @@ fn searches_run_while_servers_come_and_go() {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         stop.store(true, Ordering::Relaxed);
     });
     assert!(searches.into_inner() > 0);
