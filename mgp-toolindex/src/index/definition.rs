@@ -75,7 +75,9 @@ fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     add(&server.id);
     add(server.name.as_deref().unwrap_or_default());
     add(server.description.as_deref().unwrap_or_default());
-    server.categories.words.iter().for_each(|word| add(word));
+    for word in &server.categories.words {
+        add(word);
+    }
     let mut short = [0; 16];
     short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     short

@@ -17,7 +17,7 @@ use super::snapshot::Snapshot;
 use super::writer::{Done, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
-use crate::keyword::{Keywords, Merge};
+use crate::keyword::{KeywordReader, Keywords, Merge};
 use crate::learn::History;
 #[cfg(feature = "sqlite")]
 use crate::persist::Keeper;
@@ -157,11 +157,7 @@ impl Shared {
     /// Merges segments where there are many, on a thread of its own.
     fn tidy(self: &Arc<Self>, writer: &mut Writer) -> Result<(), IndexError> {
         if let Some(merging) = &writer.merging {
-            let segments = self
-                .snapshot()
-                .keywords
-                .as_ref()
-                .map_or(0, crate::keyword::KeywordReader::segments);
+            let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);
             if segments >= MOST_SEGMENTS {
                 merging.wait();
             }

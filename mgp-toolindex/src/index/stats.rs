@@ -7,6 +7,8 @@ use mgp_types::mgp::IndexEntry;
 
 use super::tool_index::ToolIndex;
 use crate::catalog::Listed;
+use crate::keyword::KeywordReader;
+use crate::vector::VectorTable;
 
 /// How many words of a tool nobody gave keywords to are exported as such.
 const KEYWORDS: usize = 12;
@@ -53,8 +55,8 @@ impl ToolIndex {
             bytes: now.catalog.bytes(),
             generation: now.generation,
             model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
-            embedded: now.vectors.as_ref().map_or(0, crate::vector::VectorTable::len),
-            segments: now.keywords.as_ref().map_or(0, crate::keyword::KeywordReader::segments),
+            embedded: now.vectors.as_ref().map_or(0, VectorTable::len),
+            segments: now.keywords.as_ref().map_or(0, KeywordReader::segments),
             embedding: progress.waiting,
             not_embedded: progress.failed,
             ..Stats::default()

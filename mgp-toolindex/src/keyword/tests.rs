@@ -117,9 +117,7 @@ proptest! {
             let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
             // Every fifth tool that is there goes.
             let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
-            for slot in &gone {
-                now.remove(slot);
-            }
+            now.retain(|slot, _| !gone.contains(slot));
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));
             let new = new.into_iter().map(|(slot, text)| (*slot, document("x", text))).collect();
             reader = Some(apply(&mut writer, &gone, new));

@@ -47,6 +47,11 @@ impl Analyzer {
         if words.is_empty() { self.ask(text, |_| false) } else { words }
     }
 
+    /// Appends the stem of a word that is indexed.
+    pub(crate) fn push_stem(&self, word: &str, out: &mut String) {
+        self.stems.memo().push(word, out);
+    }
+
     /// The stem of each word, for comparing single words.
     pub(crate) fn stem(&self, word: &str) -> String {
         self.stems.stem(word).into_owned()

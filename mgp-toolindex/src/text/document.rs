@@ -96,7 +96,9 @@ impl Parts<'_> {
         add(fold_name(self.name));
         split(self.name, &mut |piece| match piece {
             Piece::Word(word) => {
-                add(analyzer.stem(word));
+                let mut stem = String::new();
+                analyzer.push_stem(word, &mut stem);
+                add(stem);
                 add(word.to_owned());
             }
             Piece::Pair(text) | Piece::Single { text, .. } => add(text.to_owned()),
@@ -107,14 +109,13 @@ impl Parts<'_> {
 
     fn kinds(&self, analyzer: &Analyzer) -> String {
         let mut out = String::new();
-        let mut all: Vec<String> = Vec::new();
+        // A word that stands there twice is one to the index.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {
-                    let word = kind_word(sign, word, analyzer);
-                    if !all.contains(&word) {
-                        all.push(word);
-                    }
+                    out.push_str(sign);
+                    analyzer.push_stem(word, &mut out);
+                    out.push(' ');
                 }
             });
         };
@@ -128,10 +129,6 @@ impl Parts<'_> {
         each(OUTPUT, &self.outputs);
         if self.outputs.is_empty() {
             add(OUTPUT, self.name);
-        }
-        for word in all {
-            out.push_str(&word);
-            out.push(' ');
         }
         out
     }

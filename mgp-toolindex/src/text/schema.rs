@@ -226,14 +226,10 @@ mod tests {
         let found: Vec<String> = parameters(schema, 100)
             .iter()
             .map(|p| {
-                let mut all = format!("{}: {}", p.name, p.description);
-                for kind in &p.kinds {
-                    all.extend([" (", kind, ")"]);
-                }
-                for value in &p.values {
-                    all.extend([" [", value, "]"]);
-                }
-                all
+                let mut all = vec![format!("{}: {}", p.name, p.description)];
+                all.extend(p.kinds.iter().map(|kind| format!("({kind})")));
+                all.extend(p.values.iter().map(|value| format!("[{value}]")));
+                all.join(" ")
             })
             .collect();
         assert_eq!(found, expected, "{schema}");

@@ -120,15 +120,12 @@ impl Identifier {
     fn push(&mut self, c: char, next: Option<char>) {
         let kind = Kind::of(c);
         let cut = match (self.last, kind) {
-            (None, _)
-            | (Some(Kind::Lower), Kind::Upper)
-            | (Some(Kind::Lower | Kind::Upper), Kind::Digit) => true,
+            (None, _) | (Some(Kind::Lower), Kind::Upper) => true,
             // `HTTPServer`: the last of several capitals begins the next part; `URLs` and `IDs` are plurals.
             (Some(Kind::Upper), Kind::Upper) => next.is_some_and(|next| {
                 next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
             }),
-            (Some(Kind::Digit), kind) => kind != Kind::Digit,
-            (Some(_), _) => false,
+            (Some(last), kind) => (last == Kind::Digit) != (kind == Kind::Digit),
         };
         if cut {
             self.starts.push(self.whole.len());
