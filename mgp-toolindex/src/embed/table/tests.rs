@@ -105,7 +105,7 @@ fn every_piece_finds_itself() {
             break;
         };
         let start = if place == Place::Next { file::Hash::NEXT } else { file::Hash::FIRST };
-        let hash = piece.bytes().fold(start, |hash, byte| hash.with(byte));
+        let hash = piece.bytes().fold(start, super::file::Hash::with);
         assert_eq!(FILE.find(hash, place, piece.as_bytes()), Some(row), "{piece}");
     }
 }
