@@ -7,7 +7,7 @@
 //! itself: every remembered query is asked again without itself, and the hints are weighed so that the tools that were
 //! called get the most. A query that resembles nothing gives *none* nearly everything, and the ranking stays as it was.
 //!
-//! `docs/toolindex-learning.md` says what is kept, for how long, and what it is worth in figures.
+//! `docs/tool-learning.md` says what is kept, for how long, and what it is worth in figures.
 //!
 //! Applies to: inbound.
 

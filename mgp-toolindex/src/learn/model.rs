@@ -11,7 +11,7 @@ const SIZE: usize = OF_TOOL + 2;
 /// How strongly the weights hold on to where they started, measured in queries.
 const HOLD: f64 = 0.25;
 
-/// Where the weights start: fitted to public queries of six evaluation sets at once (see `docs/toolindex-learning.md`).
+/// Where the weights start: fitted to public queries of six evaluation sets at once (see `docs/tool-learning.md`).
 const START: [f64; SIZE] = [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5];
 
 /// How much of *none* stands against a share.

@@ -1,6 +1,6 @@
 //! How much each kind of evidence counts (MGP §16.5).
 //!
-//! Chosen by the mean over seven labelled sets, with two embedders; `docs/toolindex-ranking.md` has the figures. Evidence is
+//! Chosen by the mean over seven labelled sets, with two embedders; `docs/tool-ranking.md` has the figures. Evidence is
 //! added up as it is, not scaled to the best of its list: the sum of a long query's words grows with the query, so that
 //! words count more where there are many and meaning where there are few.
 //!
