@@ -20,7 +20,17 @@ const FEW_WORDS: usize = 3;
 /// How many tools of one name are put first.
 const MOST_TOOLS: usize = 50;
 
-/// Tools whose name is the query, each with how near it is, 1 if there is no error.
+/// How near a name is that is the query but for capitals and the signs between its words.
+const ALIKE: f32 = 1.0;
+
+/// How near a name is that is the query but for capitals.
+const BUT_CASE: f32 = 2.0;
+
+/// How near a name is that is the query as it is written.
+const WRITTEN: f32 = 3.0;
+
+/// Tools whose name is the query, each with how near it is: below 1 if there are errors, and above the more alike it is
+/// written.
 pub(super) fn named(
     view: &View<'_>,
     text: &str,
@@ -36,9 +46,16 @@ pub(super) fn named(
     let qualified = text.match_indices(['.', '/', ':']).find_map(|(at, sign)| {
         view.catalog.find(&text[..at], &text[at + sign.len()..]).filter(visible)
     });
-    let exact = view.catalog.by_folded(text).filter(visible).take(MOST_TOOLS);
-    let found: Vec<(Slot, f32)> =
-        qualified.into_iter().chain(exact).map(|slot| (slot, 1.0)).collect();
+    let written = view.catalog.by_name(text).filter(visible).take(MOST_TOOLS);
+    let mut found: Vec<(Slot, f32)> =
+        qualified.into_iter().chain(written).map(|slot| (slot, WRITTEN)).collect();
+    for slot in view.catalog.by_folded(text).filter(visible).take(MOST_TOOLS) {
+        if found.iter().all(|(known, _)| *known != slot) {
+            let is_case = |name: &str| name.eq_ignore_ascii_case(text);
+            let is_case = view.catalog.entry(slot).is_some_and(|entry| is_case(entry.name()));
+            found.push((slot, if is_case { BUT_CASE } else { ALIKE }));
+        }
+    }
     if !found.is_empty() {
         return Ok(found);
     }
@@ -65,5 +82,9 @@ fn alike(one: usize, other: usize) -> f32 {
 /// The score of a tool that was asked for by name: above all others, and the fewer errors the higher.
 pub(super) fn score(nearness: f32, score: f32) -> f32 {
     let between = score / MOST;
-    if nearness >= 1.0 { 0.99 + 0.01 * between } else { MOST + 0.08 * nearness + 0.01 * between }
+    if nearness >= ALIKE {
+        0.99 + 0.01 * (nearness - ALIKE + between) / WRITTEN
+    } else {
+        MOST + 0.08 * nearness + 0.01 * between
+    }
 }

@@ -132,6 +132,21 @@ fn a_name_comes_first_in_any_spelling() {
 }
 
 #[test]
+fn of_names_that_are_spelled_alike_the_one_as_written_comes_first() {
+    let index = index();
+    let spelled = ["book_flight", "bookFlight", "BookFlight", "book.flight"];
+    let tools = spelled.map(|name| tool(name, "Books a seat", "travel"));
+    index.put(ServerEntry::new("travel").tools(tools)).unwrap();
+    for name in spelled {
+        let found = ask(&index, &Query::new(name));
+        assert_eq!(found.hits[0].tool.name(), name);
+        assert!(found.hits[..4].iter().all(|hit| hit.score >= 0.99), "{name}");
+    }
+    let names = |text| ask(&index, &Query::new(text)).hits[0].tool.name().to_lowercase();
+    assert_eq!(names("BOOKFLIGHT"), "bookflight");
+}
+
+#[test]
 fn a_name_with_a_typing_error_is_found() {
     for text in ["get_forcast", "get_forecsat", "getforecast1", "get forecazt", "ge forecast"] {
         for strategy in [SearchStrategy::Hybrid, SearchStrategy::Keyword] {
