@@ -1,0 +1,3 @@
+//! Tests.
+//!
+//! Applies to: both.
