@@ -53,7 +53,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// Everybody may write a file that says which programs are started.
-    #[error("everybody may write `{path}`, and so start programs in your name; run `chmod o-w` on it")]
+    #[error(
+        "everybody may write `{path}`, and so start programs in your name; run `chmod o-w` on it"
+    )]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -101,7 +103,8 @@ impl From<Error> for RpcError {
             // Paths and lines of the operator's files are no caller's business.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
-                "the configuration cannot be used; whoever runs the kernel must look at it".to_owned(),
+                "the configuration cannot be used; whoever runs the kernel must look at it"
+                    .to_owned(),
             ),
         };
         Self::new(code, message).because(error)

@@ -17,13 +17,13 @@ mod source;
 
 pub use change::{Change, Changed, Effect, Reload, Reloaded};
 pub use config::{
-    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, KEYS, Kernel, Key, Kind, Parsed,
-    RecordedArguments, Reach, Restart, Server, ServerMgp, Severity, Faults, Finding, ToolCreation,
+    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,
+    Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity, ToolCreation,
     config_markdown, config_schema, limits,
 };
 pub use error::Error;
 pub use expand::{
-    BadTemplate, ClearSecret, Expanded, ExpandedReach, ExpandedServer, Expander, NotExpanded, Template,
-    clear_secrets,
+    BadTemplate, ClearSecret, Expanded, ExpandedReach, ExpandedServer, Expander, NotExpanded,
+    Template, clear_secrets,
 };
 pub use source::{Approval, Loaded, Origin, Review, Reviewed, Sources, Trust, Unapproved};

@@ -2,7 +2,7 @@
 //!
 //! Applies to: both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mgp_types::service::ServerId;
 
@@ -74,9 +74,8 @@ impl Change {
                     .push(Changed { server: server.clone(), effect: effect(old, server) }),
             }
         }
-        let after: HashMap<&str, ()> =
-            new.servers.iter().map(|server| (server.id.as_str(), ())).collect();
-        let gone = old.servers.iter().filter(|server| !after.contains_key(server.id.as_str()));
+        let after: HashSet<&str> = new.servers.iter().map(|server| server.id.as_str()).collect();
+        let gone = old.servers.iter().filter(|server| !after.contains(server.id.as_str()));
         change.removed = gone.map(|server| server.id.clone()).collect();
         change.kernel = (old.kernel != new.kernel).then(|| new.kernel.clone());
         change.tool_creation =

@@ -21,6 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Follows the files of a configuration.
 ///
 /// What is half written is waited for: a file must look the same twice.
+/// Values of variables, and files that `${file:…}` names, are read when a server is started, and not followed.
 #[derive(Debug)]
 #[must_use = "it looks while `next` is awaited"]
 pub struct Reload {
@@ -29,8 +30,10 @@ pub struct Reload {
     current: Config,
     /// How everything looked when it was last read.
     read: Look,
-    /// How it looked a moment ago.
-    last: Look,
+    /// How the files looked a moment ago.
+    last: Vec<Stamp>,
+    /// What was said of files that cannot be used, so that it is said once.
+    told: Option<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
 }
@@ -54,9 +57,9 @@ impl Reload {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Nothing was looked at yet, so that what changed since it was loaded is found.
-        let never = (Vec::new(), 0);
+        let (read, last, told) = ((Vec::new(), 0), Vec::new(), None);
         let (current, revision) = (loaded.config.clone(), trust.revision());
-        Self { sources, trust, current, read: never.clone(), last: never, revision, ticks }
+        Self { sources, trust, current, read, last, told, revision, ticks }
     }
 
     /// Waits until the files say something else, or cannot be used any more.
@@ -67,15 +70,16 @@ impl Reload {
         loop {
             self.ticks.tick().await;
             let look = self.look().await;
-            let settled = look == self.last;
-            self.last = look;
-            if !settled || self.last == self.read {
+            let settled = look.0 == self.last;
+            self.last.clone_from(&look.0);
+            if !settled || look == self.read {
                 continue;
             }
-            let loaded = self.sources.load(&self.trust).await;
-            self.read.clone_from(&self.last);
-            match loaded {
-                Ok(loaded) => {
+            match self.sources.load(&self.trust).await {
+                Ok(mut loaded) => {
+                    self.read = look;
+                    self.told = None;
+                    self.keep_broken(&mut loaded);
                     let change = Change::between(&self.current, &loaded.config);
                     if !change.is_empty() {
                         self.current = loaded.config.clone();
@@ -83,10 +87,28 @@ impl Reload {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the configuration before stays in force");
-                    return Reloaded::Kept(error);
+                    // What is wrong in a file stays so until it is written again; all else may pass.
+                    if matches!(error, Error::Faults(_)) {
+                        self.read = look;
+                    }
+                    let said = Some(error.to_string());
+                    if self.told != said {
+                        tracing::warn!(%error, "the configuration before stays in force");
+                        self.told = said;
+                        return Reloaded::Kept(error);
+                    }
                 }
             }
+        }
+    }
+
+    /// A typing error in the entry of a server that runs does not end it: its entry before stays in force.
+    fn keep_broken(&self, loaded: &mut Loaded) {
+        let Loaded { config, broken, .. } = loaded;
+        for id in
+            broken.iter().filter(|id| config.server(id).is_none()).cloned().collect::<Vec<_>>()
+        {
+            config.servers.extend(self.current.server(&id).cloned());
         }
     }
 

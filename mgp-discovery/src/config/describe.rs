@@ -24,7 +24,10 @@ pub fn config_markdown() -> String {
                 other => format!("`[{other}]`"),
             };
             // Writing to a text cannot fail.
-            let _ = write!(out, "\n## {title}\n\n| Key | Value | Default | What it does |\n|---|---|---|---|\n");
+            let _ = write!(
+                out,
+                "\n## {title}\n\n| Key | Value | Default | What it does |\n|---|---|---|---|\n"
+            );
         }
         let default = match key.default {
             "" => String::new(),
@@ -68,7 +71,10 @@ pub fn config_schema() -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
         schema.insert("title".into(), json!("mgp.toml"));
-        schema.insert("description".into(), json!("Configuration of Model General Protocol servers."));
+        schema.insert(
+            "description".into(),
+            json!("Configuration of Model General Protocol servers."),
+        );
     }
     schema
 }
@@ -103,7 +109,9 @@ fn value(kind: Kind, path: &str) -> Value {
         Kind::TextMap => {
             json!({ "type": "object", "additionalProperties": text(), "maxProperties": most })
         }
-        Kind::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Word(words) => word(words),
         Kind::Words(words) => json!({
@@ -116,7 +124,9 @@ fn value(kind: Kind, path: &str) -> Value {
         }
         Kind::Table => table(path),
         Kind::TableOrFalse => json!({ "anyOf": [table(path), { "const": false }] }),
-        Kind::Tables => json!({ "type": "array", "items": table(path), "maxItems": limits::SERVERS }),
+        Kind::Tables => {
+            json!({ "type": "array", "items": table(path), "maxItems": limits::SERVERS })
+        }
         Kind::TableMap => {
             json!({ "type": "object", "additionalProperties": table(&format!("{path}.*")) })
         }

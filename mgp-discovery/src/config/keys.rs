@@ -20,8 +20,7 @@ pub struct Key {
     pub about: &'static str,
 }
 
-const TRUST: &[&str] =
-    &["trusted", "standard", "sandboxed", "core", "experimental", "untrusted"];
+const TRUST: &[&str] = &["trusted", "standard", "sandboxed", "core", "experimental", "untrusted"];
 const PERMISSIONS: &[&str] = &[
     "filesystem.read",
     "filesystem.write",
@@ -154,7 +153,9 @@ pub(super) fn key(table: &str, name: &str) -> Option<&'static Key> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::mgp::{ApprovalPolicy, Permission, RestartPolicy, RiskLevel, TrustLevel, Validator};
+    use mgp_types::mgp::{
+        ApprovalPolicy, Permission, RestartPolicy, RiskLevel, TrustLevel, Validator,
+    };
 
     use super::*;
 

@@ -87,7 +87,8 @@ impl Wrong {
 
 /// The value of an item, if it is of a kind.
 pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
-    let wrong_type = || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
+    let wrong_type =
+        || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
     match kind {
         Kind::Text => text(item.as_str().ok_or_else(wrong_type)?).map(Checked::Text),
         Kind::Word(words) => {

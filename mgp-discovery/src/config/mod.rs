@@ -23,5 +23,4 @@ pub use model::{
     Restart, Server, ServerMgp, ToolCreation,
 };
 pub(crate) use nearest::nearest;
-pub(crate) use parse::valid_id;
 pub use parse::Parsed;

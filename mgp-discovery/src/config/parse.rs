@@ -133,7 +133,7 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
 }
 
 /// Whether a text can be the id of a server or the name of an agent.
-pub(crate) fn valid_id(id: &str) -> bool {
+fn valid_id(id: &str) -> bool {
     let mut bytes = id.bytes();
     id.len() <= limits::ID_BYTES
         && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
@@ -205,7 +205,8 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
                 reader.error("transport", "is not that of a place", Some(remedy));
             }
             idle(reader, &["args", "cwd", "env"], "command");
-            let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            let token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
             if let Some(name) = headers.keys().find(name) {
                 let what = format!("has the impossible name `{}`", super::kind::shown(name));
@@ -266,24 +267,22 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> ServerMgp {
 
 fn restart(reader: &mut Reader<'_, '_, '_>) -> Restart {
     let default = Restart::default();
-    let restart = Restart {
-        policy: reader.text("restart_policy").map_or(default.policy, |word| {
-            RestartPolicy::from(word.as_str())
-        }),
-        max: reader.number("max_restarts").map_or(default.max, cut),
-        window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
-        backoff_base: reader
-            .number("backoff_base_ms")
-            .map_or(default.backoff_base, Duration::from_millis),
-        backoff_max: reader
-            .number("backoff_max_ms")
-            .map_or(default.backoff_max, Duration::from_millis),
-    };
-    if restart.backoff_base > restart.backoff_max {
+    let base = reader.number("backoff_base_ms").map(Duration::from_millis);
+    let most = reader.number("backoff_max_ms").map(Duration::from_millis);
+    if base.zip(most).is_some_and(|(base, most)| base > most) {
         let remedy = Some("make `backoff_max_ms` the longer one".to_owned());
         reader.error("backoff_base_ms", "is longer than `backoff_max_ms`", remedy);
     }
-    restart
+    Restart {
+        policy: reader
+            .text("restart_policy")
+            .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
+        max: reader.number("max_restarts").map_or(default.max, cut),
+        window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
+        // Where only one is written, the default of the other gives way.
+        backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
+        backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
+    }
 }
 
 fn cut(number: u64) -> u32 {

@@ -127,11 +127,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
     }
 
     /// A table below this one.
-    pub(super) fn below(
-        &mut self,
-        name: &str,
-        path: &'static str,
-    ) -> Option<Reader<'_, 'f, 't>> {
+    pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
         let item = self.item(name)?;
         if let Some(table) = item.as_table_like() {
             return Some(Reader::new(self.report, path, table));

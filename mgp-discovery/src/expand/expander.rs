@@ -34,10 +34,13 @@ use crate::source::Origin;
 /// ```
 #[derive(Clone)]
 pub struct Expander {
-    variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    variables: Arc<Variables>,
     home: Option<PathBuf>,
     patience: Duration,
 }
+
+/// The value of a variable, by its name.
+type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A server whose texts are filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +148,7 @@ impl Expander {
                     .collect(),
                 cwd: cwd.as_ref().map(|cwd| {
                     let cwd = filling.text("cwd", cwd);
-                    folder.join(self.from_home(cwd.as_str()))
+                    folder.join(self.with_home(cwd.as_str()))
                 }),
                 env: filling.map("env", env),
             },
@@ -198,8 +201,9 @@ impl Expander {
                     );
                 }
                 Piece::Command(command) => {
-                    let said = command::run(command, self.patience)
-                        .map_err(|reason| format!("the command of `${{cmd:…}}` gave nothing: {reason}"))?;
+                    let said = command::run(command, self.patience).map_err(|reason| {
+                        format!("the command of `${{cmd:…}}` gave nothing: {reason}")
+                    })?;
                     out.push_secret(without_end(&said));
                 }
             }
@@ -213,7 +217,7 @@ impl Expander {
         Ok(out)
     }
 
-    fn from_home(&self, path: &str) -> PathBuf {
+    fn with_home(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~"), &self.home) {
             (Some(""), Some(home)) => home.clone(),
             (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
@@ -222,7 +226,7 @@ impl Expander {
     }
 
     fn file(&self, path: &str, origin: Origin, folder: &Path) -> Result<String, String> {
-        let place = folder.join(self.from_home(path));
+        let place = folder.join(self.with_home(path));
         let refused = |error: std::io::Error| format!("the file `{path}` cannot be read: {error}");
         if origin == Origin::Project {
             // By where it really is: a link would lead anywhere.
@@ -244,8 +248,8 @@ impl Expander {
         if bytes.len() > limits::VALUE_BYTES {
             return Err(format!("the file `{path}` is longer than {} bytes", limits::VALUE_BYTES));
         }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
         Ok(without_end(&text).to_owned())
     }
 }

@@ -12,7 +12,6 @@ mod value;
 
 pub use expander::{ExpandedReach, ExpandedServer, Expander, NotExpanded};
 pub use secrets::{ClearSecret, clear_secrets};
-pub(crate) use secrets::{looks_secret, names_secret};
 pub(crate) use template::Piece;
 pub use template::{BadTemplate, Template};
 pub use value::Expanded;

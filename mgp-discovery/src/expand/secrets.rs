@@ -88,7 +88,7 @@ fn in_url(url: &str) -> Vec<(&str, &str)> {
 }
 
 /// A name for the variable that takes the secret's place.
-pub(crate) fn variable(server: &ServerId, name: &str) -> String {
+fn variable(server: &ServerId, name: &str) -> String {
     let name = name.trim_start_matches('-');
     let name = if name.is_empty() { format!("{server}_SECRET") } else { name.to_owned() };
     let name: String = name
@@ -100,34 +100,65 @@ pub(crate) fn variable(server: &ServerId, name: &str) -> String {
 
 /// How the tokens of well-known issuers begin.
 const PREFIXES: &[&str] = &[
-    "-----BEGIN", "AIza", "AKIA", "ASIA", "dop_v1_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_",
-    "glpat-", "hf_", "npm_", "pypi-", "rk_live_", "sk-", "sk_live_", "xapp-", "xoxb-", "xoxp-",
+    "-----BEGIN",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "dop_v1_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "rk_live_",
+    "sk-",
+    "sk_live_",
+    "xapp-",
+    "xoxb-",
+    "xoxp-",
 ];
 
 /// Words of names that have secrets behind them.
 const NAMES: &[&str] = &[
-    "apikey", "auth", "authorization", "credential", "credentials", "key", "pass", "passphrase",
-    "passwd", "password", "pat", "secret", "token",
+    "apikey",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+    "key",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "secret",
+    "token",
 ];
 
 /// Words of names that only say where a secret is, or which one.
-const HARMLESS: &[&str] = &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
+const HARMLESS: &[&str] =
+    &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
 /// Whether a name says that a secret stands behind it.
-pub(crate) fn names_secret(name: &str) -> bool {
+fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     any(NAMES) && !any(HARMLESS)
 }
 
 /// Why a value is taken for a secret; none where it is not.
-pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
+fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     // What is filled in is where it belongs.
     if !Template::parse(value).is_ok_and(|template| template.is_literal()) {
         return None;
     }
     let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
-    let value = schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim();
+    let value =
+        schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim();
     let long = value.len() >= 12;
     if long && PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
         return Some("its beginning is that of a token");
@@ -135,7 +166,8 @@ pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     if long && value.starts_with("eyJ") && value.matches('.').count() == 2 {
         return Some("its form is that of a signed token");
     }
-    let word = ["true", "false", "none", "null", "changeme"].contains(&value.to_lowercase().as_str());
+    let word =
+        ["true", "false", "none", "null", "changeme"].contains(&value.to_lowercase().as_str());
     let place = value.contains("://") || value.starts_with(['/', '~', '.']);
     if names_secret(name) && value.len() >= 6 && !word && !place {
         return Some("its name says so");

@@ -186,7 +186,9 @@ impl Loaded {
             if let Some(mgp) = &mut server.mgp
                 && mgp.trust_level.rank() > TrustLevel::Standard.rank()
             {
-                let what = format!("server `{id}` is trusted as `standard`; more is for your own file to say");
+                let what = format!(
+                    "server `{id}` is trusted as `standard`; more is for your own file to say"
+                );
                 self.findings.push(Finding::of_file(file, what));
                 mgp.trust_level = TrustLevel::Standard;
             }

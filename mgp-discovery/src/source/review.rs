@@ -129,7 +129,9 @@ fn loosens(mgp: &ServerMgp) -> Vec<String> {
     let granted = mgp.permissions.iter().map(|permission| format!("`{permission}` (granted)"));
     loosens.extend(granted);
     let safer = mgp.risk.iter().filter(|(_, risk)| **risk != RiskLevel::Dangerous);
-    loosens.extend(safer.map(|(tool, risk)| format!("the risk of `{}` to {risk}", tool.escape_debug())));
+    loosens.extend(
+        safer.map(|(tool, risk)| format!("the risk of `{}` to {risk}", tool.escape_debug())),
+    );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
     loosens
