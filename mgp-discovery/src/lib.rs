@@ -5,6 +5,7 @@
 //! - [`Expander`] fills in `${…}`, and keeps what comes out of it from being shown.
 //! - [`Change`] is what differs between two configurations, [`Reload`] tells when a file changed.
 //! - [`import`] reads the files of other hosts.
+//! - [`list_router`] tells callers which servers they may use.
 //!
 //! Applies to: both.
 
@@ -13,6 +14,7 @@ mod config;
 mod error;
 mod expand;
 pub mod import;
+mod registry;
 mod source;
 
 pub use change::{Change, Changed, Effect, Reload, Reloaded};
@@ -26,4 +28,5 @@ pub use expand::{
     BadTemplate, ClearSecret, Expanded, ExpandedReach, ExpandedServer, Expander, NotExpanded,
     Template, clear_secrets,
 };
+pub use registry::{Fleet, Known, list_router};
 pub use source::{Approval, Loaded, Origin, Review, Reviewed, Sources, Trust, Unapproved};
