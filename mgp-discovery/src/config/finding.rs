@@ -133,7 +133,8 @@ impl<'a> Report<'a> {
 
     fn add(&mut self, severity: Severity, at: usize, what: String, remedy: Option<String>) {
         // A file of nothing but mistakes must not become a longer report than itself.
-        if self.findings.len() >= limits::FINDINGS && severity == Severity::Warning {
+        let told = self.findings.iter().filter(|finding| finding.severity == severity).count();
+        if told >= limits::FINDINGS {
             return;
         }
         let (line, column) = place(self.text, at);

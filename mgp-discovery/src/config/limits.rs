@@ -14,7 +14,7 @@ pub const ENTRIES: usize = 256;
 pub const TEXT_BYTES: usize = 32 * 1024;
 /// The longest id of a server or name of an agent.
 pub const ID_BYTES: usize = 128;
-/// The most findings that are told of one file; what is beyond is counted only.
+/// The most warnings, and the most errors, that are told of one file; what is beyond still stops its server or file.
 pub const FINDINGS: usize = 200;
 /// How deep `${A:-${B:-…}}` may go.
 pub const DEPTH: usize = 8;

@@ -223,6 +223,7 @@ fn everything_has_a_bound() {
     assert!(Config::parse("mgp.toml", &many).is_err());
     let broken = parsed(&"[[servers]]\nx = 1\n".repeat(limits::SERVERS));
     assert_eq!(broken.broken.len(), limits::SERVERS);
+    assert_eq!(broken.findings.len(), 2 * limits::FINDINGS, "as many warnings as errors");
     let args = format!(
         "servers = [{{ id = 'a', command = 'a', args = {:?} }}]",
         vec!["x"; limits::ENTRIES + 1]
