@@ -15,6 +15,7 @@ use std::time::Duration;
 use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
+use super::secrets::looks_secret;
 use super::{BadTemplate, Expanded, Piece, Template, command};
 use crate::config::{Reach, Server, limits};
 use crate::source::Origin;
@@ -273,10 +274,15 @@ impl Filling<'_> {
         let filled = Template::parse(text)
             .map_err(|bad: BadTemplate| bad.to_string())
             .and_then(|template| self.expander.fill(&template, self.server.origin, self.folder));
-        filled.unwrap_or_else(|reason| {
-            self.reasons.push(format!("`{place}`: {reason}"));
-            Expanded::new()
-        })
+        let name = place.split_once('.').map_or("", |(_, name)| name);
+        match filled {
+            Ok(filled) if looks_secret(name, text).is_some() => filled.hide(),
+            Ok(filled) => filled,
+            Err(reason) => {
+                self.reasons.push(format!("`{place}`: {reason}"));
+                Expanded::new()
+            }
+        }
     }
 
     fn map(&mut self, place: &str, map: &BTreeMap<String, String>) -> BTreeMap<String, Expanded> {

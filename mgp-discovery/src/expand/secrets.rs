@@ -151,7 +151,7 @@ fn names_secret(name: &str) -> bool {
 }
 
 /// Why a value is taken for a secret; none where it is not.
-fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
+pub(super) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     // What is filled in is where it belongs.
     if !Template::parse(value).is_ok_and(|template| template.is_literal()) {
         return None;

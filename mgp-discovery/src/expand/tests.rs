@@ -101,10 +101,11 @@ fn files_of_a_project_stay_in_it() {
 
 #[test]
 fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
-    let text = "[[servers]]\nid = 'a'\ncommand = '${SET}/a'\nargs = ['-x', '${SET}']\ncwd = 'sub'\nenv = { K = 'k-${SET}', L = 'plain' }\n[[servers]]\nid = 'b'\nurl = 'https://${SET}'\nheaders = { A = 'Bearer ${SET}' }\n";
+    let text = "[[servers]]\nid = 'a'\ncommand = '${SET}/a'\nargs = ['-x', '${SET}']\ncwd = 'sub'\nenv = { K = 'k-${SET}', L = 'plain', API_TOKEN = 'hunter2-hunter2' }\n[[servers]]\nid = 'b'\nurl = 'https://${SET}'\nheaders = { A = 'Bearer ${SET}' }\n";
     let config = Config::parse("/etc/mgp.toml", text).unwrap().config;
     let filled = expander().server(&config.servers[0]).unwrap();
-    assert!(!format!("{filled:?}").contains("value"), "{filled:?}");
+    let shown = format!("{filled:?}");
+    assert!(!shown.contains("value") && !shown.contains("hunter2"), "{shown}");
     let ExpandedReach::Program { command, args, cwd, env } = filled.reach else {
         panic!("a program")
     };

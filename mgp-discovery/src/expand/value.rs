@@ -40,13 +40,19 @@ impl Expanded {
         self.secret |= other.secret;
     }
 
+    /// Keeps a text from being shown that only looks like a secret.
+    pub(super) fn hide(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
     /// The text itself, for the one who needs it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether something in it came from a variable, a file or a command.
+    /// Whether something in it came from a variable, a file or a command, or it looks like a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
