@@ -10,7 +10,14 @@ pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
 
 /// Every file that is made from the types: its path and its text.
 pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
-    let mut files = vec![("docs/methods.md".into(), mgp_types::schema::methods_markdown())];
+    let mut files = vec![
+        ("docs/methods.md".into(), mgp_types::schema::methods_markdown()),
+        ("docs/config.md".into(), mgp_discovery::config_markdown()),
+        (
+            "docs/schema/mgp.toml.json".into(),
+            serde_json::to_string_pretty(&mgp_discovery::config_schema())? + "\n",
+        ),
+    ];
     for (file, schema) in mgp_types::schema::message_schemas() {
         let text = serde_json::to_string_pretty(&schema)?;
         files.push((Path::new("docs/schema").join(file), text + "\n"));

@@ -1,0 +1,49 @@
+//! Says what a configuration means: `cargo run -p mgp-discovery --example config_check [FILE]`.
+//!
+//! Without a file it looks where `mgp` looks. It starts nothing, runs no command and shows no value.
+//!
+//! Applies to: both.
+
+#![expect(clippy::print_stdout, reason = "a program that says what it found")]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use mgp_discovery::{Reach, Sources, Trust, clear_secrets};
+use mgp_types::store::MemoryStore;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let sources = std::env::args_os().nth(1).map_or_else(Sources::of_process, Sources::given);
+    // Nothing is approved here: an approval belongs to the kernel's own state.
+    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let loaded = match sources.load(&trust).await {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for finding in &loaded.findings {
+        println!("{finding}");
+    }
+    if let Some(unapproved) = &loaded.unapproved {
+        println!("{unapproved}");
+    }
+    if let Ok(Some(review)) = sources.review() {
+        review.servers.iter().for_each(|server| println!("project: {server}"));
+    }
+    for server in &loaded.config.servers {
+        let reach = match &server.reach {
+            Reach::Program { command, args, .. } => format!("{command}, {} arguments", args.len()),
+            Reach::Url { transport, .. } => format!("a place, over {transport}"),
+            _ => "in a way this program does not know".to_owned(),
+        };
+        let trust = server.mgp.as_ref().map_or("not offered MGP", |mgp| mgp.trust_level.as_str());
+        println!("{}: {reach}, {trust}", server.id);
+        for secret in clear_secrets(server) {
+            println!("  {secret}");
+        }
+    }
+    if loaded.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

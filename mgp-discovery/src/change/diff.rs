@@ -1,0 +1,115 @@
+//! The difference of two configurations (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use mgp_types::service::ServerId;
+
+use crate::config::{Agent, Config, Kernel, Server, ServerMgp, ToolCreation};
+
+/// What turns one configuration into another; whoever applies it touches nothing else.
+///
+/// ```
+/// use mgp_discovery::{Change, Config, Effect};
+///
+/// let config = |text| Config::parse("mgp.toml", text).unwrap().config;
+/// let old = config("servers = [{ id = 'a', command = 'a' }, { id = 'b', command = 'b' }]");
+/// let new = config("servers = [{ id = 'a', command = 'a', mgp = { confirm = 'moderate' } }]");
+/// let change = Change::between(&old, &new);
+/// assert_eq!(change.removed[0].as_str(), "b");
+/// assert_eq!(change.changed[0].effect, Effect::Govern);
+/// assert!(Change::between(&new, &new).is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Change {
+    /// Servers that are new.
+    pub added: Vec<Server>,
+    /// Servers that are gone.
+    pub removed: Vec<ServerId>,
+    /// Servers that are not as they were.
+    pub changed: Vec<Changed>,
+    /// What holds for all, where it changed.
+    pub kernel: Option<Kernel>,
+    /// Agents that are new or changed, and those that are gone.
+    pub agents: BTreeMap<String, Option<Agent>>,
+    /// Tools that are made while agents run, where that changed.
+    pub tool_creation: Option<ToolCreation>,
+}
+
+/// A server that is not as it was.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Changed {
+    /// As it is now.
+    pub server: Server,
+    /// What that takes.
+    pub effect: Effect,
+}
+
+/// What a change of a server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Other rules hold from the next call on; it runs on.
+    Govern,
+    /// It is drained and started anew, for it is another program, place or handshake.
+    Restart,
+}
+
+impl Change {
+    /// What turns `old` into `new`.
+    #[must_use]
+    pub fn between(old: &Config, new: &Config) -> Self {
+        let before: HashMap<&str, &Server> =
+            old.servers.iter().map(|server| (server.id.as_str(), server)).collect();
+        let mut change = Self::default();
+        for server in &new.servers {
+            match before.get(server.id.as_str()) {
+                None => change.added.push(server.clone()),
+                Some(old) if **old == *server => {}
+                Some(old) => change
+                    .changed
+                    .push(Changed { server: server.clone(), effect: effect(old, server) }),
+            }
+        }
+        let after: HashSet<&str> = new.servers.iter().map(|server| server.id.as_str()).collect();
+        let gone = old.servers.iter().filter(|server| !after.contains(server.id.as_str()));
+        change.removed = gone.map(|server| server.id.clone()).collect();
+        change.kernel = (old.kernel != new.kernel).then(|| new.kernel.clone());
+        change.tool_creation =
+            (old.tool_creation != new.tool_creation).then_some(new.tool_creation);
+        for (name, agent) in &new.agents {
+            if old.agents.get(name) != Some(agent) {
+                change.agents.insert(name.clone(), Some(agent.clone()));
+            }
+        }
+        for name in old.agents.keys().filter(|name| !new.agents.contains_key(*name)) {
+            change.agents.insert(name.clone(), None);
+        }
+        change
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn effect(old: &Server, new: &Server) -> Effect {
+    // Another file or owner means another folder, and other rules for what is filled in.
+    let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
+    let same_handshake = match (&old.mgp, &new.mgp) {
+        (None, None) => true,
+        (Some(old), Some(new)) => negotiated(old) == negotiated(new),
+        _ => false,
+    };
+    if same_place && same_handshake { Effect::Govern } else { Effect::Restart }
+}
+
+/// What was said when the connection was made, and cannot be said again.
+fn negotiated(mgp: &ServerMgp) -> impl PartialEq + '_ {
+    (&mgp.extensions, &mgp.permissions_required, mgp.isolation)
+}

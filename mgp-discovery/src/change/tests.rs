@@ -1,0 +1,152 @@
+//! Tests of differences and of hot reload.
+//!
+//! Applies to: both.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::service::Principal;
+use mgp_types::store::MemoryStore;
+use proptest::prelude::*;
+use tokio::time::timeout;
+
+use super::*;
+use crate::config::Config;
+use crate::source::{Sources, Trust};
+
+fn config(text: &str) -> Config {
+    Config::parse("mgp.toml", text).unwrap().config
+}
+
+#[track_caller]
+fn effect(old: &str, new: &str) -> Effect {
+    let server = |rest| config(&format!("[[servers]]\nid = 'a'\n{rest}"));
+    let change = Change::between(&server(old), &server(new));
+    assert!(change.added.is_empty() && change.removed.is_empty());
+    change.changed[0].effect
+}
+
+#[test]
+fn only_what_was_said_at_the_start_takes_a_restart() {
+    let base = "command = 'a'\n";
+    let with = |rest: &str| effect(base, &format!("{base}{rest}\n"));
+    for rest in ["args = ['x']", "cwd = 'x'", "env = { A = 'b' }", "mgp = false"] {
+        assert_eq!(with(rest), Effect::Restart, "{rest}");
+    }
+    assert_eq!(effect(base, "command = 'b'"), Effect::Restart);
+    assert_eq!(effect(base, "url = 'https://a'"), Effect::Restart);
+    for rest in
+        ["extensions = ['audit']", "permissions_required = ['camera']", "isolation = 'per_agent'"]
+    {
+        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), Effect::Restart, "{rest}");
+    }
+    let rules = [
+        "trust_level = 'sandboxed'",
+        "default_policy = 'opt-out'",
+        "permission_policy = 'deny_all'",
+        "permissions = ['camera']",
+        "restart_policy = 'never'",
+        "max_restarts = 1",
+        "validators = { t = 'sandbox' }",
+        "risk = { t = 'safe' }",
+        "confirm = 'moderate'",
+        "tags = ['x']",
+    ];
+    for rest in rules {
+        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), Effect::Govern, "{rest}");
+    }
+}
+
+#[test]
+fn order_is_no_difference_and_agents_come_and_go() {
+    let (a, b) =
+        ("[[servers]]\nid = 'a'\ncommand = 'a'\n", "[[servers]]\nid = 'b'\ncommand = 'b'\n");
+    assert!(Change::between(&config(&format!("{a}{b}")), &config(&format!("{b}{a}"))).is_empty());
+    let change = Change::between(
+        &config("[agents.x]\n[agents.y]\n"),
+        &config("[agents.y]\nbudget = 1\n[agents.z]\n"),
+    );
+    let agents: Vec<_> =
+        change.agents.iter().map(|(name, agent)| (name.as_str(), agent.is_some())).collect();
+    assert_eq!(agents, [("x", false), ("y", true), ("z", true)]);
+}
+
+/// Waits for what a reload says, or for so long that it says nothing.
+async fn next(reload: &mut Reload) -> Option<Reloaded> {
+    timeout(Duration::from_secs(10), reload.next()).await.ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_followed_and_a_broken_one_changes_nothing() {
+    let file = std::env::temp_dir().join(format!("mgp-reload-{}.toml", std::process::id()));
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
+    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let sources = Sources::given(&file);
+    let loaded = sources.load(&trust).await.unwrap();
+    let mut reload = Reload::new(sources, trust, &loaded);
+    assert!(next(&mut reload).await.is_none(), "nothing changed");
+
+    write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
+    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("it changed") };
+    assert_eq!((change.added.len(), change.changed.len(), change.removed.len()), (1, 0, 0));
+
+    write("[[servers\n");
+    let Some(Reloaded::Kept(error)) = next(&mut reload).await else { panic!("it is broken") };
+    assert!(error.to_string().contains(".toml:1:"), "{error}");
+    assert!(next(&mut reload).await.is_none(), "it was told once");
+
+    // A server whose entry is broken runs on as it was.
+    write("[[servers]]\nid = 'a'\ncommand = 3\n");
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+        panic!("it changed")
+    };
+    assert_eq!(change.removed, ["bb".into()]);
+    assert_eq!(loaded.broken, ["a"]);
+    assert!(change.changed.is_empty());
+
+    fs::remove_file(&file).unwrap();
+    assert!(matches!(next(&mut reload).await, Some(Reloaded::Kept(_))));
+    assert!(next(&mut reload).await.is_none(), "it was told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_followed_and_so_is_its_end() {
+    let folder = std::env::temp_dir().join(format!("mgp-reload-trust-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
+    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let sources = Sources::new(&folder, folder.join("home"));
+    let loaded = sources.load(&trust).await.unwrap();
+    let mut reload = Reload::new(sources.clone(), trust.clone(), &loaded);
+    assert!(next(&mut reload).await.is_none(), "nobody approved it");
+
+    let review = sources.review().unwrap().unwrap();
+    let operator = Principal::local().operator();
+    trust.approve(&review, &operator).await.unwrap();
+    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("approved") };
+    assert_eq!(change.added.len(), 1);
+
+    // What was approved once is not what stands there now.
+    fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'evil'\n").unwrap();
+    let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
+        panic!("changed")
+    };
+    assert_eq!((change.removed.len(), loaded.unapproved.is_some()), (1, true));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+proptest! {
+    #[test]
+    fn nothing_differs_from_itself(ids in proptest::collection::vec("[a-d]{1,2}", 0..6), deny in any::<bool>()) {
+        let mut text = String::from(if deny { "[kernel]\npermission_policy = 'deny_all'\n" } else { "" });
+        for id in ids {
+            text = format!("{text}[[servers]]\nid = '{id}'\ncommand = '{id}'\n");
+        }
+        let config = config(&text);
+        prop_assert!(Change::between(&config, &config).is_empty());
+        let all = Change::between(&Config::default(), &config);
+        prop_assert_eq!(all.added, config.servers);
+    }
+}

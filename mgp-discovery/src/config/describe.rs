@@ -1,0 +1,143 @@
+//! The page and the JSON Schema of `mgp.toml`, made from the table of keys (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{KEYS, keys_of};
+use super::{Kind, limits};
+
+/// The text of `docs/config.md`.
+#[must_use]
+pub fn config_markdown() -> String {
+    let mut out = String::from(HEAD);
+    let mut table = None;
+    for key in KEYS {
+        if table != Some(key.table) {
+            table = Some(key.table);
+            let title = match key.table {
+                "" => "The file".to_owned(),
+                "servers" => "`[[servers]]`".to_owned(),
+                "agents.*" => "`[agents.NAME]`".to_owned(),
+                other => format!("`[{other}]`"),
+            };
+            // Writing to a text cannot fail.
+            let _ = write!(
+                out,
+                "\n## {title}\n\n| Key | Value | Default | What it does |\n|---|---|---|---|\n"
+            );
+        }
+        let default = match key.default {
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let value = key.kind.name().replace('|', "\\|");
+        let _ = writeln!(out, "| `{}` | {value} | {default} | {} |", key.name, key.about);
+    }
+    out
+}
+
+const HEAD: &str = "\
+# Configuration
+
+This page is generated from the table of keys (`cargo xtask schema`).
+
+A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/mgp/servers.toml` of the user.
+`$MGP_CONFIG_PATH` names a file in place of both.
+Servers are merged by their id, and the first counts.
+
+The file of a project does nothing until its exact content was approved (`mgp trust`); afterwards it may add servers, trusted no further than `standard`, and nothing else.
+
+An unknown key is a warning with the key that was likely meant.
+A mistake in a server stops that server only; a mistake anywhere else stops the file, and while something runs the configuration before it stays in force.
+
+In `command`, `args`, `url`, `headers`, `cwd` and `env` is filled in:
+
+| Written | Becomes |
+|---|---|
+| `${VAR}` | the environment variable; if it is not set, the server is not started |
+| `${VAR:-default}` | the variable, or the default where it is unset or empty |
+| `${file:PATH}` | the content of a file, without the line break at its end |
+| `${cmd:COMMAND}` | what a command prints; in the user's own files only |
+| `$$` | a dollar sign |
+";
+
+/// The JSON Schema of `mgp.toml`, as editors use it.
+#[must_use]
+pub fn config_schema() -> Value {
+    let mut schema = table("");
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+        schema.insert("title".into(), json!("mgp.toml"));
+        schema.insert(
+            "description".into(),
+            json!("Configuration of Model General Protocol servers."),
+        );
+    }
+    schema
+}
+
+fn table(path: &str) -> Value {
+    let members: Map<String, Value> = keys_of(path)
+        .map(|key| {
+            let mut value = value(key.kind, &key.path());
+            if let Some(value) = value.as_object_mut() {
+                value.insert("description".into(), json!(key.about));
+                if let Some(default) = default(key.kind, key.default) {
+                    value.insert("default".into(), default);
+                }
+            }
+            (key.name.to_owned(), value)
+        })
+        .collect();
+    let mut table = json!({ "type": "object", "properties": members });
+    if path == "servers" {
+        table["required"] = json!(["id"]);
+    }
+    table
+}
+
+fn value(kind: Kind, path: &str) -> Value {
+    let text = || json!({ "type": "string", "maxLength": limits::TEXT_BYTES });
+    let word = |words: &[&str]| json!({ "type": "string", "enum": words });
+    let most = limits::ENTRIES;
+    match kind {
+        Kind::Text => text(),
+        Kind::Texts => json!({ "type": "array", "items": text(), "maxItems": most }),
+        Kind::TextMap => {
+            json!({ "type": "object", "additionalProperties": text(), "maxProperties": most })
+        }
+        Kind::Number(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Kind::Switch => json!({ "type": "boolean" }),
+        Kind::Word(words) => word(words),
+        Kind::Words(words) => json!({
+            "type": "array",
+            "items": { "anyOf": [word(words), text()] },
+            "maxItems": most,
+        }),
+        Kind::WordMap(words) => {
+            json!({ "type": "object", "additionalProperties": word(words), "maxProperties": most })
+        }
+        Kind::Table => table(path),
+        Kind::TableOrFalse => json!({ "anyOf": [table(path), { "const": false }] }),
+        Kind::Tables => {
+            json!({ "type": "array", "items": table(path), "maxItems": limits::SERVERS })
+        }
+        Kind::TableMap => {
+            json!({ "type": "object", "additionalProperties": table(&format!("{path}.*")) })
+        }
+    }
+}
+
+/// A default as JSON; all but words are written the same in both.
+fn default(kind: Kind, written: &str) -> Option<Value> {
+    match kind {
+        _ if written.is_empty() => None,
+        Kind::Text | Kind::Word(_) => Some(json!(written)),
+        _ => serde_json::from_str(written).ok(),
+    }
+}

@@ -1,0 +1,164 @@
+//! What is wrong or doubtful in a configuration, and where (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::limits;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Severity {
+    /// It works, but likely not as it was meant.
+    Warning,
+    /// It does not work.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// Something wrong or doubtful, with the place and the remedy.
+///
+/// ```
+/// use mgp_discovery::Config;
+///
+/// let text = "[[servers]]\nid = 'files'\ncommand = 'mcp-files'\nagrs = ['/srv']\n";
+/// let parsed = Config::parse("mgp.toml", text).unwrap();
+/// assert_eq!(
+///     parsed.findings[0].to_string(),
+///     "mgp.toml:4:1: warning: unknown key `agrs` in `servers`; did you mean `args`?"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The character in the line, from 1.
+    pub column: usize,
+    /// The server that it stops, by its id or by its place in the file; none where it concerns the whole file.
+    pub server: Option<String>,
+    /// What it is.
+    pub what: String,
+    /// What to do, where that is known.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity, file, line, column, what, remedy, .. } = self;
+        write!(f, "{}:{line}:{column}: {severity}: {what}", file.display())?;
+        match remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The findings for which a file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Faults(Vec<Finding>);
+
+impl Faults {
+    pub(crate) fn new(findings: Vec<Finding>) -> Self {
+        Self(findings)
+    }
+
+    /// All of them, warnings included.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = self.0.iter().filter(|finding| finding.severity == Severity::Error);
+        for (number, finding) in errors.enumerate() {
+            if number > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects the findings of one file.
+pub(super) struct Report<'a> {
+    file: &'a Path,
+    text: &'a str,
+    pub(super) findings: Vec<Finding>,
+    /// The server that is being read.
+    pub(super) server: Option<String>,
+    /// Whether something of the whole file is wrong.
+    pub(super) fatal: bool,
+    /// Whether something of the server that is being read is wrong.
+    pub(super) broken: bool,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
+        Self { file, text, findings: Vec::new(), server: None, fatal: false, broken: false }
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        self.file
+    }
+
+    pub(super) fn error(&mut self, at: usize, what: impl Into<String>, remedy: Option<String>) {
+        match self.server {
+            Some(_) => self.broken = true,
+            None => self.fatal = true,
+        }
+        self.add(Severity::Error, at, what.into(), remedy);
+    }
+
+    pub(super) fn warning(&mut self, at: usize, what: impl Into<String>, remedy: Option<String>) {
+        self.add(Severity::Warning, at, what.into(), remedy);
+    }
+
+    fn add(&mut self, severity: Severity, at: usize, what: String, remedy: Option<String>) {
+        // A file of nothing but mistakes must not become a longer report than itself.
+        let told = self.findings.iter().filter(|finding| finding.severity == severity).count();
+        if told >= limits::FINDINGS {
+            return;
+        }
+        let (line, column) = place(self.text, at);
+        let (file, server) = (self.file.to_owned(), self.server.clone());
+        self.findings.push(Finding { severity, file, line, column, server, what, remedy });
+    }
+}
+
+/// Line and character of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    let line = 1 + before.split(|byte| *byte == b'\n').count().saturating_sub(1);
+    let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    (line, 1 + String::from_utf8_lossy(&before[begin..]).chars().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_characters() {
+        for (at, expected) in [(0, (1, 1)), (3, (1, 3)), (4, (2, 1)), (99, (2, 2))] {
+            assert_eq!(place("aé\nb", at), expected, "{at}");
+        }
+    }
+}

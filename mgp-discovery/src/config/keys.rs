@@ -1,0 +1,184 @@
+//! The table of all keys of `mgp.toml`; reading, the page and the schema are made from it (MGP §15.2).
+//!
+//! Applies to: both.
+
+use super::Kind;
+
+/// A key of `mgp.toml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Key {
+    /// The table it stands in; empty at the top. `*` is a name of your own.
+    pub table: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What may stand behind it.
+    pub kind: Kind,
+    /// What holds where it is not written; empty where that is nothing.
+    pub default: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+}
+
+const TRUST: &[&str] = &["trusted", "standard", "sandboxed", "core", "experimental", "untrusted"];
+const PERMISSIONS: &[&str] = &[
+    "filesystem.read",
+    "filesystem.write",
+    "network.outbound",
+    "network.listen",
+    "shell.execute",
+    "code_execution",
+    "memory.read",
+    "memory.write",
+    "system.info",
+    "camera",
+    "notification",
+];
+const EXTENSIONS: &[&str] = &[
+    "security",
+    "access_control",
+    "audit",
+    "code_safety",
+    "lifecycle",
+    "streaming",
+    "bidirectional",
+    "discovery",
+    "tool_discovery",
+    "permissions",
+    "tool_security",
+    "events",
+    "callbacks",
+    "progress",
+    "error_handling",
+];
+const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_only"];
+const DEFAULTS: &[&str] = &["opt-in", "opt-out"];
+const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
+const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
+const RESTARTS: &[&str] = &["never", "on_failure", "always"];
+const MANY: u64 = i64::MAX as u64;
+
+macro_rules! keys {
+    ($($table:literal: { $($name:literal $kind:expr, $default:literal, $about:literal;)+ })+) => {
+        &[$($(Key { table: $table, name: $name, kind: $kind, default: $default, about: $about },)+)+]
+    };
+}
+
+/// All keys, in the order of the page.
+pub const KEYS: &[Key] = keys! {
+    "": {
+        "servers" Kind::Tables, "", "The servers, one `[[servers]]` each.";
+        "kernel" Kind::Table, "", "What holds for all servers; only the user's own file may say it.";
+        "agents" Kind::TableMap, "", "What holds for single agents, one `[agents.NAME]` each; only the user's own file may say it.";
+        "tool_creation" Kind::Table, "", "Tools that are made while agents run; only the user's own file may say it.";
+    }
+    "servers": {
+        "id" Kind::Text, "", "The identity of the server everywhere: letters, digits, `.`, `_`, `-`. It must be written.";
+        "command" Kind::Text, "", "The program to start. Either this or `url` must be written. `${…}` is filled in.";
+        "args" Kind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
+        "url" Kind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
+        "headers" Kind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
+        "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
+        "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
+        "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
+        "mgp" Kind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
+    }
+    "servers.mgp": {
+        "extensions" Kind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
+        "permissions_required" Kind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
+        "trust_level" Kind::Word(TRUST), "standard", "How far it is trusted. A project's file cannot say more than `standard`.";
+        "default_policy" Kind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
+        "permission_policy" Kind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
+        "permissions" Kind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
+        "restart_policy" Kind::Word(RESTARTS), "on_failure", "When it is started again.";
+        "max_restarts" Kind::Number(0, 10_000), "5", "How often it is started again within the window.";
+        "restart_window_secs" Kind::Number(1, 31_536_000), "300", "The window, in seconds.";
+        "backoff_base_ms" Kind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
+        "backoff_max_ms" Kind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
+        "validators" Kind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
+        "risk" Kind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
+        "confirm" Kind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
+        "isolation" Kind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "tags" Kind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
+    }
+    "kernel": {
+        "permission_policy" Kind::Word(APPROVAL), "interactive", "How permissions are decided.";
+        "auto_approve_except" Kind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "What `auto_approve` still asks for.";
+        "tool_context_budget" Kind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
+        "audit" Kind::Table, "", "The audit log.";
+    }
+    "kernel.tool_context_budget": {
+        "max_tokens" Kind::Number(0, MANY), "8000", "In all.";
+        "pinned_reserve" Kind::Number(0, MANY), "2000", "Kept for pinned tools.";
+        "discovery_reserve" Kind::Number(0, MANY), "3000", "Kept for found tools.";
+        "cache_limit" Kind::Number(0, MANY), "3000", "The most that cached tools may cost.";
+    }
+    "kernel.audit": {
+        "dir" Kind::Text, "", "The folder of the log; where it is not written, `audit` in the state directory.";
+        "fsync" Kind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the system brings the log to the disk; `always` survives a power cut.";
+        "keep" Kind::Number(0, 1_000_000), "0", "How many files of the log are kept; `0` keeps all.";
+        "arguments" Kind::Word(&["redacted", "names", "full"]), "redacted", "How much of the arguments of calls is recorded.";
+    }
+    "agents.*": {
+        "pinned" Kind::Texts, "[]", "The tools that are always in its list.";
+        "groups" Kind::Texts, "[]", "The access groups it is in.";
+        "budget" Kind::Number(0, MANY), "", "The tokens that definitions may cost it, in place of the kernel's `max_tokens`.";
+        "interactive" Kind::Switch, "false", "Whether a person sits there, who may confirm calls.";
+    }
+    "tool_creation": {
+        "enabled" Kind::Switch, "false", "Whether agents may have tools made; each still waits for an operator.";
+    }
+};
+
+impl Key {
+    /// The key with its table: `servers.mgp.confirm`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        if self.table.is_empty() {
+            return self.name.to_owned();
+        }
+        format!("{}.{}", self.table, self.name)
+    }
+}
+
+/// The keys of a table.
+pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.table == table)
+}
+
+/// A key of a table.
+pub(super) fn key(table: &str, name: &str) -> Option<&'static Key> {
+    keys_of(table).find(|key| key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::mgp::{
+        ApprovalPolicy, Permission, RestartPolicy, RiskLevel, TrustLevel, Validator,
+    };
+
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_vocabulary() {
+        assert!(TRUST.iter().all(|word| TrustLevel::from(*word).is_known()));
+        assert!(APPROVAL.iter().all(|word| ApprovalPolicy::from(*word).is_known()));
+        assert!(RESTARTS.iter().all(|word| RestartPolicy::from(*word).is_known()));
+        assert!(RISKS.iter().all(|word| RiskLevel::from(*word).is_known()));
+        assert!(VALIDATORS.iter().all(|word| Validator::from(*word).is_known()));
+        let permissions: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
+        assert_eq!(PERMISSIONS, permissions);
+        assert_eq!(TRUST.len(), TrustLevel::KNOWN.len());
+        assert_eq!(APPROVAL.len(), ApprovalPolicy::KNOWN.len());
+        assert_eq!(VALIDATORS.len(), Validator::KNOWN.len());
+    }
+
+    #[test]
+    fn no_key_is_there_twice_and_each_table_has_a_key() {
+        for (at, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[at + 1..].iter().all(|other| other.path() != key.path()), "{key:?}");
+            let table = key.table.trim_end_matches(".*");
+            assert!(table.is_empty() || KEYS.iter().any(|other| other.path() == table), "{key:?}");
+        }
+    }
+}

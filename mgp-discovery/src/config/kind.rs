@@ -1,0 +1,179 @@
+//! What kind of value a key takes, and the check of a value against it (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use toml_edit::{Item, Value};
+
+use super::{limits, nearest};
+
+/// What may stand behind a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A list of texts.
+    Texts,
+    /// A table of texts.
+    TextMap,
+    /// A whole number between two others.
+    Number(u64, u64),
+    /// `true` or `false`.
+    Switch,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of words; others than these are possible, and looked at for typing errors.
+    Words(&'static [&'static str]),
+    /// A table of one of these words each.
+    WordMap(&'static [&'static str]),
+    /// A table with keys of its own.
+    Table,
+    /// A table with keys of its own, or `false`.
+    TableOrFalse,
+    /// A list of tables.
+    Tables,
+    /// A table of tables, by names of your own.
+    TableMap,
+}
+
+impl Kind {
+    /// What it is called where something else was written.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Text => "a text".into(),
+            Self::Texts => "a list of texts".into(),
+            Self::TextMap => "a table of texts".into(),
+            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Switch => "`true` or `false`".into(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Words(_) => "a list of words".into(),
+            Self::WordMap(words) => format!("a table of {}", words.join(", ")),
+            Self::Table => "a table".into(),
+            Self::TableOrFalse => "a table or `false`".into(),
+            Self::Tables => "a list of tables".into(),
+            Self::TableMap => "a table of tables".into(),
+        }
+    }
+}
+
+/// A value that is of its kind.
+pub(super) enum Checked {
+    Text(String),
+    Texts(Vec<String>),
+    Map(BTreeMap<String, String>),
+    Number(u64),
+    Switch(bool),
+}
+
+/// What is wrong with a value, what to do about it, and where in the value.
+pub(super) struct Wrong {
+    pub(super) what: String,
+    pub(super) remedy: Option<String>,
+    pub(super) at: Option<usize>,
+}
+
+impl Wrong {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), remedy: None, at: None }
+    }
+
+    fn in_value(mut self, value: &Value) -> Self {
+        self.at = self.at.or(value.span().map(|span| span.start));
+        self
+    }
+}
+
+/// The value of an item, if it is of a kind.
+pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
+    let wrong_type =
+        || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
+    match kind {
+        Kind::Text => text(item.as_str().ok_or_else(wrong_type)?).map(Checked::Text),
+        Kind::Word(words) => {
+            let word = item.as_str().ok_or_else(wrong_type)?;
+            known(word, words).map(|word| Checked::Text(word.to_owned()))
+        }
+        Kind::Switch => item.as_bool().map(Checked::Switch).ok_or_else(wrong_type),
+        Kind::Number(least, most) => {
+            let number = item.as_integer().ok_or_else(wrong_type)?;
+            let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
+            number.map(Checked::Number).ok_or_else(|| Wrong::new(format!("is not {}", kind.name())))
+        }
+        Kind::Texts | Kind::Words(_) => {
+            let list = item.as_array().ok_or_else(wrong_type)?;
+            few(list.len())?;
+            let one = |value: &Value| {
+                let one = value.as_str().ok_or_else(wrong_type).and_then(text);
+                one.map_err(|wrong| wrong.in_value(value))
+            };
+            list.iter().map(one).collect::<Result<_, _>>().map(Checked::Texts)
+        }
+        Kind::TextMap | Kind::WordMap(_) => {
+            let table = item.as_table_like().ok_or_else(wrong_type)?;
+            few(table.len())?;
+            let one = |(name, item): (&str, &Item)| {
+                let value = item.as_str().ok_or_else(|| {
+                    let is = article(item.type_name());
+                    Wrong::new(format!("has {is} under `{}`, not a text", shown(name)))
+                });
+                let value = value.and_then(|value| match kind {
+                    Kind::WordMap(words) => known(value, words).map(str::to_owned),
+                    _ => text(value),
+                });
+                let at = item.span().map(|span| span.start);
+                value
+                    .and_then(|value| Ok((text(name)?, value)))
+                    .map_err(|wrong| Wrong { at: wrong.at.or(at), ..wrong })
+            };
+            table.iter().map(one).collect::<Result<_, _>>().map(Checked::Map)
+        }
+        Kind::Table | Kind::TableOrFalse | Kind::Tables | Kind::TableMap => Err(wrong_type()),
+    }
+}
+
+fn few(entries: usize) -> Result<(), Wrong> {
+    if entries <= limits::ENTRIES {
+        return Ok(());
+    }
+    Err(Wrong::new(format!("has {entries} entries; {} are possible", limits::ENTRIES)))
+}
+
+fn text(text: &str) -> Result<String, Wrong> {
+    if text.len() > limits::TEXT_BYTES {
+        return Err(Wrong::new(format!("is longer than {} bytes", limits::TEXT_BYTES)));
+    }
+    // No program, variable or header can hold it.
+    if text.contains('\0') {
+        return Err(Wrong::new("has a NUL in it"));
+    }
+    Ok(text.to_owned())
+}
+
+fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
+    // A policy is written with either mark (§5.5 and the words of later revisions).
+    let dashed = word.replace('_', "-");
+    if let Some(found) = words.iter().find(|known| **known == word || **known == dashed) {
+        return Ok(found);
+    }
+    let remedy = match nearest(word, words.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? known: {}", words.join(", ")),
+        None => format!("known: {}", words.join(", ")),
+    };
+    let what = format!("is the unknown word `{}`", shown(word));
+    Err(Wrong { remedy: Some(remedy), ..Wrong::new(what) })
+}
+
+/// A word that is shown: what is long or odd may be a secret in the wrong place.
+pub(super) fn shown(word: &str) -> &str {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if word.len() <= 32 && word.chars().all(plain) { word } else { "…" }
+}
+
+fn article(name: &str) -> String {
+    match name.chars().next() {
+        Some('a' | 'e' | 'i' | 'o' | 'u') => format!("an {name}"),
+        _ => format!("a {name}"),
+    }
+}

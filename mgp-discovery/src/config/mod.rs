@@ -1,0 +1,26 @@
+//! `mgp.toml`: its keys, and what it means (MGP §15.2).
+//!
+//! Applies to: both.
+
+mod describe;
+mod finding;
+mod keys;
+mod kind;
+pub mod limits;
+mod model;
+mod nearest;
+mod parse;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use describe::{config_markdown, config_schema};
+pub use finding::{Faults, Finding, Severity};
+pub use keys::{KEYS, Key};
+pub use kind::Kind;
+pub use model::{
+    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, Reach, RecordedArguments,
+    Restart, Server, ServerMgp, ToolCreation,
+};
+pub(crate) use nearest::nearest;
+pub use parse::Parsed;

@@ -1,0 +1,64 @@
+//! The known word a wrong one is nearest to (MGP §15.2).
+//!
+//! Applies to: both.
+
+/// Longer words are nobody's typing error, and comparing them costs their length squared.
+const LONGEST: usize = 64;
+
+/// The known word that most likely was meant; none where nothing is near.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > LONGEST {
+        return None;
+    }
+    let word = plain(word);
+    let (distance, found) = known
+        .into_iter()
+        .map(|known| (distance(&word, &plain(known)), known))
+        .min_by_key(|(distance, _)| *distance)?;
+    let longest = word.len().max(found.len());
+    (distance <= longest.div_ceil(3)).then_some(found)
+}
+
+/// A word without what people write in different ways.
+fn plain(word: &str) -> Vec<char> {
+    word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// How many letters must be typed, left out, replaced or swapped with their neighbour.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut least = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(word: &str, expected: Option<&str>) {
+        assert_eq!(nearest(word, ["command", "args", "env", "transport", "trust_level"]), expected);
+    }
+
+    #[test]
+    fn typing_errors_find_their_word_and_strangers_do_not() {
+        check("comand", Some("command"));
+        check("commadn", Some("command"));
+        check("trustLevel", Some("trust_level"));
+        check("evn", Some("env"));
+        check("colour", None);
+        check("", None);
+        check(&"command".repeat(20), None);
+    }
+}

@@ -1,0 +1,358 @@
+//! From the text of `mgp.toml` to a configuration (MGP §15.2).
+//!
+//! A mistake in a server stops that server; a mistake anywhere else stops the file, so that no rule is loosened by a typing error.
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mgp_types::mgp::{DefaultPolicy, RestartPolicy, Transport};
+use mgp_types::service::ServerId;
+use toml_edit::{Document, Item, TableLike};
+
+use super::finding::Report;
+use super::reader::Reader;
+use super::{
+    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel, Reach,
+    RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
+};
+use crate::source::Origin;
+
+/// What a file says, and what was noticed while reading it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Parsed {
+    /// The configuration, without the servers that are broken.
+    pub config: Config,
+    /// Warnings, and the errors that stop single servers.
+    pub findings: Vec<Finding>,
+    /// The servers that are stopped by an error: their ids, or their places in the file.
+    pub broken: Vec<String>,
+    /// The ids among those, which nobody else may take meanwhile.
+    pub(crate) kept_ids: HashSet<String>,
+}
+
+impl Config {
+    /// Reads the text of a file; the path is for messages and for what is relative to it.
+    ///
+    /// # Errors
+    /// [`Faults`] when it is no TOML, or something that concerns the whole file is wrong.
+    pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<Parsed, Faults> {
+        let file = file.into();
+        let mut report = Report::new(&file, text);
+        let parsed = read(&mut report, text);
+        let mut findings = report.findings;
+        findings.sort_by_key(|finding| (finding.line, finding.column));
+        match parsed {
+            Some(parsed) if !report.fatal => Ok(Parsed { findings, ..parsed }),
+            _ => Err(Faults::new(findings)),
+        }
+    }
+}
+
+fn read(report: &mut Report<'_>, text: &str) -> Option<Parsed> {
+    if text.len() as u64 > limits::FILE_BYTES {
+        let what = format!("the file is longer than {} bytes", limits::FILE_BYTES);
+        report.error(0, what, None);
+        return None;
+    }
+    let document = match Document::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message().lines().collect::<Vec<_>>().join(", ");
+            report.error(at, format!("this is not TOML: {what}"), None);
+            return None;
+        }
+    };
+    let mut parsed = Parsed {
+        config: Config::default(),
+        findings: Vec::new(),
+        broken: Vec::new(),
+        kept_ids: HashSet::new(),
+    };
+    let mut top = Reader::new(report, "", document.as_table());
+    if let Some(reader) = top.below("kernel", "kernel") {
+        parsed.config.kernel = kernel(reader);
+    }
+    agents(&mut top, &mut parsed.config);
+    if let Some(mut reader) = top.below("tool_creation", "tool_creation") {
+        parsed.config.tool_creation =
+            ToolCreation { enabled: reader.switch("enabled").unwrap_or_default() };
+    }
+    servers(&mut top, &mut parsed);
+    Some(parsed)
+}
+
+fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut Parsed) {
+    let Some(item) = top.item("servers") else { return };
+    let Some(tables) = tables(item) else {
+        let remedy = "write `[[servers]]` above each of them".to_owned();
+        top.error("servers", "is not a list of tables", Some(remedy));
+        return;
+    };
+    if tables.len() > limits::SERVERS {
+        let what = format!("has {} entries; {} are possible", tables.len(), limits::SERVERS);
+        top.error("servers", what, None);
+        return;
+    }
+    for (number, table) in tables.into_iter().enumerate() {
+        let place = format!("servers[{number}]");
+        let id = table.get("id").and_then(Item::as_str).filter(|id| valid_id(id));
+        let name = id.map_or(place, str::to_owned);
+        top.report.server = Some(name.clone());
+        top.report.broken = false;
+        let server = server(Reader::new(top.report, "servers", table));
+        if let Some(id) = id
+            && !parsed.kept_ids.insert(id.to_owned())
+        {
+            let at = table.get("id").and_then(Item::span).map_or(0, |span| span.start);
+            let remedy = "the first one counts; give this one an id of its own".to_owned();
+            top.report.error(at, format!("there is a server `{id}` already"), Some(remedy));
+            top.report.broken = false;
+        } else if let (Some(server), false) = (server, top.report.broken) {
+            parsed.config.servers.push(server);
+        } else {
+            parsed.broken.push(name);
+        }
+    }
+    top.report.server = None;
+}
+
+/// `[[servers]]`, or the same as a list of inline tables.
+fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
+    if let Some(tables) = item.as_array_of_tables() {
+        return Some(tables.iter().map(|table| table as &dyn TableLike).collect());
+    }
+    let inline = |value: &'_ toml_edit::Value| value.as_inline_table().is_some();
+    let array = item.as_array().filter(|array| array.iter().all(inline))?;
+    let tables = array.iter().filter_map(toml_edit::Value::as_inline_table);
+    Some(tables.map(|table| table as &dyn TableLike).collect())
+}
+
+/// Whether a text can be the id of a server or the name of an agent.
+fn valid_id(id: &str) -> bool {
+    let mut bytes = id.bytes();
+    id.len() <= limits::ID_BYTES
+        && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
+    let id = reader.text("id");
+    match &id {
+        None if reader.item("id").is_none() => {
+            let at = reader.at("command").max(reader.at("url"));
+            let remedy = Some("write `id = \"…\"`".to_owned());
+            reader.report.error(at, "a server has no `id`", remedy);
+        }
+        Some(id) if !valid_id(id) => {
+            let remedy = "use letters, digits, `.`, `_` and `-`, at most 128".to_owned();
+            reader.error("id", "is not possible", Some(remedy));
+        }
+        _ => {}
+    }
+    let reach = reach(&mut reader);
+    let mgp = match reader.item("mgp") {
+        None => Some(ServerMgp::default()),
+        Some(item) if item.as_bool() == Some(false) => None,
+        Some(_) => reader.below("mgp", "servers.mgp").map(server_mgp),
+    };
+    let file = reader.report.file().to_owned();
+    let origin = Origin::Project;
+    Some(Server { id: ServerId::from(id?), reach: reach?, mgp, file, origin })
+}
+
+fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
+    let (command, url) = (reader.text("command"), reader.text("url"));
+    let (args, cwd, env) = (reader.texts("args"), reader.text("cwd"), reader.map("env"));
+    let headers = reader.map("headers");
+    let transport = reader.text("transport").map(|word| Transport::from(word.as_str()));
+    let written = |reader: &Reader<'_, '_, '_>, name| reader.item(name).is_some();
+    match (written(reader, "command"), written(reader, "url")) {
+        (true, true) => {
+            let remedy = "a server is either started or reached: leave one out".to_owned();
+            reader.error("url", "stands beside `command`", Some(remedy));
+            None
+        }
+        (false, false) => {
+            let remedy = Some("write `command = \"…\"`, or `url = \"…\"`".to_owned());
+            let at = reader.at("id");
+            reader.report.error(at, "a server has neither `command` nor `url`", remedy);
+            None
+        }
+        (true, false) => {
+            if let Some(Transport::Http | Transport::Sse) = transport {
+                let remedy = "write `url` instead of `command`, or leave it out".to_owned();
+                reader.error("transport", "is not that of a program", Some(remedy));
+            }
+            idle(reader, &["headers"], "url");
+            if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
+                let what = format!("has the impossible name `{}`", super::kind::shown(name));
+                reader.error("env", what, None);
+            }
+            let command = command?;
+            if command.trim().is_empty() {
+                reader.error("command", "is empty", None);
+            }
+            Some(Reach::Program { command, args, cwd, env })
+        }
+        (false, true) => {
+            if let Some(Transport::Stdio) = transport {
+                let remedy = "write `command` instead of `url`, or leave it out".to_owned();
+                reader.error("transport", "is not that of a place", Some(remedy));
+            }
+            idle(reader, &["args", "cwd", "env"], "command");
+            let token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
+            if let Some(name) = headers.keys().find(name) {
+                let what = format!("has the impossible name `{}`", super::kind::shown(name));
+                reader.error("headers", what, None);
+            }
+            if headers.values().any(|value| value.contains(['\r', '\n'])) {
+                reader.error("headers", "has a value of several lines", None);
+            }
+            let url = url?;
+            if !["http://", "https://", "${"].iter().any(|begin| url.starts_with(begin)) {
+                let remedy = "begin with `https://` or `http://`".to_owned();
+                reader.error("url", "is no place of the web", Some(remedy));
+            }
+            let transport = transport.unwrap_or(Transport::Http);
+            Some(Reach::Url { url, headers, transport })
+        }
+    }
+}
+
+/// Says which keys do nothing, because they belong to the other kind of server.
+fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
+    for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
+        let at = reader.at(name);
+        reader.report.warning(at, format!("`{name}` does nothing without `{of}`"), None);
+    }
+}
+
+fn server_mgp(mut reader: Reader<'_, '_, '_>) -> ServerMgp {
+    let default = ServerMgp::default();
+    let word = |text: Option<String>| text.unwrap_or_default();
+    let map = |map: BTreeMap<String, String>| map.into_iter();
+    ServerMgp {
+        extensions: reader.texts("extensions"),
+        permissions_required: reader.words("permissions_required"),
+        trust_level: reader
+            .text("trust_level")
+            .map_or(default.trust_level, |word| word.as_str().into()),
+        default_policy: match &*word(reader.text("default_policy")) {
+            "opt-out" | "opt_out" => DefaultPolicy::OptOut,
+            _ => default.default_policy,
+        },
+        permission_policy: reader.text("permission_policy").map(|word| word.as_str().into()),
+        permissions: reader.words("permissions"),
+        restart: restart(&mut reader),
+        validators: map(reader.map("validators")).map(|(k, v)| (k, v.as_str().into())).collect(),
+        risk: map(reader.map("risk")).map(|(k, v)| (k, v.as_str().into())).collect(),
+        confirm: match &*word(reader.text("confirm")) {
+            "moderate" => Confirm::Moderate,
+            _ => default.confirm,
+        },
+        isolation: match &*word(reader.text("isolation")) {
+            "per_agent" => Isolation::PerAgent,
+            _ => default.isolation,
+        },
+        tags: reader.texts("tags"),
+    }
+}
+
+fn restart(reader: &mut Reader<'_, '_, '_>) -> Restart {
+    let default = Restart::default();
+    let base = reader.number("backoff_base_ms").map(Duration::from_millis);
+    let most = reader.number("backoff_max_ms").map(Duration::from_millis);
+    if base.zip(most).is_some_and(|(base, most)| base > most) {
+        let remedy = Some("make `backoff_max_ms` the longer one".to_owned());
+        reader.error("backoff_base_ms", "is longer than `backoff_max_ms`", remedy);
+    }
+    Restart {
+        policy: reader
+            .text("restart_policy")
+            .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
+        max: reader.number("max_restarts").map_or(default.max, cut),
+        window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
+        // Where only one is written, the default of the other gives way.
+        backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
+        backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
+    }
+}
+
+fn cut(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
+    let mut kernel = Kernel::default();
+    if let Some(word) = reader.text("permission_policy") {
+        kernel.permission_policy = word.as_str().into();
+    }
+    if reader.item("auto_approve_except").is_some() {
+        kernel.auto_approve_except = reader.words("auto_approve_except");
+    }
+    if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
+        let default = Budget::default();
+        let mut number = |name, default| below.number(name).unwrap_or(default);
+        kernel.tool_context_budget = Budget {
+            max_tokens: number("max_tokens", default.max_tokens),
+            pinned_reserve: number("pinned_reserve", default.pinned_reserve),
+            discovery_reserve: number("discovery_reserve", default.discovery_reserve),
+            cache_limit: number("cache_limit", default.cache_limit),
+        };
+    }
+    if let Some(mut below) = reader.below("audit", "kernel.audit") {
+        kernel.audit = Audit {
+            dir: below.text("dir"),
+            fsync: match below.text("fsync").as_deref() {
+                Some("always") => Fsync::Always,
+                Some("never") => Fsync::Never,
+                _ => Fsync::OnCheckpoint,
+            },
+            keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
+            arguments: match below.text("arguments").as_deref() {
+                Some("names") => RecordedArguments::Names,
+                Some("full") => RecordedArguments::Full,
+                _ => RecordedArguments::Redacted,
+            },
+        };
+    }
+    kernel
+}
+
+fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
+    let Some(item) = top.item("agents") else { return };
+    let Some(table) = item.as_table_like() else {
+        let remedy = "write `[agents.NAME]` above each of them".to_owned();
+        top.error("agents", "is not a table of tables", Some(remedy));
+        return;
+    };
+    if table.len() > limits::AGENTS {
+        let what = format!("has {} entries; {} are possible", table.len(), limits::AGENTS);
+        top.error("agents", what, None);
+        return;
+    }
+    for (name, item) in table.iter() {
+        let at = item.span().map_or_else(|| top.at("agents"), |span| span.start);
+        let Some(agent) = item.as_table_like().filter(|_| valid_id(name)) else {
+            let what = format!("`agents` has `{}`, which is no agent", super::kind::shown(name));
+            let remedy = "write `[agents.NAME]`, with letters, digits, `.`, `_` and `-`".to_owned();
+            top.report.error(at, what, Some(remedy));
+            continue;
+        };
+        let mut reader = Reader::new(top.report, "agents.*", agent);
+        let agent = Agent {
+            pinned: reader.texts("pinned"),
+            groups: reader.texts("groups"),
+            budget: reader.number("budget"),
+            interactive: reader.switch("interactive").unwrap_or_default(),
+        };
+        config.agents.insert(name.to_owned(), agent);
+    }
+}

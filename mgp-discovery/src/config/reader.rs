@@ -1,0 +1,145 @@
+//! Reads the values of one table by the table of keys (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use toml_edit::{Item, TableLike};
+
+use super::finding::Report;
+use super::keys::{key, keys_of};
+use super::kind::{Checked, check, shown};
+use super::{Kind, nearest};
+
+/// A table that is being read; what is wrong goes to the report, and reads as if it were not there.
+pub(super) struct Reader<'r, 'f, 't> {
+    pub(super) report: &'r mut Report<'f>,
+    table: &'t dyn TableLike,
+    path: &'static str,
+}
+
+impl<'r, 'f, 't> Reader<'r, 'f, 't> {
+    /// Begins with a table, and says which of its keys nobody knows.
+    pub(super) fn new(
+        report: &'r mut Report<'f>,
+        path: &'static str,
+        table: &'t dyn TableLike,
+    ) -> Self {
+        for (name, item) in table.iter() {
+            if key(path, name).is_some() {
+                continue;
+            }
+            let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+            let near = nearest(name, keys_of(path).map(|key| key.name));
+            let remedy = near.map(|near| format!("did you mean `{near}`?"));
+            let what = format!("unknown key `{}`{place}", shown(name));
+            report.warning(at(table, name, item), what, remedy);
+        }
+        Self { report, table, path }
+    }
+
+    pub(super) fn item(&self, name: &str) -> Option<&'t Item> {
+        self.table.get(name).filter(|item| !item.is_none())
+    }
+
+    /// Where a key is, or else where nothing is.
+    pub(super) fn at(&self, name: &str) -> usize {
+        self.table.get(name).map_or(0, |item| at(self.table, name, item))
+    }
+
+    pub(super) fn error(&mut self, name: &str, what: impl AsRef<str>, remedy: Option<String>) {
+        let at = self.at(name);
+        self.report.error(at, format!("`{}` {}", self.shown(name), what.as_ref()), remedy);
+    }
+
+    fn shown(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn checked(&mut self, name: &str) -> Option<Checked> {
+        let kind = key(self.path, name)?.kind;
+        let item = self.item(name)?;
+        match check(item, kind) {
+            Ok(checked) => {
+                if let (Kind::Words(words), Checked::Texts(texts)) = (kind, &checked) {
+                    self.likely_meant(name, texts, words);
+                }
+                Some(checked)
+            }
+            Err(wrong) => {
+                let at = wrong.at.unwrap_or_else(|| self.at(name));
+                let what = format!("`{}` {}", self.shown(name), wrong.what);
+                self.report.error(at, what, wrong.remedy);
+                None
+            }
+        }
+    }
+
+    /// Words may be anybody's own, but one beside a known one is a typing error.
+    fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
+        for text in texts.iter().filter(|text| !words.contains(&text.as_str())) {
+            if let Some(near) = nearest(text, words.iter().copied()) {
+                let what = format!("`{}` has the unknown word `{}`", self.shown(name), shown(text));
+                let at = self.at(name);
+                self.report.warning(at, what, Some(format!("did you mean `{near}`?")));
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Option<String> {
+        match self.checked(name)? {
+            Checked::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn texts(&mut self, name: &str) -> Vec<String> {
+        match self.checked(name) {
+            Some(Checked::Texts(texts)) => texts,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn map(&mut self, name: &str) -> BTreeMap<String, String> {
+        match self.checked(name) {
+            Some(Checked::Map(map)) => map,
+            _ => BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn number(&mut self, name: &str) -> Option<u64> {
+        match self.checked(name)? {
+            Checked::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
+        match self.checked(name)? {
+            Checked::Switch(switch) => Some(switch),
+            _ => None,
+        }
+    }
+
+    /// Words as a type of the vocabulary.
+    pub(super) fn words<T: for<'a> From<&'a str>>(&mut self, name: &str) -> Vec<T> {
+        self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
+    }
+
+    /// A table below this one.
+    pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
+        let item = self.item(name)?;
+        if let Some(table) = item.as_table_like() {
+            return Some(Reader::new(self.report, path, table));
+        }
+        let kind = key(self.path, name).map_or(Kind::Table, |key| key.kind);
+        self.error(name, format!("is not {}", kind.name()), None);
+        None
+    }
+}
+
+/// Where a key is written.
+fn at(table: &dyn TableLike, name: &str, item: &Item) -> usize {
+    let key = table.get_key_value(name).and_then(|(key, _)| key.span());
+    key.or_else(|| item.span()).map_or(0, |span| span.start)
+}

@@ -1,0 +1,269 @@
+//! Tests of reading `mgp.toml`.
+//!
+//! Applies to: both.
+
+use mgp_types::mgp::{Permission, RestartPolicy, TrustLevel};
+use proptest::prelude::*;
+
+use super::*;
+
+fn parsed(text: &str) -> Parsed {
+    Config::parse("mgp.toml", text).unwrap()
+}
+
+/// What a text says about its whole file, or about its servers.
+fn said(text: &str) -> Vec<String> {
+    let findings = match Config::parse("mgp.toml", text) {
+        Ok(parsed) => parsed.findings,
+        Err(faults) => faults.findings().to_vec(),
+    };
+    findings.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let said = said(text);
+    assert!(said.iter().any(|line| line == expected), "{said:#?}");
+}
+
+#[test]
+fn the_example_of_the_specification_reads_as_it_says() {
+    let text = r#"
+[[servers]]
+id = "mind.cerebras"
+command = "python"
+args = ["mcp-servers/cerebras/server.py"]
+transport = "stdio"
+
+[servers.mgp]
+extensions = ["security", "lifecycle", "streaming"]
+permissions_required = ["network.outbound"]
+trust_level = "standard"
+restart_policy = "on_failure"
+
+[servers.env]
+CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
+"#;
+    let Parsed { config, findings, broken, .. } = parsed(text);
+    assert_eq!((findings.len(), broken.len()), (0, 0), "{findings:?}");
+    let server = config.server("mind.cerebras").unwrap();
+    let Reach::Program { command, args, env, .. } = &server.reach else { panic!("{server:?}") };
+    assert_eq!(command, "python");
+    assert_eq!(args, &["mcp-servers/cerebras/server.py"]);
+    assert_eq!(env["CEREBRAS_API_KEY"], "${CEREBRAS_API_KEY}");
+    let mgp = server.mgp.as_ref().unwrap();
+    assert_eq!(mgp.extensions, ["security", "lifecycle", "streaming"]);
+    assert_eq!(mgp.permissions_required, [Permission::NetworkOutbound]);
+    assert_eq!(
+        (&mgp.trust_level, &mgp.restart.policy),
+        (&TrustLevel::Standard, &RestartPolicy::OnFailure)
+    );
+}
+
+/// A file for each key in which nothing else is special.
+fn sample(key: &Key) -> String {
+    let value = match key.path().as_str() {
+        "servers" => return "[[servers]]\nid = 'b'\ncommand = 'b'\n".into(),
+        "kernel" => return "[kernel]\npermission_policy = 'deny_all'\n".into(),
+        "agents" => return "[agents.ada]\n".into(),
+        "tool_creation" => return "[tool_creation]\nenabled = true\n".into(),
+        "servers.id" => return "[[servers]]\nid = 'b'\ncommand = 'a'\n".into(),
+        "servers.command" => return "[[servers]]\nid = 'a'\ncommand = 'b'\n".into(),
+        "servers.url" => return "[[servers]]\nid = 'a'\nurl = 'https://b'\n".into(),
+        "servers.headers" => {
+            return "[[servers]]\nid = 'a'\nurl = 'https://a'\nheaders = { X = 'b' }\n".into();
+        }
+        "servers.transport" => {
+            return "[[servers]]\nid = 'a'\nurl = 'https://a'\ntransport = 'sse'\n".into();
+        }
+        "servers.mgp" => "false",
+        "servers.mgp.trust_level" => "'sandboxed'",
+        "servers.mgp.default_policy" => "'opt-out'",
+        "servers.mgp.restart_policy" => "'never'",
+        "servers.mgp.validators" => "{ t = 'sandbox' }",
+        "servers.mgp.risk" => "{ t = 'safe' }",
+        "servers.mgp.confirm" => "'moderate'",
+        "servers.mgp.isolation" => "'per_agent'",
+        "servers.mgp.permission_policy" | "kernel.permission_policy" => "'auto_approve'",
+        "kernel.tool_context_budget" => "{ max_tokens = 1 }",
+        "kernel.audit" => "{ keep = 1 }",
+        "kernel.audit.fsync" => "'always'",
+        "kernel.audit.arguments" => "'full'",
+        _ => match key.kind {
+            Kind::Text => "'x'",
+            Kind::Texts => "['x']",
+            Kind::TextMap => "{ x = 'x' }",
+            Kind::Number(..) => "7",
+            Kind::Switch => "true",
+            Kind::Words(_) => "['camera']",
+            kind => panic!("no sample for {kind:?}"),
+        },
+    };
+    let above = match key.table.split_once('.').map_or(key.table, |(first, _)| first) {
+        "servers" => "[[servers]]\nid = 'a'\ncommand = 'a'\n",
+        _ => "",
+    };
+    let line = match key.table {
+        "servers" => format!("{} = {value}\n", key.name),
+        "servers.mgp" => format!("[servers.mgp]\n{} = {value}\n", key.name),
+        "agents.*" => format!("[agents.ada]\n{} = {value}\n", key.name),
+        table => format!("[{table}]\n{} = {value}\n", key.name),
+    };
+    above.to_owned() + &line
+}
+
+#[test]
+fn every_key_has_an_effect() {
+    for key in KEYS {
+        let text = sample(key);
+        let base = match key.table.split('.').next() {
+            Some("servers") if text.contains("url") => "[[servers]]\nid = 'a'\nurl = 'https://a'\n",
+            Some("servers") => "[[servers]]\nid = 'a'\ncommand = 'a'\n",
+            Some("agents") => "[agents.ada]\n",
+            _ => "",
+        };
+        let read = Config::parse("mgp.toml", &text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(read.findings.is_empty(), "{text}: {:?}", read.findings);
+        assert_ne!(format!("{:?}", read.config), "", "{text}");
+        assert_ne!(read.config, parsed(base).config, "`{}` does nothing", key.path());
+    }
+}
+
+#[test]
+fn written_defaults_are_the_defaults() {
+    let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
+    let mut table = "servers";
+    for key in KEYS.iter().filter(|key| !key.default.is_empty() && key.name != "headers") {
+        if key.table != table {
+            table = key.table;
+            text = format!("{text}[{}]\n", table.replace('*', "ada"));
+        }
+        let word = matches!(key.kind, Kind::Word(_) | Kind::Text);
+        let quote = if word { "'" } else { "" };
+        text = format!("{text}{} = {quote}{}{quote}\n", key.name, key.default);
+    }
+    let read = parsed(&text);
+    assert!(read.findings.is_empty(), "{:?}", read.findings);
+    assert_eq!(read.config, parsed("[[servers]]\nid = 'a'\ncommand = 'a'\n[agents.ada]\n").config);
+}
+
+#[test]
+fn each_mistake_names_its_place_and_its_remedy() {
+    check(
+        "= 1",
+        "mgp.toml:1:1: error: this is not TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
+    );
+    check("servrs = []", "mgp.toml:1:1: warning: unknown key `servrs`; did you mean `servers`?");
+    check(
+        "[[servers]]\nid = 'a'\n\n[[servers]]\nid = 'b'\ncommand = 3\n",
+        "mgp.toml:6:1: error: `servers.command` is an integer, not a text",
+    );
+    check(
+        "[[servers]]\nid = 'a'\n",
+        "mgp.toml:2:1: error: a server has neither `command` nor `url`; write `command = \"…\"`, or `url = \"…\"`",
+    );
+    check(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\ntrust_level = 'standrd'\n",
+        "mgp.toml:5:1: error: `servers.mgp.trust_level` is the unknown word `standrd`; did you mean `standard`? known: trusted, standard, sandboxed, core, experimental, untrusted",
+    );
+    check(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\nmgp = { permissions = ['filesystem.raed'] }\n",
+        "mgp.toml:4:9: warning: `servers.mgp.permissions` has the unknown word `filesystem.raed`; did you mean `filesystem.read`?",
+    );
+    check(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\nheaders = { A = 'b' }\n",
+        "mgp.toml:4:1: warning: `headers` does nothing without `url`",
+    );
+    check(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\nmgp = { backoff_base_ms = 9, backoff_max_ms = 8 }\n",
+        "mgp.toml:4:9: error: `servers.mgp.backoff_base_ms` is longer than `backoff_max_ms`; make `backoff_max_ms` the longer one",
+    );
+}
+
+#[test]
+fn a_broken_server_stops_only_itself_and_a_broken_rule_stops_the_file() {
+    let text =
+        "[[servers]]\nid = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[[servers]]\ncommand = 'c'\n";
+    let Parsed { config, broken, findings, .. } = parsed(text);
+    assert_eq!(config.servers.len(), 1);
+    assert_eq!(broken, ["a", "servers[2]"]);
+    assert!(findings.iter().all(|finding| finding.server.is_some()));
+    assert!(Config::parse("mgp.toml", "[kernel]\npermission_policy = 'auto'\n").is_err());
+    assert!(Config::parse("mgp.toml", "[agents.'a b']\n").is_err());
+    assert!(Config::parse("mgp.toml", "[tool_creation]\nenabled = 1\n").is_err());
+}
+
+#[test]
+fn the_first_of_two_servers_of_an_id_counts() {
+    let text = "servers = [{ id = 'a', command = 'x' }, { id = 'a', command = 'y' }]";
+    let Parsed { config, findings, broken, .. } = parsed(text);
+    let Reach::Program { command, .. } = &config.servers[0].reach else { panic!("a program") };
+    assert_eq!(
+        (command.as_str(), config.servers.len(), findings.len(), broken.len()),
+        ("x", 1, 1, 0)
+    );
+}
+
+#[test]
+fn values_in_the_wrong_place_are_not_repeated() {
+    let secret = "ghx_0123456789abcdefghijklmnopqrstuvwxyz";
+    let text = format!(
+        "[[servers]]\nid = '{secret}!'\ncommand = 'a'\n[servers.mgp]\ntrust_level = '{secret}'\n[servers.env]\n'{secret}=' = 'x'\n"
+    );
+    assert!(!said(&text).concat().contains("0123456789"), "{:?}", said(&text));
+    let text = format!(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['{secret}']\nenv = {{ T = '{secret}' }}\n"
+    );
+    assert!(!format!("{:?}", parsed(&text)).contains("0123456789"));
+}
+
+#[test]
+fn everything_has_a_bound() {
+    let many = "[[servers]]\n".repeat(limits::SERVERS + 1);
+    assert!(Config::parse("mgp.toml", &many).is_err());
+    let broken = parsed(&"[[servers]]\nx = 1\n".repeat(limits::SERVERS));
+    assert_eq!(broken.broken.len(), limits::SERVERS);
+    assert_eq!(broken.findings.len(), 2 * limits::FINDINGS, "as many warnings as errors");
+    let args = format!(
+        "servers = [{{ id = 'a', command = 'a', args = {:?} }}]",
+        vec!["x"; limits::ENTRIES + 1]
+    );
+    assert_eq!(parsed(&args).broken, ["a"]);
+    let long =
+        format!("servers = [{{ id = 'a', command = '{}' }}]", "x".repeat(limits::TEXT_BYTES + 1));
+    assert_eq!(parsed(&long).broken, ["a"]);
+    let file = "#".repeat(usize::try_from(limits::FILE_BYTES).unwrap() + 1);
+    assert!(Config::parse("mgp.toml", &file).is_err());
+    assert!(Config::parse("mgp.toml", &"[".repeat(100_000)).is_err());
+    assert!(Config::parse("mgp.toml", &format!("a = {}", "[".repeat(100_000))).is_err());
+}
+
+#[test]
+fn the_page_and_the_schema_have_every_key() {
+    let (page, schema) = (config_markdown(), config_schema().to_string());
+    for key in KEYS {
+        assert!(page.contains(&format!("| `{}` |", key.name)) && page.contains(key.about));
+        assert!(schema.contains(&format!("{:?}", key.name)), "{}", key.path());
+    }
+    let trust = &config_schema()["properties"]["servers"]["items"]["properties"]["mgp"]["anyOf"][0];
+    assert_eq!(trust["properties"]["trust_level"]["default"], "standard");
+    assert_eq!(trust["properties"]["max_restarts"]["default"], 5);
+}
+
+proptest! {
+    #[test]
+    fn reading_never_panics(text in "[\\[\\]{}a-z_=\"'\\n.,0-9$ é]{0,200}") {
+        let _ = Config::parse("mgp.toml", &text);
+    }
+
+    #[test]
+    fn odd_values_never_panic(name in "[a-z_]{1,12}", value in "(true|1|-1|1\\.5|'x'|\\[\\]|\\{\\}|\\[1\\]|\\{a=1\\}|1979-05-27)") {
+        let keys = KEYS.iter().filter(|key| key.name.len() == name.len());
+        for above in ["", "[kernel]\n", "[[servers]]\n", "[[servers]]\n[servers.mgp]\n", "[agents.a]\n"] {
+            let _ = Config::parse("mgp.toml", &format!("{above}{name} = {value}\n"));
+            for key in keys.clone() {
+                let _ = Config::parse("mgp.toml", &format!("{above}{} = {value}\n", key.name));
+            }
+        }
+    }
+}

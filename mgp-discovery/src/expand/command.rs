@@ -1,0 +1,91 @@
+//! What a command of the user's prints, for `${cmd:…}` (MGP §15.2).
+//!
+//! Everything here blocks.
+//!
+//! Applies to: both.
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::config::limits;
+
+/// How long a command that said everything may take to end.
+const ENDING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Runs a command with the system's shell; what it prints is never part of an error.
+pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
+    let mut child = shell(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("the shell cannot be started: {error}"))?;
+    let Some(out) = child.stdout.take() else { return Err("it has no output".into()) };
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = out.take(limits::VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
+        // Nobody listens any more where it took too long.
+        let _ = sender.send(read.map(|_| bytes));
+    });
+    let said = receiver.recv_timeout(patience);
+    let ended = said.is_ok().then(|| ended(&mut child)).flatten();
+    // Also where it ended: what it left behind must not outlive it.
+    kill(&mut child);
+    let bytes = match said {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
+        Err(_) => return Err(format!("it did not end within {patience:?}")),
+    };
+    if bytes.len() > limits::VALUE_BYTES {
+        return Err(format!("it printed more than {} bytes", limits::VALUE_BYTES));
+    }
+    match ended {
+        Some(status) if status.success() => {
+            String::from_utf8(bytes).map_err(|_| "it printed no UTF-8 text".to_owned())
+        }
+        Some(status) => Err(format!("it failed with {status}")),
+        None => Err("it closed its output and did not end".to_owned()),
+    }
+}
+
+fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
+    for _ in 0..ENDING.as_millis() / PAUSE.as_millis() {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(PAUSE),
+            Ok(status) => return status,
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn shell(command: &str) -> Command {
+    use std::os::unix::process::CommandExt as _;
+    let mut shell = Command::new("sh");
+    // A group of its own, so that all of it can be ended.
+    shell.arg("-c").arg(command).process_group(0);
+    shell
+}
+
+#[cfg(not(unix))]
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("cmd");
+    shell.arg("/C").arg(command);
+    shell
+}
+
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // Nobody is left where everything ended by itself.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,301 @@
+//! Fills in what a server's entry takes from outside (MGP §15.2).
+//!
+//! Everything here blocks: files are read and commands run.
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mgp::Transport;
+use mgp_types::service::ServerId;
+
+use super::secrets::looks_secret;
+use super::{BadTemplate, Expanded, Piece, Template, command};
+use crate::config::{Reach, Server, limits};
+use crate::source::Origin;
+
+/// Fills in `${…}`.
+///
+/// ```
+/// use mgp_discovery::{Config, Expander};
+///
+/// let text = "servers = [{ id = 'a', command = 'a', env = { KEY = '${KEY}' } }]";
+/// let config = Config::parse("mgp.toml", text).unwrap().config;
+/// let refused = Expander::new(|_| None).server(&config.servers[0]).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "server `a` is not started: `env.KEY`: the variable `KEY` is not set; set it, or write `${KEY:-default}`"
+/// );
+/// ```
+#[derive(Clone)]
+pub struct Expander {
+    variables: Arc<Variables>,
+    home: Option<PathBuf>,
+    patience: Duration,
+}
+
+/// The value of a variable, by its name.
+type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// A server whose texts are filled in.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExpandedServer {
+    /// The server.
+    pub id: ServerId,
+    /// How it is reached.
+    pub reach: ExpandedReach,
+}
+
+/// How a server is reached, with everything filled in.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ExpandedReach {
+    /// A child process.
+    Program {
+        /// The program.
+        command: Expanded,
+        /// Its arguments.
+        args: Vec<Expanded>,
+        /// Its folder; a relative one was put behind the folder of the file.
+        cwd: Option<PathBuf>,
+        /// Its environment, beside what it inherits.
+        env: BTreeMap<String, Expanded>,
+    },
+    /// Over HTTP.
+    Url {
+        /// Where.
+        url: Expanded,
+        /// Headers of every request.
+        headers: BTreeMap<String, Expanded>,
+        /// Streamable HTTP, or the older event stream.
+        transport: Transport,
+    },
+}
+
+/// What could not be filled in, by place; no value is part of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("server `{server}` is not started: {}", .reasons.join(", "))]
+pub struct NotExpanded {
+    server: ServerId,
+    reasons: Vec<String>,
+}
+
+impl NotExpanded {
+    /// The server that is stopped by it.
+    #[must_use]
+    pub fn server(&self) -> &ServerId {
+        &self.server
+    }
+
+    /// A sentence for each place, with the remedy.
+    #[must_use]
+    pub fn reasons(&self) -> &[String] {
+        &self.reasons
+    }
+}
+
+// === impl Expander ===
+
+impl Expander {
+    /// With variables of your own.
+    pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { variables: Arc::new(variables), home: None, patience: Duration::from_secs(10) }
+    }
+
+    /// With the environment of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let expander = Self::new(|name| std::env::var(name).ok());
+        match std::env::home_dir() {
+            Some(home) => expander.home(home),
+            None => expander,
+        }
+    }
+
+    /// What `~` is.
+    #[must_use]
+    pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
+        self.home = Some(home.into());
+        self
+    }
+
+    /// How long a command may take; 10 s.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Fills in everything of a server.
+    ///
+    /// # Errors
+    /// [`NotExpanded`] with each place where that is not possible.
+    pub fn server(&self, server: &Server) -> Result<ExpandedServer, Box<NotExpanded>> {
+        let folder = server.file.parent().unwrap_or(Path::new(""));
+        let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
+        let reach = match &server.reach {
+            Reach::Program { command, args, cwd, env } => ExpandedReach::Program {
+                command: filling.text("command", command),
+                args: (0_usize..)
+                    .zip(args)
+                    .map(|(at, arg)| filling.text(&format!("args[{at}]"), arg))
+                    .collect(),
+                cwd: cwd.as_ref().map(|cwd| {
+                    let cwd = filling.text("cwd", cwd);
+                    folder.join(self.with_home(cwd.as_str()))
+                }),
+                env: filling.map("env", env),
+            },
+            Reach::Url { url, headers, transport } => ExpandedReach::Url {
+                url: filling.text("url", url),
+                headers: filling.map("headers", headers),
+                transport: transport.clone(),
+            },
+        };
+        if filling.reasons.is_empty() {
+            return Ok(ExpandedServer { id: server.id.clone(), reach });
+        }
+        let reasons = filling.reasons;
+        Err(Box::new(NotExpanded { server: server.id.clone(), reasons }))
+    }
+
+    /// Fills in one text of a file in a folder.
+    ///
+    /// # Errors
+    /// What cannot be filled in, and the remedy.
+    pub fn fill(
+        &self,
+        template: &Template,
+        origin: Origin,
+        folder: &Path,
+    ) -> Result<Expanded, String> {
+        let mut out = Expanded::new();
+        for piece in template.pieces() {
+            match piece {
+                Piece::Text(text) => out.push(text),
+                Piece::Variable { name, default } => {
+                    // As in a shell: `:-` means unset or empty.
+                    let value = (self.variables)(name);
+                    match (value, default) {
+                        (Some(value), None) => out.push_secret(&value),
+                        (Some(value), Some(_)) if !value.is_empty() => out.push_secret(&value),
+                        (_, Some(default)) => out.append(&self.fill(default, origin, folder)?),
+                        (None, None) => {
+                            return Err(format!(
+                                "the variable `{name}` is not set; set it, or write `${{{name}:-default}}`"
+                            ));
+                        }
+                    }
+                }
+                Piece::File(path) => out.push_secret(&self.file(path, origin, folder)?),
+                Piece::Command(_) if origin == Origin::Project => {
+                    return Err(
+                        "only your own file may run a command; move this server to it, or use `${NAME}`"
+                            .to_owned(),
+                    );
+                }
+                Piece::Command(command) => {
+                    let said = command::run(command, self.patience).map_err(|reason| {
+                        format!("the command of `${{cmd:…}}` gave nothing: {reason}")
+                    })?;
+                    out.push_secret(without_end(&said));
+                }
+            }
+            if out.as_str().len() > limits::VALUE_BYTES {
+                return Err(format!("it becomes longer than {} bytes", limits::VALUE_BYTES));
+            }
+        }
+        if out.as_str().contains('\0') {
+            return Err("there is a NUL in what is filled in".to_owned());
+        }
+        Ok(out)
+    }
+
+    fn with_home(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix("~"), &self.home) {
+            (Some(""), Some(home)) => home.clone(),
+            (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
+            _ => PathBuf::from(path),
+        }
+    }
+
+    fn file(&self, path: &str, origin: Origin, folder: &Path) -> Result<String, String> {
+        let place = folder.join(self.with_home(path));
+        let refused = |error: std::io::Error| format!("the file `{path}` cannot be read: {error}");
+        if origin == Origin::Project {
+            // By where it really is: a link would lead anywhere.
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let (root, real) = (folder.canonicalize(), place.canonicalize());
+            if !real.map_err(refused)?.starts_with(root.map_err(refused)?) {
+                return Err(format!(
+                    "the file `{path}` is not in the project's folder; only your own file may name it"
+                ));
+            }
+        }
+        // Looked at before it is opened: opening a pipe would wait for its other end.
+        if !fs::metadata(&place).map_err(refused)?.is_file() {
+            return Err(format!("`{path}` is not a plain file"));
+        }
+        let mut bytes = Vec::new();
+        let file = fs::File::open(&place).map_err(refused)?;
+        file.take(limits::VALUE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
+        if bytes.len() > limits::VALUE_BYTES {
+            return Err(format!("the file `{path}` is longer than {} bytes", limits::VALUE_BYTES));
+        }
+        let text =
+            String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
+        Ok(without_end(&text).to_owned())
+    }
+}
+
+impl fmt::Debug for Expander {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expander").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+/// A server that is being filled in.
+struct Filling<'a> {
+    expander: &'a Expander,
+    server: &'a Server,
+    folder: &'a Path,
+    reasons: Vec<String>,
+}
+
+impl Filling<'_> {
+    fn text(&mut self, place: &str, text: &str) -> Expanded {
+        let filled = Template::parse(text)
+            .map_err(|bad: BadTemplate| bad.to_string())
+            .and_then(|template| self.expander.fill(&template, self.server.origin, self.folder));
+        let name = place.split_once('.').map_or("", |(_, name)| name);
+        match filled {
+            Ok(filled) if looks_secret(name, text).is_some() => filled.hide(),
+            Ok(filled) => filled,
+            Err(reason) => {
+                self.reasons.push(format!("`{place}`: {reason}"));
+                Expanded::new()
+            }
+        }
+    }
+
+    fn map(&mut self, place: &str, map: &BTreeMap<String, String>) -> BTreeMap<String, Expanded> {
+        let filled = map.iter().map(|(name, text)| {
+            let value = self.text(&format!("{place}.{name}"), text);
+            (name.clone(), value)
+        });
+        filled.collect()
+    }
+}
+
+/// A text without the line break at its end, which editors and `echo` write.
+fn without_end(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}

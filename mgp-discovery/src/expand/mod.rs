@@ -1,0 +1,17 @@
+//! `${…}` in configurations, and secrets that stand in them (MGP §15.2).
+//!
+//! Applies to: both.
+
+mod command;
+mod expander;
+mod secrets;
+mod template;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use expander::{ExpandedReach, ExpandedServer, Expander, NotExpanded};
+pub use secrets::{ClearSecret, clear_secrets};
+pub(crate) use template::Piece;
+pub use template::{BadTemplate, Template};
+pub use value::Expanded;

@@ -1,0 +1,246 @@
+//! Finds secrets that stand in a configuration as they are (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::fmt;
+
+use mgp_types::service::ServerId;
+
+use super::Template;
+use crate::config::{Reach, Server};
+
+/// A secret that everybody who sees the file knows; its text is not part of this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClearSecret {
+    /// The server.
+    pub server: ServerId,
+    /// Where it stands: `env.GITHUB_TOKEN`.
+    pub place: String,
+    /// Why it is taken for one.
+    pub why: &'static str,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for ClearSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, place, why, remedy } = self;
+        write!(f, "`{place}` of `{server}` looks like a secret in clear text ({why}); {remedy}")
+    }
+}
+
+/// The secrets that stand in a server's entry as they are.
+///
+/// ```
+/// use mgp_discovery::{Config, clear_secrets};
+///
+/// let text = "servers = [{ id = 'git', command = 'mcp-git', env = { GIT_TOKEN = 'hunter2-hunter2' } }]";
+/// let config = Config::parse("mgp.toml", text).unwrap().config;
+/// assert_eq!(clear_secrets(&config.servers[0])[0].place, "env.GIT_TOKEN");
+/// ```
+#[must_use]
+pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
+    let mut found = Vec::new();
+    let mut look = |place: String, name: &str, value: &str| {
+        if let Some(why) = looks_secret(name, value) {
+            let variable = variable(&server.id, name);
+            let remedy = format!("write `${{{variable}}}` or `${{file:PATH}}` in its place");
+            found.push(ClearSecret { server: server.id.clone(), place, why, remedy });
+        }
+    };
+    match &server.reach {
+        Reach::Program { args, env, .. } => {
+            for (name, value) in env {
+                look(format!("env.{name}"), name, value);
+            }
+            let mut before = "";
+            for (at, arg) in args.iter().enumerate() {
+                let (name, value) = match arg.split_once('=') {
+                    Some((name, value)) if name.starts_with('-') => (name, value),
+                    _ if arg.starts_with('-') => ("", ""),
+                    _ => (before, arg.as_str()),
+                };
+                look(format!("args[{at}]"), name, value);
+                before = if arg.starts_with('-') { arg } else { "" };
+            }
+        }
+        Reach::Url { url, headers, .. } => {
+            for (name, value) in headers {
+                look(format!("headers.{name}"), name, value);
+            }
+            for (name, value) in in_url(url) {
+                look("url".to_owned(), name, value);
+            }
+        }
+    }
+    found
+}
+
+/// Passwords and parameters of a URL.
+fn in_url(url: &str) -> Vec<(&str, &str)> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let login = host.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    login.map(|(_, password)| ("password", password)).into_iter().chain(pairs).collect()
+}
+
+/// A name for the variable that takes the secret's place.
+fn variable(server: &ServerId, name: &str) -> String {
+    let name = name.trim_start_matches('-');
+    let name = if name.is_empty() { format!("{server}_SECRET") } else { name.to_owned() };
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+/// How the tokens of well-known issuers begin.
+const PREFIXES: &[&str] = &[
+    "-----BEGIN",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "dop_v1_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "rk_live_",
+    "sk-",
+    "sk_live_",
+    "xapp-",
+    "xoxb-",
+    "xoxp-",
+];
+
+/// Words of names that have secrets behind them.
+const NAMES: &[&str] = &[
+    "apikey",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+    "key",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "secret",
+    "token",
+];
+
+/// Words of names that only say where a secret is, or which one.
+const HARMLESS: &[&str] =
+    &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
+
+/// Whether a name says that a secret stands behind it.
+fn names_secret(name: &str) -> bool {
+    let words = words(name);
+    let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    any(NAMES) && !any(HARMLESS)
+}
+
+/// Why a value is taken for a secret; none where it is not.
+pub(super) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
+    // What is filled in is where it belongs.
+    if !Template::parse(value).is_ok_and(|template| template.is_literal()) {
+        return None;
+    }
+    let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
+    let value =
+        schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim();
+    let long = value.len() >= 12;
+    if long && PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
+        return Some("its beginning is that of a token");
+    }
+    if long && value.starts_with("eyJ") && value.matches('.').count() == 2 {
+        return Some("its form is that of a signed token");
+    }
+    let word =
+        ["true", "false", "none", "null", "changeme"].contains(&value.to_lowercase().as_str());
+    let place = value.contains("://") || value.starts_with(['/', '~', '.']);
+    if names_secret(name) && value.len() >= 6 && !word && !place {
+        return Some("its name says so");
+    }
+    (!place && random(value)).then_some("it looks random")
+}
+
+/// The words of a name: `X-Api-Key`, `--api-key`, `apiKey`, `GITHUB_TOKEN`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
+            words.push(String::new());
+        }
+        lower = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// Whether a text is long, of one piece and without any order, as only machines write.
+fn random(value: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
+    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
+    value.len() >= 24
+        && value.bytes().all(fits)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && (entropy(value.as_bytes()) >= 3.9
+            || (value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit())))
+}
+
+/// Bits for each byte.
+fn entropy(bytes: &[u8]) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in bytes {
+        counts[usize::from(*byte)] += 1;
+    }
+    let total = f64::from(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    let parts = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / total);
+    parts.map(|part| -part * part.log2()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, value: &str, secret: bool) {
+        assert_eq!(looks_secret(name, value).is_some(), secret, "{name}={value}");
+    }
+
+    #[test]
+    fn secrets_are_found_and_ordinary_values_are_not() {
+        check("GITHUB_TOKEN", "hunter2hunter2", true);
+        check("apiKey", "hunter2hunter2", true);
+        check("X", concat!("gh", "p_0123456789abcdef0123456789abcdef0123"), true);
+        check("Authorization", "Bearer abcdefghij", true);
+        check("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", true);
+        check("X", "f47ac10b58cc4372a5670e02b2c3d479", true);
+        check("X", "9Zk2mQ7vT4xL1bN8cR5wY3hG6", true);
+
+        check("GITHUB_TOKEN", "${GITHUB_TOKEN}", false);
+        check("GITHUB_TOKEN", "", false);
+        check("TOKEN_FILE", "/run/secrets/token", false);
+        check("KEYBOARD", "qwertyuiop", false);
+        check("AUTH", "true", false);
+        check("X", "/usr/local/lib/node_modules/server-1.2.3/index.js", false);
+        check("X", "@modelcontextprotocol/server-filesystem", false);
+        check("X", "--allow-everything-in-this-folder", false);
+        check("X", "https://example.org/a/very/long/path/0123456789", false);
+    }
+}

@@ -1,0 +1,174 @@
+//! A text with `${…}` in it, taken apart (MGP §15.2).
+//!
+//! Applies to: both.
+
+use crate::config::limits;
+
+/// A text in which something is filled in.
+///
+/// ```
+/// use mgp_discovery::Template;
+///
+/// let template = Template::parse("${HOME}/bin/${TOOL:-files}").unwrap();
+/// assert_eq!(template.variables().collect::<Vec<_>>(), ["HOME", "TOOL"]);
+/// assert!(Template::parse("a price of 5$ or $$5").unwrap().is_literal());
+/// assert_eq!(
+///     Template::parse("${HOME").unwrap_err().to_string(),
+///     "`${` is never closed; write `$${` for the signs themselves"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(String),
+    Variable { name: String, default: Option<Template> },
+    File(String),
+    Command(String),
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTemplate {
+    /// A brace is missing.
+    #[error("`${{` is never closed; write `$${{` for the signs themselves")]
+    Open,
+    /// What stands in braces is nothing that is known.
+    #[error(
+        "`${{…}}` holds no name of a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}` or `${{cmd:COMMAND}}`"
+    )]
+    NoName,
+    /// A file or command that is not named.
+    #[error("`${{{0}:…}}` names nothing")]
+    Empty(&'static str),
+    /// Defaults in defaults in defaults.
+    #[error("`${{…}}` is nested deeper than {}", limits::DEPTH)]
+    Deep,
+}
+
+impl Template {
+    /// Takes a text apart.
+    ///
+    /// # Errors
+    /// [`BadTemplate`].
+    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+        parse(text, 0)
+    }
+
+    /// Whether nothing is filled in.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    }
+
+    /// The names of the variables, those in defaults included.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let mut names = Vec::new();
+        self.visit(&mut |piece| {
+            if let Piece::Variable { name, .. } = piece {
+                names.push(name.as_str());
+            }
+        });
+        names.into_iter()
+    }
+
+    /// What it needs from outside, as a person reads it: `${TOKEN}`, `${file:key}`.
+    #[must_use]
+    pub fn needs(&self) -> Vec<String> {
+        let mut needs = Vec::new();
+        self.visit(&mut |piece| match piece {
+            Piece::Text(_) => {}
+            Piece::Variable { name, .. } => needs.push(format!("${{{name}}}")),
+            Piece::File(path) => needs.push(format!("${{file:{path}}}")),
+            Piece::Command(command) => needs.push(format!("${{cmd:{command}}}")),
+        });
+        needs
+    }
+
+    fn visit<'a>(&'a self, look: &mut dyn FnMut(&'a Piece)) {
+        for piece in &self.0 {
+            look(piece);
+            if let Piece::Variable { default: Some(default), .. } = piece {
+                default.visit(look);
+            }
+        }
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.0
+    }
+}
+
+fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
+    if depth > limits::DEPTH {
+        return Err(BadTemplate::Deep);
+    }
+    let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
+    while let Some(at) = rest.find('$') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            plain.push('$');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('{') {
+            let end = closing(after).ok_or(BadTemplate::Open)?;
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(piece(&after[..end], depth)?);
+            rest = &after[end + 1..];
+        } else {
+            // A lone sign is what it is: passwords and prices have them.
+            plain.push('$');
+        }
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(Template(pieces))
+}
+
+/// Where the brace that belongs to the one before this text is.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => open += 1,
+            b'}' if open == 0 => return Some(at),
+            b'}' => open -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn piece(inside: &str, depth: usize) -> Result<Piece, BadTemplate> {
+    let named = |text: &str, word| match text.trim() {
+        "" => Err(BadTemplate::Empty(word)),
+        text => Ok(text.to_owned()),
+    };
+    if let Some(path) = inside.strip_prefix("file:") {
+        return named(path, "file").map(Piece::File);
+    }
+    if let Some(command) = inside.strip_prefix("cmd:") {
+        return named(command, "cmd").map(Piece::Command);
+    }
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(parse(default, depth + 1)?)),
+        None => (inside, None),
+    };
+    if !is_variable(name) {
+        return Err(BadTemplate::NoName);
+    }
+    Ok(Piece::Variable { name: name.to_owned(), default })
+}
+
+/// Whether a text is what shells take for the name of a variable.
+fn is_variable(name: &str) -> bool {
+    name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -1,0 +1,167 @@
+//! Tests of `${…}`.
+//!
+//! Applies to: both.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Config;
+use crate::source::Origin;
+
+fn expander() -> Expander {
+    Expander::new(|name| match name {
+        "SET" => Some("value".into()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    })
+    .patience(Duration::from_secs(5))
+}
+
+#[track_caller]
+fn check(text: &str, expected: Result<&str, &str>) {
+    let filled = Template::parse(text)
+        .map_err(|bad| bad.to_string())
+        .and_then(|template| expander().fill(&template, Origin::User, Path::new("")));
+    match (&filled, expected) {
+        (Ok(filled), Ok(expected)) => assert_eq!(filled.as_str(), expected),
+        (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),
+        _ => panic!("{text}: {filled:?}"),
+    }
+}
+
+#[test]
+fn variables_and_their_defaults_are_those_of_a_shell() {
+    check("a ${SET} b", Ok("a value b"));
+    check("${SET}${EMPTY}", Ok("value"));
+    check("${EMPTY:-x}", Ok("x"));
+    check("${NOT:-}", Ok(""));
+    check("${NOT:-${ALSO:-${SET}}}", Ok("value"));
+    check("$$ $${SET} 5$ $HOME $", Ok("$ ${SET} 5$ $HOME $"));
+    check("${NOT}", Err("the variable `NOT` is not set"));
+    check("${NOT:-${ALSO}}", Err("the variable `ALSO` is not set"));
+    check("${", Err("never closed"));
+    check("${env:SET}", Err("holds no name"));
+    check("${file:}", Err("`${file:…}` names nothing"));
+    check(&format!("{}x{}", "${A:-".repeat(20), "}".repeat(20)), Err("nested deeper than 8"));
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_are_run_for_the_user_only_and_end() {
+    check("${cmd:printf '%s\\n' \"{a}\"}", Ok("{a}"));
+    check("${cmd:echo no >&2; exit 3}", Err("it failed with exit status: 3"));
+    check("${cmd:head -c 70000 /dev/zero}", Err("more than 65536 bytes"));
+    let slow = Template::parse("${cmd:sleep 60 & sleep 60}").unwrap();
+    let quick = expander().patience(Duration::from_millis(50));
+    let reason = quick.fill(&slow, Origin::User, Path::new("")).unwrap_err();
+    assert!(reason.contains("did not end within 50ms"), "{reason}");
+    let command = Template::parse("${cmd:echo a}").unwrap();
+    let reason = expander().fill(&command, Origin::Project, Path::new("")).unwrap_err();
+    assert!(reason.starts_with("only your own file may run a command"), "{reason}");
+}
+
+#[test]
+fn files_of_a_project_stay_in_it() {
+    let root = std::env::temp_dir().join(format!("mgp-expand-{}", std::process::id()));
+    let project = root.join("project");
+    fs::create_dir_all(&project).unwrap();
+    fs::write(root.join("outside"), "s3cret\n").unwrap();
+    fs::write(project.join("inside"), "plain\r\n").unwrap();
+    fs::write(project.join("long"), vec![b'x'; 70_000]).unwrap();
+    let fill =
+        |text: &str, origin| expander().fill(&Template::parse(text).unwrap(), origin, &project);
+    assert_eq!(fill("${file:inside}", Origin::Project).unwrap().as_str(), "plain");
+    assert_eq!(fill("${file:../outside}", Origin::User).unwrap().as_str(), "s3cret");
+    assert!(
+        fill("${file:../outside}", Origin::Project)
+            .unwrap_err()
+            .contains("not in the project's folder")
+    );
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(root.join("outside"), project.join("link")).unwrap();
+        assert!(
+            fill("${file:link}", Origin::Project)
+                .unwrap_err()
+                .contains("not in the project's folder")
+        );
+    }
+    assert!(fill("${file:long}", Origin::User).unwrap_err().contains("longer than"));
+    assert!(fill("${file:.}", Origin::User).unwrap_err().contains("not a plain file"));
+    assert!(fill("${file:missing}", Origin::User).unwrap_err().contains("cannot be read"));
+    let home = expander().home(&root);
+    let template = Template::parse("${file:~/outside}").unwrap();
+    assert_eq!(home.fill(&template, Origin::User, &project).unwrap().as_str(), "s3cret");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
+    let text = "[[servers]]\nid = 'a'\ncommand = '${SET}/a'\nargs = ['-x', '${SET}']\ncwd = 'sub'\nenv = { K = 'k-${SET}', L = 'plain', API_TOKEN = 'hunter2-hunter2' }\n[[servers]]\nid = 'b'\nurl = 'https://${SET}'\nheaders = { A = 'Bearer ${SET}' }\n";
+    let config = Config::parse("/etc/mgp.toml", text).unwrap().config;
+    let filled = expander().server(&config.servers[0]).unwrap();
+    let shown = format!("{filled:?}");
+    assert!(!shown.contains("value") && !shown.contains("hunter2"), "{shown}");
+    let ExpandedReach::Program { command, args, cwd, env } = filled.reach else {
+        panic!("a program")
+    };
+    assert_eq!(
+        (command.as_str(), args[1].as_str(), env["K"].as_str()),
+        ("value/a", "value", "k-value")
+    );
+    assert_eq!((args[1].is_secret(), env["L"].is_secret()), (true, false));
+    assert_eq!(cwd.as_deref(), Some(Path::new("/etc/sub")));
+    let ExpandedReach::Url { url, headers, .. } =
+        expander().server(&config.servers[1]).unwrap().reach
+    else {
+        panic!("a place")
+    };
+    assert_eq!((url.as_str(), headers["A"].as_str()), ("https://value", "Bearer value"));
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once() {
+    let text =
+        "servers = [{ id = 'a', command = '${A}', args = ['${B'], env = { K = '${SET}${C}' } }]";
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let refused = expander().server(&config.servers[0]).unwrap_err();
+    let places: Vec<_> = refused.reasons().iter().map(|r| r.split(':').next().unwrap()).collect();
+    assert_eq!(places, ["`command`", "`args[0]`", "`env.K`"]);
+    assert!(!refused.to_string().contains("value"));
+}
+
+#[test]
+fn secrets_in_clear_text_are_found_where_they_stand() {
+    let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://u:abcdefgh@example.org/?token=abcdefgh&x=1'\n";
+    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let places = |at: usize| {
+        clear_secrets(&config.servers[at]).into_iter().map(|s| s.place).collect::<Vec<_>>()
+    };
+    assert_eq!(places(0), ["env.PASSWORD", "args[1]", "args[2]"]);
+    assert_eq!(places(1), ["url", "url"]);
+    let shown = clear_secrets(&config.servers[0])[1].to_string();
+    assert_eq!(
+        shown,
+        "`args[1]` of `a` looks like a secret in clear text (its name says so); write `${API_KEY}` or `${file:PATH}` in its place"
+    );
+}
+
+proptest! {
+    #[test]
+    fn taking_apart_never_panics(text in "[${}:a-z-]{0,80}") {
+        if let Ok(template) = Template::parse(&text) {
+            let _ = (template.needs(), template.is_literal());
+        }
+    }
+
+    #[test]
+    fn a_text_with_its_dollars_doubled_stays_itself(text in "\\PC{0,60}") {
+        let template = Template::parse(&text.replace('$', "$$")).unwrap();
+        let filled = expander().fill(&template, Origin::User, Path::new("")).unwrap();
+        prop_assert_eq!(filled.as_str(), text);
+    }
+}

@@ -1,0 +1,123 @@
+//! A server as another host has it (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::variables::{Dialect, mapped};
+
+/// A server as another host has it, in our words.
+#[derive(Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The program.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its folder.
+    pub cwd: Option<String>,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// Where it is, instead of a program.
+    pub url: Option<String>,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, String>,
+    /// Written only where it is not what follows from the rest.
+    pub transport: Option<&'static str>,
+}
+
+/// What stands in configurations may be secret, so only names are shown.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+/// Members that say what we know from elsewhere.
+const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "enabled"];
+
+/// An entry of `mcpServers` or `servers`; why it cannot be taken otherwise.
+pub(super) fn entry(
+    value: &Value,
+    dialect: Dialect,
+    project: Option<&Path>,
+    notes: &mut Vec<String>,
+) -> Result<Entry, String> {
+    let Some(members) = value.as_object() else { return Err("it is not an object".into()) };
+    if members.get("disabled") == Some(&Value::Bool(true))
+        || members.get("enabled") == Some(&Value::Bool(false))
+    {
+        return Err("it is switched off there".into());
+    }
+    let mut entry = Entry::default();
+    for (name, value) in members {
+        let mut map = |text: &str| mapped(text, dialect, project, notes);
+        match name.as_str() {
+            "command" => entry.command = Some(map(text(name, value)?)),
+            "args" => {
+                let list = value.as_array().ok_or("`args` is not a list")?;
+                let args = list.iter().map(|arg| Ok(map(text(name, arg)?)));
+                entry.args = args.collect::<Result<_, String>>()?;
+            }
+            "cwd" => entry.cwd = Some(map(text(name, value)?)),
+            "env" => entry.env = texts(name, value, &mut map)?,
+            "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
+            "headers" => entry.headers = texts(name, value, &mut map)?,
+            "type" | "transport" => entry.transport = transport(text(name, value)?)?,
+            "autoApprove" | "alwaysAllow" | "trust" => {
+                notes.push(format!(
+                    "`{name}` was left out: what runs without asking is decided here"
+                ));
+            }
+            "envFile" => {
+                notes.push("`envFile` was left out: write its variables to `env`, or set them before you start".into());
+            }
+            _ if IDLE.contains(&name.as_str()) => {}
+            _ => {
+                notes.push(format!("`{}` was left out: it is not known here", name.escape_debug()));
+            }
+        }
+    }
+    match (&entry.command, &entry.url) {
+        (Some(_), Some(_)) => Err("it has a `command` and a `url`".into()),
+        (None, None) => Err("it has neither a `command` nor a `url`".into()),
+        _ => Ok(entry),
+    }
+}
+
+fn transport(word: &str) -> Result<Option<&'static str>, String> {
+    match word {
+        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(None),
+        "sse" => Ok(Some("sse")),
+        _ => Err("its transport is not known here".into()),
+    }
+}
+
+fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, String> {
+    value.as_str().ok_or_else(|| format!("`{name}` has something that is not a text"))
+}
+
+fn texts(
+    name: &str,
+    value: &Value,
+    map: &mut impl FnMut(&str) -> String,
+) -> Result<BTreeMap<String, String>, String> {
+    let empty = Map::new();
+    let members = match value {
+        Value::Null => &empty,
+        value => value.as_object().ok_or_else(|| format!("`{name}` is not an object"))?,
+    };
+    let each = members.iter().map(|(key, value)| {
+        // Numbers and switches become what a shell would make of them.
+        let value = match value {
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            value => map(text(name, value)?),
+        };
+        Ok((key.clone(), value))
+    });
+    each.collect()
+}

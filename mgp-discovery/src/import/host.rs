@@ -1,0 +1,122 @@
+//! The hosts whose files are read (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::variables::Dialect;
+use super::{Entry, entry, json, package};
+use crate::config::limits;
+use crate::error::Error;
+
+/// A host, or a kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Host {
+    /// `claude_desktop_config.json`.
+    ClaudeDesktop,
+    /// `.mcp.json`, or `~/.claude.json` with its projects.
+    ClaudeCode,
+    /// `.cursor/mcp.json`.
+    Cursor,
+    /// `.vscode/mcp.json`.
+    VsCode,
+    /// Any other file with `mcpServers`.
+    Generic,
+    /// `server.json` of the registry.
+    Registry,
+}
+
+/// The servers of one file.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Import {
+    /// The file.
+    pub source: PathBuf,
+    /// The servers by their names there, with what could not be taken of each.
+    pub servers: Vec<(String, Entry, Vec<String>)>,
+    /// The servers that cannot be taken, and why.
+    pub refused: Vec<Refused>,
+}
+
+/// A server that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Its name there.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Reads the text of a host's file; the path is for the report, and for what is relative to it.
+///
+/// ```
+/// use mgp_discovery::import::{Host, read};
+///
+/// let text = r#"{"mcpServers": {"files": {"command": "mcp-files", "env": {"ROOT": "${ROOT:-/srv}"}}}}"#;
+/// let import = read(Host::ClaudeCode, ".mcp.json".as_ref(), text).unwrap();
+/// let (name, entry, notes) = &import.servers[0];
+/// assert_eq!((name.as_str(), entry.env["ROOT"].as_str(), notes.len()), ("files", "${ROOT:-/srv}", 0));
+/// ```
+///
+/// # Errors
+/// [`Error::TooLong`]; [`Error::Foreign`] when it is not such a file.
+pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, Error> {
+    if text.len() as u64 > 16 * limits::FILE_BYTES {
+        return Err(Error::TooLong { path: file.to_owned() });
+    }
+    let foreign = |reason: String| Error::Foreign { path: file.to_owned(), reason };
+    let value = json::parse(text).map_err(foreign)?;
+    let mut import = Import { source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
+    if host == Host::Registry {
+        package::read(&value, &mut import).map_err(foreign)?;
+        return Ok(import);
+    }
+    let dialect = match host {
+        Host::ClaudeDesktop => Dialect::Plain,
+        Host::VsCode | Host::Cursor => Dialect::Editor,
+        _ => Dialect::Shell,
+    };
+    let own = if host == Host::VsCode { "servers" } else { "mcpServers" };
+    // `.vscode/mcp.json` and `.cursor/mcp.json` stand in a folder of the project.
+    let project = file.parent().filter(|folder| {
+        folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
+    });
+    let project = project.and_then(Path::parent).filter(|folder| folder.is_absolute());
+    let mut found = false;
+    let nested = value.get("mcp").and_then(|mcp| mcp.get(own));
+    if let Some(servers) = value.get(own).or(nested).and_then(Value::as_object) {
+        found = true;
+        take(&mut import, servers, dialect, project);
+    }
+    for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(servers) = value.get(own).and_then(Value::as_object) {
+            found = true;
+            take(&mut import, servers, dialect, Some(Path::new(folder)));
+        }
+    }
+    if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
+}
+
+fn take(
+    import: &mut Import,
+    servers: &Map<String, Value>,
+    dialect: Dialect,
+    project: Option<&Path>,
+) {
+    for (name, value) in servers {
+        let mut notes = Vec::new();
+        let taken = if import.servers.len() >= limits::SERVERS {
+            Err(format!("{} servers are possible", limits::SERVERS))
+        } else {
+            entry::entry(value, dialect, project, &mut notes)
+        };
+        match taken {
+            Ok(entry) => import.servers.push((name.clone(), entry, notes)),
+            Err(why) => import.refused.push(Refused { name: name.clone(), why }),
+        }
+    }
+}

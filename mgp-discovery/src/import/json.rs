@@ -1,0 +1,92 @@
+//! JSON as editors write it: with comments and trailing commas (MGP §15.2).
+//!
+//! Applies to: both.
+
+use serde_json::Value;
+
+/// Reads JSON with comments and trailing commas.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let plain = without_commas(&without_comments(text.trim_start_matches('\u{feff}')));
+    serde_json::from_str(&plain).map_err(|error| {
+        // The reason alone: values of the file may be secret.
+        format!("it is not JSON at line {}, column {}", error.line(), error.column())
+    })
+}
+
+/// Comments become spaces, so that places stay what they are.
+fn without_comments(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['"', '/']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = if rest.starts_with('"') {
+            let length = string(rest);
+            out.push_str(&rest[..length]);
+            length
+        } else if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            let length = comment.find("*/").map_or(rest.len(), |end| end + 4);
+            out.extend(rest[..length].chars().map(|c| if c == '\n' { c } else { ' ' }));
+            length
+        } else {
+            out.push('/');
+            1
+        };
+        rest = &rest[length..];
+    }
+    out + rest
+}
+
+/// A comma before a closing bracket becomes a space.
+fn without_commas(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['"', ',']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = if rest.starts_with('"') { string(rest) } else { 1 };
+        if rest.starts_with(',') && rest[1..].trim_start().starts_with(['}', ']']) {
+            out.push(' ');
+        } else {
+            out.push_str(&rest[..length]);
+        }
+        rest = &rest[length..];
+    }
+    out + rest
+}
+
+/// How long the string at the beginning of a text is, its quotes included.
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn comments_and_commas_go_and_strings_stay() {
+        let text = "// a\n{\"a\": \"// b, ]\", /* c\n */ \"d\\\"\": [1, 2, ],\n}";
+        assert_eq!(parse(text).unwrap(), json!({"a": "// b, ]", "d\"": [1, 2]}));
+        assert_eq!(parse("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in "[\"/*,\\\\\\]\\[{}\na é]{0,60}") {
+            let _ = parse(&text);
+        }
+    }
+}

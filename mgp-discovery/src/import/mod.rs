@@ -1,0 +1,19 @@
+//! Reads the configurations of other hosts, and adds their servers to ours (MGP §15.2).
+//!
+//! [`read`] and [`Plan::new`] change nothing, so that a dry run is what is done later; [`Plan::apply`] writes.
+//!
+//! Applies to: both.
+
+mod entry;
+mod host;
+mod json;
+mod package;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod variables;
+mod write;
+
+pub use entry::Entry;
+pub use host::{Host, Import, Refused, read};
+pub use plan::{Fate, Line, Plan};

@@ -1,0 +1,121 @@
+//! `server.json` of the official registry (MGP §15.2).
+//!
+//! Applies to: both.
+
+use serde_json::Value;
+
+use super::variables::name_of;
+use super::{Entry, Import, Refused};
+
+/// Takes the first package we can start, else the first place we can reach.
+pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
+    // The registry's answers wrap the document.
+    let value = value.get("server").filter(|server| server.is_object()).unwrap_or(value);
+    let name = text(value, "name").ok_or("it has no `name`, so it is no `server.json`")?;
+    let list = |key: &str| value.get(key).and_then(Value::as_array).into_iter().flatten();
+    let mut notes = Vec::new();
+    let started = list("packages").find_map(|package| program(package, &mut notes));
+    match started.or_else(|| list("remotes").find_map(|remote| place(remote, &mut notes))) {
+        Some(entry) => import.servers.push((name.to_owned(), entry, notes)),
+        None => import.refused.push(Refused {
+            name: name.to_owned(),
+            why: "it has no package of npm, pypi or oci, and no place to reach".to_owned(),
+        }),
+    }
+    Ok(())
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str)
+}
+
+fn program(package: &Value, notes: &mut Vec<String>) -> Option<Entry> {
+    let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
+    let name = text(package, "identifier").or_else(|| text(package, "name"))?.replace('$', "$$");
+    let version = text(package, "version").filter(|version| !version.is_empty());
+    let with =
+        |mark: &str| version.map_or(name.clone(), |version| format!("{name}{mark}{version}"));
+    let mut env = std::collections::BTreeMap::new();
+    let given =
+        package.get("environmentVariables").or_else(|| package.get("environment_variables"));
+    for variable in given.and_then(Value::as_array).into_iter().flatten() {
+        if let Some(name) = text(variable, "name") {
+            env.insert(name.to_owned(), wanted(name, variable, notes));
+        }
+    }
+    let mut args = arguments(package, "runtimeArguments", notes);
+    let command = match kind {
+        "npm" => {
+            args.insert(0, "-y".into());
+            args.push(with("@"));
+            "npx"
+        }
+        "pypi" => {
+            args.push(with("=="));
+            "uvx"
+        }
+        "oci" | "docker" => {
+            args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
+            // The container sees only what is handed in by name.
+            args.extend(env.keys().flat_map(|name| ["-e".to_owned(), name.clone()]));
+            args.push(with(":"));
+            "docker"
+        }
+        _ => return None,
+    };
+    args.extend(arguments(package, "packageArguments", notes));
+    Some(Entry { command: Some(command.into()), args, env, ..Entry::default() })
+}
+
+fn arguments(package: &Value, key: &str, notes: &mut Vec<String>) -> Vec<String> {
+    let mut args = Vec::new();
+    for argument in package.get(key).and_then(Value::as_array).into_iter().flatten() {
+        let name = text(argument, "name");
+        let hint = text(argument, "valueHint").or(name).unwrap_or("ARGUMENT");
+        let value = text(argument, "value").or_else(|| text(argument, "default"));
+        let required = argument.get("isRequired").and_then(Value::as_bool).unwrap_or_default();
+        if value.is_none() && !required {
+            continue;
+        }
+        let value = value.map(|value| value.replace('$', "$$"));
+        let value = value.unwrap_or_else(|| {
+            let variable = name_of(&hint.trim_start_matches('-').to_ascii_uppercase());
+            notes.push(format!(
+                "the argument `{hint}` is the variable `{variable}`; set it before you start"
+            ));
+            format!("${{{variable}}}")
+        });
+        args.extend(name.filter(|_| text(argument, "type") == Some("named")).map(str::to_owned));
+        args.push(value);
+    }
+    args
+}
+
+fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
+    let url = text(remote, "url")?.replace('$', "$$");
+    let transport = text(remote, "type").or_else(|| text(remote, "transport_type"));
+    let headers = remote.get("headers").and_then(Value::as_array).into_iter().flatten();
+    let headers = headers.filter_map(|header| {
+        let name = text(header, "name")?;
+        Some((name.to_owned(), wanted(name, header, notes)))
+    });
+    let headers = headers.collect();
+    let transport = (transport == Some("sse")).then_some("sse");
+    Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
+}
+
+/// What a variable or header becomes: its value, or a variable of our own.
+fn wanted(name: &str, value: &Value, notes: &mut Vec<String>) -> String {
+    if let Some(fixed) = text(value, "value").filter(|fixed| !fixed.contains('{')) {
+        return fixed.replace('$', "$$");
+    }
+    let variable = name_of(&name.to_ascii_uppercase());
+    match text(value, "default") {
+        Some(default) => format!("${{{variable}:-{}}}", default.replace('$', "$$")),
+        None if value.get("isRequired").and_then(Value::as_bool) == Some(true) => {
+            notes.push(format!("it needs the variable `{variable}`; set it before you start"));
+            format!("${{{variable}}}")
+        }
+        None => format!("${{{variable}:-}}"),
+    }
+}

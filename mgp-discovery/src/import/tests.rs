@@ -1,0 +1,171 @@
+//! Tests of import.
+//!
+//! Applies to: both.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{Config, Reach};
+
+fn imported(host: Host, file: &str, text: &str) -> Import {
+    read(host, Path::new(file), text).unwrap()
+}
+
+/// A folder that is gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("mgp-import-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_editor_file_with_inputs_and_comments_is_read() {
+    let text = r#"{
+        // the key is asked for
+        "inputs": [{"id": "api-key", "type": "promptString", "password": true}],
+        "servers": {
+            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}"}},
+            "local": {"type": "stdio", "command": "${workspaceFolder}/run", "envFile": ".env", "dev": {},},
+        },
+    }"#;
+    let import = imported(Host::VsCode, "/p/.vscode/mcp.json", text);
+    let (local, web) = (&import.servers[0], &import.servers[1]);
+    assert_eq!(local.1.command.as_deref(), Some("/p/run"));
+    assert_eq!(local.2.len(), 2, "{:?}", local.2);
+    assert_eq!(web.1.headers["A"], "Bearer ${API_KEY}");
+    assert_eq!(
+        web.2,
+        ["the input `api-key` is the variable `API_KEY` here; set it before you start"]
+    );
+}
+
+#[test]
+fn the_projects_of_a_file_are_read_and_what_is_off_is_left() {
+    let text = r#"{"mcpServers": {"a": {"command": "a"}, "off": {"command": "x", "disabled": true}},
+        "projects": {"/p": {"mcpServers": {"b": {"type": "sse", "url": "https://b"}}}, "/q": {}}}"#;
+    let import = imported(Host::ClaudeCode, "/h/.claude.json", text);
+    let names: Vec<_> = import.servers.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(import.servers[1].1.transport, Some("sse"));
+    assert_eq!(import.refused[0].why, "it is switched off there");
+}
+
+#[test]
+fn a_document_of_the_registry_is_started_by_its_package() {
+    let text = r#"{"name": "io.github.user/weather", "packages": [{"registryType": "npm", "identifier": "@user/weather",
+        "version": "1.0.2", "environmentVariables": [{"name": "KEY", "isRequired": true, "isSecret": true}, {"name": "UNIT", "default": "c"}],
+        "packageArguments": [{"type": "named", "name": "--city", "value": "Bern"}, {"type": "positional", "valueHint": "folder", "isRequired": true}]}]}"#;
+    let import = imported(Host::Registry, "server.json", text);
+    let (name, entry, notes) = &import.servers[0];
+    assert_eq!(name, "io.github.user/weather");
+    assert_eq!(entry.command.as_deref(), Some("npx"));
+    assert_eq!(entry.args, ["-y", "@user/weather@1.0.2", "--city", "Bern", "${FOLDER}"]);
+    assert_eq!((entry.env["KEY"].as_str(), entry.env["UNIT"].as_str()), ("${KEY}", "${UNIT:-c}"));
+    assert_eq!(notes.len(), 2);
+    let text = r#"{"name": "a/b", "remotes": [{"type": "sse", "url": "https://b"}]}"#;
+    assert_eq!(
+        imported(Host::Registry, "server.json", text).servers[0].1.url.as_deref(),
+        Some("https://b")
+    );
+}
+
+#[test]
+fn what_is_no_such_file_says_so_without_its_values() {
+    for (text, expected) in [
+        ("{", "`f` cannot be read: it is not JSON at line 1, column 1"),
+        ("{\"a\": \"s3cret\"}", "`f` cannot be read: it has no `mcpServers`"),
+        ("[]", "`f` cannot be read: it has no `mcpServers`"),
+    ] {
+        let error = read(Host::Generic, Path::new("f"), text).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn a_plan_keeps_comments_and_entries_and_a_backup() {
+    let folder = Folder::new("plan");
+    let file = folder.0.join("deep/servers.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let before = "# mine\n[[servers]]\nid = 'a' # keep\ncommand = 'own'\n";
+    fs::write(&file, before).unwrap();
+    let text = r#"{"mcpServers": {"a": {"command": "x"}, "my server": {"command": "b", "env": {"API_KEY": "hunter2hunter2"}}, "bad": {}}}"#;
+    let import = imported(Host::ClaudeDesktop, "claude.json", text);
+    let plan = Plan::new(&file, &[import]).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), before, "a plan writes nothing");
+    let lines: Vec<_> = plan.lines().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "a from claude.json: left out, there is a server `a` already",
+            "my server from claude.json: added as `my-server`; `env.API_KEY` of `my-server` looks like a secret in clear text (its name says so); write `${API_KEY}` or `${file:PATH}` in its place",
+            "bad from claude.json: left out, it has neither a `command` nor a `url`",
+        ]
+    );
+    assert!(!format!("{plan:?}").contains("hunter2"));
+    let backup = plan.apply().unwrap().unwrap();
+    assert_eq!(fs::read_to_string(&backup).unwrap(), before);
+    let after = fs::read_to_string(&file).unwrap();
+    assert!(after.starts_with(before), "{after}");
+    assert_eq!(Config::parse(&file, &after).unwrap().config.servers.len(), 2);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        for path in [&file, &backup] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+    // What was planned for is no longer there.
+    assert!(plan.apply().unwrap_err().to_string().ends_with("was changed meanwhile; look again"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made() {
+    let folder = Folder::new("new");
+    let file = folder.0.join("a/b.toml");
+    let import = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    assert_eq!(Plan::new(&file, &[import]).unwrap().apply().unwrap(), None);
+    assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
+    let again = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    assert!(Plan::new(&file, &[again]).unwrap().is_idle());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_the_file_stays_a_link() {
+    let folder = Folder::new("link");
+    let (file, link) = (folder.0.join("real.toml"), folder.0.join("link.toml"));
+    fs::write(&file, "").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let import = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    assert!(Plan::new(&link, &[import]).unwrap().apply().unwrap().is_some());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
+}
+
+proptest! {
+    #[test]
+    fn what_is_imported_reads_as_it_was(command in "[^\\x00]{1,20}", arg in "[^\\x00]{0,20}", value in "[^\\x00]{0,20}") {
+        prop_assume!(!command.trim().is_empty());
+        let text = serde_json::json!({"mcpServers": {"a": {"command": command, "args": [arg], "env": {"K": value}}}});
+        let import = imported(Host::ClaudeDesktop, "f", &text.to_string());
+        let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
+        let config = Config::parse("f", plan.text()).unwrap().config;
+        let Reach::Program { command: read, args, env, .. } = &config.servers[0].reach else { panic!("a program") };
+        prop_assert_eq!(read.replace("$$", "$"), command);
+        prop_assert_eq!(args[0].replace("$$", "$"), arg);
+        prop_assert_eq!(env["K"].replace("$$", "$"), value);
+    }
+}

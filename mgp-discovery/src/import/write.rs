@@ -1,0 +1,55 @@
+//! Adds servers to the text of a configuration, and keeps what a person wrote there (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::collections::BTreeMap;
+
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
+
+use super::Entry;
+
+/// Adds a server at the end; false where the file has its servers in a form nothing can be added to.
+pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
+    let servers = document.entry("servers").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let mut table = table(id, entry);
+    if let Some(tables) = servers.as_array_of_tables_mut() {
+        let line: String = from.chars().filter(|c| !c.is_control()).collect();
+        table.decor_mut().set_prefix(format!("\n# From {line}\n"));
+        tables.push(table);
+        return true;
+    }
+    match servers.as_array_mut() {
+        Some(array) => {
+            array.push(Value::InlineTable(table.into_inline_table()));
+            true
+        }
+        None => false,
+    }
+}
+
+fn table(id: &str, entry: &Entry) -> Table {
+    let mut table = Table::new();
+    table.insert("id", value(id));
+    let texts = [("command", &entry.command), ("url", &entry.url), ("cwd", &entry.cwd)];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            table.insert(name, value(text));
+        }
+    }
+    if !entry.args.is_empty() {
+        table.insert("args", value(entry.args.iter().collect::<Array>()));
+    }
+    if let Some(transport) = entry.transport {
+        table.insert("transport", value(transport));
+    }
+    for (name, map) in [("env", &entry.env), ("headers", &entry.headers)] {
+        if !map.is_empty() {
+            table.insert(name, value(inline(map)));
+        }
+    }
+    table
+}
+
+fn inline(map: &BTreeMap<String, String>) -> InlineTable {
+    map.iter().map(|(name, text)| (name.as_str(), Value::from(text))).collect()
+}

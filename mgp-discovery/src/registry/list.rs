@@ -1,0 +1,78 @@
+//! `mgp/discovery/list`: the servers that a caller may use (MGP §15.2).
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::method::DiscoveryList;
+use mgp_types::mgp::{DiscoveryFilter, DiscoveryListResult, ServerState, ServerSummary};
+use mgp_types::service::{Authority, Context, Router, ServerId, Visibility};
+
+use super::{Fleet, Known};
+
+/// The word of a filter that every state matches.
+const ALL: &str = "all";
+
+/// Answers `mgp/discovery/list`.
+///
+/// An operator sees every server.
+/// Everybody else sees those with a tool they may call, with these tools only; of the others they learn nothing.
+/// Without `status` the list holds every state.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mgp_discovery::{Fleet, Known, list_router};
+/// use mgp_types::mgp::{ServerState, ServerSummary};
+/// use mgp_types::service::{Everyone, Stack, mock};
+///
+/// struct One;
+/// impl Fleet for One {
+///     fn known(&self) -> Vec<Known> {
+///         let mut files = ServerSummary::new("files", ServerState::Connected);
+///         files.tools = vec!["read".to_owned()].into();
+///         vec![Known::new(files, [])]
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let mut client = mock::client(Stack::new(list_router(Arc::new(One), Arc::new(Everyone))));
+/// let answer = client.request("mgp/discovery/list", "{}").await.unwrap();
+/// assert_eq!(
+///     answer.as_str(),
+///     r#"{"servers":[{"id":"files","status":"connected","tools":["read"]}]}"#
+/// );
+/// # });
+/// ```
+#[must_use]
+pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Router {
+    Router::new().on::<DiscoveryList, _, _>(move |cx, params| {
+        let filter = params.filter.unwrap_or_default();
+        let known = fleet.known().into_iter();
+        // Filtered only after it was decided what the caller sees: a filter must not tell of the rest.
+        let seen = known.filter_map(|known| shown(&cx, &*visibility, known));
+        let servers = seen.filter(|known| matches(known, &filter)).map(|known| known.summary);
+        let result = DiscoveryListResult::new(servers.collect::<Vec<ServerSummary>>());
+        async move { Ok(result) }
+    })
+}
+
+/// A server as a caller sees it.
+fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known) -> Option<Known> {
+    if cx.principal.authority() == Authority::Operator {
+        return Some(known);
+    }
+    let id = ServerId::from(known.summary.id.as_str());
+    known.summary.tools.retain(|tool| visibility.sees(cx, Some(&id), tool).is_ok());
+    (!known.summary.tools.is_empty()).then_some(known)
+}
+
+fn matches(known: &Known, filter: &DiscoveryFilter) -> bool {
+    let Known { summary, permissions } = known;
+    let state = |wanted: &ServerState| {
+        let wanted = wanted.as_str();
+        wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
+    };
+    filter.extensions.iter().all(|wanted| summary.extensions.contains(wanted))
+        && filter.permissions.iter().all(|wanted| permissions.contains(wanted))
+        && filter.status.as_ref().is_none_or(state)
+}

@@ -1,0 +1,78 @@
+//! Tests of the registry.
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_types::method::{DiscoveryList, Request as _};
+use mgp_types::mgp::{DiscoveryListResult, Permission, ServerState, ServerSummary};
+use mgp_types::service::{
+    Authority, Context, Hidden, Principal, ServerId, Stack, mock, visibility,
+};
+
+use super::*;
+
+struct Three;
+
+impl Fleet for Three {
+    fn known(&self) -> Vec<Known> {
+        let server = |id: &str, state, tools: &[&str], extensions: &[&str]| {
+            let mut summary = ServerSummary::new(id, state);
+            summary.tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+            summary.extensions = extensions.iter().map(|name| (*name).to_owned()).collect();
+            summary
+        };
+        let files =
+            server("files", ServerState::Connected, &["read", "write"], &["streaming", "audit"]);
+        let web = server("web", ServerState::Registered, &["fetch"], &["audit"]);
+        let secret = server("secret", ServerState::Connected, &["open"], &[]);
+        vec![
+            Known::new(files, [Permission::FilesystemRead]),
+            Known::new(web, [Permission::NetworkOutbound]),
+            Known::new(secret, []),
+        ]
+    }
+}
+
+/// The servers and tools a caller sees.
+async fn listed(authority: Authority, params: &str) -> Vec<String> {
+    let some = visibility(|_: &Context, server: Option<&ServerId>, tool: &str| {
+        match (server.map(ServerId::as_str), tool) {
+            (Some("files"), "read") | (Some("web"), _) => Ok(()),
+            _ => Err(Hidden::by("not granted")),
+        }
+    });
+    let mut client = mock::client(Stack::new(list_router(Arc::new(Three), Arc::new(some))));
+    if authority == Authority::Operator {
+        client.cx.principal = Principal::local().operator();
+    }
+    let answer = client.request(DiscoveryList::METHOD, params).await.unwrap();
+    let result: DiscoveryListResult = serde_json::from_str(answer.as_str()).unwrap();
+    let one = |server: &ServerSummary| format!("{}: {}", server.id, server.tools.join(" "));
+    result.servers.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_caller_sees_what_it_may_use_and_an_operator_all() {
+    assert_eq!(listed(Authority::User, "{}").await, ["files: read", "web: fetch"]);
+    let all = listed(Authority::Operator, "{}").await;
+    assert_eq!(all, ["files: read write", "web: fetch", "secret: open"]);
+}
+
+#[tokio::test]
+async fn a_filter_wants_all_of_its_words() {
+    for (filter, expected) in [
+        (r#"{"status":"connected"}"#, &["files: read"][..]),
+        (r#"{"status":"Connected"}"#, &["files: read"]),
+        (r#"{"status":"registered"}"#, &["web: fetch"]),
+        (r#"{"status":"all"}"#, &["files: read", "web: fetch"]),
+        (r#"{"status":"unheard"}"#, &[]),
+        (r#"{"extensions":["audit"]}"#, &["files: read", "web: fetch"]),
+        (r#"{"extensions":["audit","streaming"]}"#, &["files: read"]),
+        (r#"{"permissions":["network.outbound"]}"#, &["web: fetch"]),
+        (r#"{"permissions":["network.outbound"],"status":"connected"}"#, &[]),
+    ] {
+        let params = format!(r#"{{"filter":{filter}}}"#);
+        assert_eq!(listed(Authority::User, &params).await, expected, "{filter}");
+    }
+}

@@ -1,0 +1,217 @@
+//! Finds the files, and merges what they say (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::path::{Path, PathBuf};
+
+use mgp_types::mgp::TrustLevel;
+
+use super::{Approval, Origin, Review, Trust, text_of};
+use crate::config::{Config, Finding, Kernel, Parsed, Severity, ToolCreation};
+use crate::error::Error;
+
+const PROJECT_FILE: &str = "mgp.toml";
+const USER_FILE: &str = ".config/mgp/servers.toml";
+const VARIABLE: &str = "MGP_CONFIG_PATH";
+
+/// Where configurations are looked for: `./mgp.toml`, then `~/.config/mgp/servers.toml`, or one file in place of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sources {
+    /// The project's file.
+    project: Option<PathBuf>,
+    /// The user's own.
+    user: Option<PathBuf>,
+    /// The file in place of both.
+    given: Option<PathBuf>,
+}
+
+/// What all files together say.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What is wrong or doubtful, file by file.
+    pub findings: Vec<Finding>,
+    /// The servers that are stopped by an error in their entry.
+    pub broken: Vec<String>,
+    /// The project's file, where it does nothing.
+    pub unapproved: Option<Unapproved>,
+}
+
+/// A project's file that nobody approved as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{file}` is not approved as it is, and does nothing; read it, then run `mgp trust`")]
+#[non_exhaustive]
+pub struct Unapproved {
+    /// The file, by where it really is.
+    pub file: PathBuf,
+}
+
+impl Sources {
+    /// The files of a working directory and of a home.
+    pub fn new(folder: impl AsRef<Path>, home: impl AsRef<Path>) -> Self {
+        let project = Some(folder.as_ref().join(PROJECT_FILE));
+        Self { project, user: Some(home.as_ref().join(USER_FILE)), given: None }
+    }
+
+    /// One file only, which the user named.
+    pub fn given(file: impl Into<PathBuf>) -> Self {
+        Self { project: None, user: None, given: Some(file.into()) }
+    }
+
+    /// The files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home.
+    #[must_use]
+    pub fn of_process() -> Self {
+        // An empty variable is how shells unset one.
+        if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
+            return Self::given(file);
+        }
+        let project = std::env::current_dir().ok().map(|folder| folder.join(PROJECT_FILE));
+        let user = std::env::home_dir().map(|home| home.join(USER_FILE));
+        Self { project, user, given: None }
+    }
+
+    /// The files, whether they are there or not.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.given, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Reads the files that count. Blocks for as long as that takes, besides waiting for the store.
+    ///
+    /// A project's file that was not approved is not even read for what it says.
+    ///
+    /// # Errors
+    /// [`Error`] when a file of the user's cannot be used. One of a project that cannot is told in the findings.
+    pub async fn load(&self, trust: &Trust) -> Result<Loaded, Error> {
+        if let Some(path) = &self.given {
+            let text = text_of(path, Origin::Given)?;
+            let text = text.ok_or_else(|| Error::Missing { path: path.clone() })?;
+            let parsed = parsed(path, &text, Origin::Given)?;
+            return Ok(Loaded::of(parsed));
+        }
+        let user = self.user()?;
+        let mut loaded = Loaded { unapproved: None, ..Loaded::of(user.clone()) };
+        let Some((file, text)) = self.project(&mut loaded.findings) else { return Ok(loaded) };
+        match trust.of(&file, &text).await? {
+            None => loaded.unapproved = Some(Unapproved { file }),
+            Some(approval) => match parsed(&file, &text, Origin::Project) {
+                Ok(project) => loaded.merge(project, &user, &approval),
+                Err(Error::Faults(faults)) => loaded.findings.extend_from_slice(faults.findings()),
+                Err(error) => return Err(error),
+            },
+        }
+        Ok(loaded)
+    }
+
+    /// What there is to approve; none where there is no project's file, or one file stands in place of all.
+    ///
+    /// # Errors
+    /// [`Error`] when a file cannot be read.
+    pub fn review(&self) -> Result<Option<Review>, Error> {
+        let Some(path) = &self.project else { return Ok(None) };
+        let Some(text) = text_of(path, Origin::Project)? else { return Ok(None) };
+        let user = self.user()?;
+        Ok(Some(Review::of(&real(path), &text, |id| user.kept_ids.contains(id))))
+    }
+
+    fn user(&self) -> Result<Parsed, Error> {
+        let Some(path) = &self.user else { return Ok(Parsed::empty()) };
+        match text_of(path, Origin::User)? {
+            Some(text) => parsed(path, &text, Origin::User),
+            None => Ok(Parsed::empty()),
+        }
+    }
+
+    /// The project's file; one that cannot be read says no more than that.
+    fn project(&self, findings: &mut Vec<Finding>) -> Option<(PathBuf, String)> {
+        let path = self.project.as_ref()?;
+        match text_of(path, Origin::Project) {
+            Ok(text) => text.map(|text| (real(path), text)),
+            Err(error) => {
+                findings.push(Finding::of_file(path, error.to_string()));
+                None
+            }
+        }
+    }
+}
+
+/// Where a file really is: an approval must not follow a link elsewhere.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn parsed(path: &Path, text: &str, origin: Origin) -> Result<Parsed, Error> {
+    let mut parsed = Config::parse(path, text)?;
+    for server in &mut parsed.config.servers {
+        server.origin = origin;
+    }
+    Ok(parsed)
+}
+
+impl Parsed {
+    fn empty() -> Self {
+        Self {
+            config: Config::default(),
+            findings: Vec::new(),
+            broken: Vec::new(),
+            kept_ids: std::collections::HashSet::new(),
+        }
+    }
+}
+
+impl Loaded {
+    fn of(parsed: Parsed) -> Self {
+        let Parsed { config, findings, broken, .. } = parsed;
+        Self { config, findings, broken, unapproved: None }
+    }
+
+    /// Puts an approved project before the user's own servers.
+    fn merge(&mut self, project: Parsed, user: &Parsed, approval: &Approval) {
+        let file = &approval.file;
+        self.findings.extend(project.findings);
+        self.broken.extend(project.broken);
+        let Config { servers, kernel, agents, tool_creation } = project.config;
+        let mut merged = Vec::new();
+        for mut server in servers {
+            let id = server.id.as_str();
+            if user.kept_ids.contains(id) && !approval.overrides.contains(id) {
+                let what = format!(
+                    "server `{id}` is your own, and the project's was approved before you had it; run `mgp trust` again to let it replace yours"
+                );
+                self.findings.push(Finding::of_file(file, what));
+                continue;
+            }
+            if let Some(mgp) = &mut server.mgp
+                && mgp.trust_level.rank() > TrustLevel::Standard.rank()
+            {
+                let what = format!(
+                    "server `{id}` is trusted as `standard`; more is for your own file to say"
+                );
+                self.findings.push(Finding::of_file(file, what));
+                mgp.trust_level = TrustLevel::Standard;
+            }
+            self.config.servers.retain(|own| own.id != server.id);
+            merged.push(server);
+        }
+        merged.append(&mut self.config.servers);
+        self.config.servers = merged;
+        let said = [
+            ("kernel", kernel != Kernel::default()),
+            ("agents", !agents.is_empty()),
+            ("tool_creation", tool_creation != ToolCreation::default()),
+        ];
+        for (name, _) in said.into_iter().filter(|(_, said)| *said) {
+            let what = format!("`{name}` does nothing here; only your own file may say it");
+            self.findings.push(Finding::of_file(file, what));
+        }
+    }
+}
+
+impl Finding {
+    fn of_file(file: &Path, what: String) -> Self {
+        let (severity, file) = (Severity::Warning, file.to_owned());
+        Self { severity, file, line: 1, column: 1, server: None, what, remedy: None }
+    }
+}

@@ -1,0 +1,52 @@
+//! Reads a configuration file, with bounds (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use super::Origin;
+use crate::config::limits;
+use crate::error::Error;
+
+/// The text of a file; none where there is no such file.
+pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Error> {
+    let failed = |source| Error::Io { path: path.to_owned(), verb: "read", source };
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(Error::NotPlain { path: path.to_owned() });
+        }
+        Ok(metadata) => exposed(path, &metadata, origin)?,
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(limits::FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limits::FILE_BYTES {
+        return Err(Error::TooLong { path: path.to_owned() });
+    }
+    let text = String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
+    // Editors of Windows begin files with this mark.
+    Ok(Some(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }))
+}
+
+/// A project's file is approved by its content, so that it does not matter who may write it.
+#[cfg(unix)]
+fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if origin != Origin::Project && metadata.permissions().mode() & 0o002 != 0 {
+        return Err(Error::Exposed { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn exposed(_: &Path, _: &fs::Metadata, _: Origin) -> Result<(), Error> {
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! What a person must see of a project's configuration before approving it (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, RiskLevel, Validator};
+use mgp_types::service::ServerId;
+use mgp_types::to_hex;
+use sha2::{Digest as _, Sha256};
+
+use crate::config::{Config, Finding, Reach, Server, ServerMgp};
+use crate::expand::Template;
+
+/// A project's configuration as it was read once; approving it approves exactly this.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Review {
+    /// The file, by where it really is.
+    pub file: PathBuf,
+    /// The SHA-256 of its content.
+    pub sha256: String,
+    /// Its servers.
+    pub servers: Vec<Reviewed>,
+    /// What is wrong or doubtful in it.
+    pub findings: Vec<Finding>,
+}
+
+/// A server of a project, as a person judges it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reviewed {
+    /// The server.
+    pub id: ServerId,
+    /// The program with its arguments, or the URL, as they are written.
+    pub runs: String,
+    /// What it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
+    pub needs: Vec<String>,
+    /// What it asks for beyond the defaults.
+    pub loosens: Vec<String>,
+    /// Whether the user's own file has a server of that id, which this one would replace.
+    pub overrides: bool,
+}
+
+impl fmt::Display for Reviewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} runs {}", self.id, self.runs)?;
+        if !self.needs.is_empty() {
+            write!(f, ", is given {}", self.needs.join(" "))?;
+        }
+        if !self.loosens.is_empty() {
+            write!(f, ", loosens {}", self.loosens.join(", "))?;
+        }
+        if self.overrides {
+            f.write_str(", replaces your own server")?;
+        }
+        Ok(())
+    }
+}
+
+/// The SHA-256 of a text.
+pub(super) fn sha256(text: &str) -> String {
+    to_hex(&Sha256::digest(text))
+}
+
+impl Review {
+    /// Reads the text of a project's file; `own` says which ids the user's own file has.
+    pub(super) fn of(file: &Path, text: &str, own: impl Fn(&str) -> bool) -> Self {
+        let (config, findings) = match Config::parse(file, text) {
+            Ok(parsed) => (parsed.config, parsed.findings),
+            Err(faults) => (Config::default(), faults.findings().to_vec()),
+        };
+        let servers = config.servers.iter().map(|server| reviewed(server, &own)).collect();
+        Self { file: file.to_owned(), sha256: sha256(text), servers, findings }
+    }
+}
+
+fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
+    let texts: Vec<&str> = match &server.reach {
+        Reach::Program { command, args, cwd, env } => {
+            let run = std::iter::once(command).chain(args).chain(cwd).map(String::as_str);
+            run.chain(env.values().map(String::as_str)).collect()
+        }
+        Reach::Url { url, headers, .. } => {
+            std::iter::once(url).chain(headers.values()).map(String::as_str).collect()
+        }
+    };
+    let mut needs = Vec::new();
+    for need in texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs()) {
+        if !needs.contains(&need) {
+            needs.push(need);
+        }
+    }
+    let runs = match &server.reach {
+        Reach::Program { command, args, cwd, .. } => {
+            let words: Vec<_> = std::iter::once(command).chain(args).map(|w| quoted(w)).collect();
+            let folder = cwd.as_ref().map(|cwd| format!(" in {}", quoted(cwd))).unwrap_or_default();
+            words.join(" ") + &folder
+        }
+        Reach::Url { url, .. } => quoted(url),
+    };
+    Reviewed {
+        id: server.id.clone(),
+        runs,
+        needs,
+        loosens: server.mgp.as_ref().map(loosens).unwrap_or_default(),
+        overrides: own(server.id.as_str()),
+    }
+}
+
+/// A word in which nothing can hide: spaces are quoted, and what terminals obey is written out.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}~,+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("\"{}\"", word.escape_debug())
+}
+
+fn loosens(mgp: &ServerMgp) -> Vec<String> {
+    let mut loosens = Vec::new();
+    if mgp.default_policy == DefaultPolicy::OptOut {
+        loosens.push("access (every agent may call it)".to_owned());
+    }
+    if mgp.permission_policy == Some(ApprovalPolicy::AutoApprove) {
+        loosens.push("permissions (approved without asking)".to_owned());
+    }
+    let granted = mgp.permissions.iter().map(|permission| format!("`{permission}` (granted)"));
+    loosens.extend(granted);
+    let safer = mgp.risk.iter().filter(|(_, risk)| **risk != RiskLevel::Dangerous);
+    loosens.extend(
+        safer.map(|(tool, risk)| format!("the risk of `{}` to {risk}", tool.escape_debug())),
+    );
+    let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
+    loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
+    loosens
+}
