@@ -99,6 +99,10 @@ impl ToolIndex {
     }
 
     /// Keeps counts where the index is kept.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(clippy::unused_self, reason = "an index in memory keeps counts with its tools")
+    )]
     pub(crate) fn counted(&self, tools: Vec<Listed>) {
         #[cfg(feature = "sqlite")]
         self.shared.keep_counts(tools);
