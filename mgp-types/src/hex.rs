@@ -47,6 +47,26 @@ pub fn to_hex(bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Reads bytes as [`to_hex`] writes them. Upper-case digits are refused: what is read has one spelling only.
+///
+/// ```
+/// assert_eq!(mgp_types::from_hex("6d6770").as_deref(), Some(&b"mgp"[..]));
+/// assert_eq!(mgp_types::from_hex("6D6770"), None);
+/// ```
+#[must_use]
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +75,7 @@ mod tests {
     fn check(bytes: &[u8]) {
         let expected: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(to_hex(bytes), expected.concat());
+        assert_eq!(from_hex(&to_hex(bytes)).as_deref(), Some(bytes));
     }
 
     #[test]
@@ -64,5 +85,12 @@ mod tests {
             check(&bytes);
         }
         check(&(0..=255).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn nothing_but_pairs_of_lower_case_digits_is_read() {
+        for text in ["0", "0A", "zz", "é", "0x", " 00", "+1", "00\n"] {
+            assert_eq!(from_hex(text), None, "{text}");
+        }
     }
 }

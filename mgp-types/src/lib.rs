@@ -30,7 +30,7 @@ mod timestamp;
 mod wire;
 
 pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
-pub use hex::{push_hex, to_hex};
+pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};

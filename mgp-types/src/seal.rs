@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload as Sealing};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
-use crate::hex::to_hex;
+use crate::hex::{from_hex, to_hex};
 use crate::wire::RpcError;
 
 const NONCE: usize = 24;
@@ -181,15 +181,6 @@ pub fn unguessable() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +198,7 @@ mod tests {
             let changed = String::from_utf8(changed).unwrap();
             assert_eq!(sealer.open("state", &["a"], &changed), Err(NotValid), "{index}");
         }
+        assert_eq!(sealer.open("state", &["a"], &sealed.to_uppercase()), Err(NotValid));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Applies to: inbound.
 
+use mgp_types::from_hex;
 use sha2::{Digest, Sha256};
 
 /// What every key begins with.
@@ -37,20 +38,7 @@ impl<'a> KeyText<'a> {
 
 /// Reads a hash as it is written: 64 lower-case digits.
 pub(super) fn hash_from_hex(text: &str) -> Option<Hash> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut hash = Hash::default();
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if pairs.len() != hash.len() || !rest.is_empty() {
-        return None;
-    }
-    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(hash)
+    Hash::try_from(from_hex(text)?).ok()
 }
 
 #[cfg(test)]
