@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::fs;
 use std::path::PathBuf;
 
 use crate::cli::Global;
@@ -17,6 +18,32 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
         return Ok(PathBuf::from(folder).join("mgp"));
     }
     let home = std::env::home_dir();
-    let home = home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
+    let home =
+        home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
     Ok(home.join(".local/state/mgp"))
+}
+
+/// The same, made where it is missing; only its owner may use it.
+pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
+    let folder = folder(global)?;
+    let failed = |error| Failure::failed(format!("`{}` cannot be used: {error}", folder.display()));
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        if let Ok(metadata) = fs::metadata(&folder) {
+            let mode = metadata.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                let folder = folder.display();
+                let why = format!(
+                    "`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`"
+                );
+                return Err(Failure::failed(why));
+            }
+        }
+        builder.mode(0o700);
+    }
+    builder.create(&folder).map_err(failed)?;
+    Ok(folder)
 }
