@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mgp_types::RpcError;
 use mgp_types::mgp::{DiscoverToolsParams, DiscoverToolsResult};
 use mgp_types::service::Context;
+use tokio::task::JoinHandle;
 
 use super::bounds;
 use super::caller::Caller;
@@ -31,7 +32,7 @@ pub(super) async fn answer(
     cx: Context,
     params: DiscoverToolsParams,
 ) -> Result<DiscoverToolsResult, RpcError> {
-    let query = read(&params)?;
+    let query = read(&cx, &params)?;
     let session = inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let caller = inner.caller(&cx);
     inner.counting.begin(&inner.index);
@@ -39,9 +40,7 @@ pub(super) async fn answer(
     let text = query.text().to_owned();
     let (found, result) =
         off_thread(inner.index.len(), move || find(&working, &query, &caller)).await?;
-    if let Some(session) = session.filter(|_| !text.is_empty()) {
-        inner.sessions.searched(&session, &text, found.hits.iter().map(|hit| &hit.tool));
-    }
+    inner.asked(&cx, session.as_ref(), &text, &found);
     Ok(result)
 }
 
@@ -56,12 +55,22 @@ async fn off_thread<T: Send + 'static>(
     aside(work).await
 }
 
-/// Runs work on a thread for it.
+/// Runs work on a thread for it; whoever leaves before it began takes it along.
 pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let mut running = Running(tokio::task::spawn_blocking(work));
+    let done = (&mut running.0).await;
     done.map_err(|error| RpcError::internal("the search was not finished").because(error))?
+}
+
+/// Work on a thread, or in line for one. The line has no bound, so nobody may leave work in it.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 fn find(
@@ -108,15 +117,16 @@ fn knows(tree: &CategoryTree, category: &str) -> bool {
     crate::catalog::canonical(category).is_some_and(|path| tree.find(&path).is_some())
 }
 
-fn read(params: &DiscoverToolsParams) -> Result<Query, RpcError> {
+fn read(cx: &Context, params: &DiscoverToolsParams) -> Result<Query, RpcError> {
     let text = params.query.as_deref().unwrap_or_default();
-    bounds::text("query", text)?;
+    bounds::query(text)?;
     bounds::strategy(params.strategy.as_ref())?;
     let most = params
         .max_results
         .map_or(Query::DEFAULT_MOST, |most| usize::try_from(most).unwrap_or(Query::CAP));
     let mut query =
         Query::new(text.trim()).most(most).filter(bounds::filter(params.filter.clone())?);
+    query = query.asker(&cx.principal);
     query.strategy.clone_from(&params.strategy);
     Ok(match params.explain {
         Some(true) => query.explain(Explain::Yes),

@@ -86,7 +86,7 @@ impl Decision {
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
             Some(context) => {
-                inner.index.search(&Query::new(context).most(Query::CAP), caller)?.hits
+                inner.index.search(&ask(caller, context).most(Query::CAP), caller)?.hits
             }
             None => Vec::new(),
         };
@@ -216,7 +216,7 @@ fn search(
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
-        let query = Query::new(capability.trim()).most(LOOKED_AT).filter(filter);
+        let query = ask(caller, capability.trim()).most(LOOKED_AT).filter(filter);
         let mut hits = inner.index.search(&query.explain(Explain::Yes), caller)?.hits;
         hits.retain(|hit| meets(inner, capability, hit));
         Ok(hits)
@@ -227,6 +227,11 @@ fn search(
         return Ok((find(Filter::new())?, false));
     }
     Ok((hits, true))
+}
+
+/// A query of whoever calls.
+fn ask(caller: &Caller, text: &str) -> Query {
+    Query::new(text).asker(&caller.cx().principal)
 }
 
 fn meets(inner: &Inner, capability: &str, hit: &Hit) -> bool {
@@ -304,7 +309,7 @@ fn untyped(
     let wanted = &params.requirements;
     let lacks = |input: &[String], output: &[String]| -> Result<bool, RpcError> {
         let filter = typed(input, output).server(tool.server_id());
-        let query = Query::new(capability).most(Query::CAP).filter(filter);
+        let query = ask(caller, capability).most(Query::CAP).filter(filter);
         let hits = inner.index.search(&query, caller)?.hits;
         Ok(!hits.iter().any(|hit| hit.tool.name() == tool.name()))
     };

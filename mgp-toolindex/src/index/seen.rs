@@ -5,10 +5,21 @@
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, CategoryTree, Entry, Listed, Slot};
 use crate::search::Filter;
-use crate::tokens::{TokenCounter, lean};
+use crate::tokens::{Exactness, TokenCounter, lean};
 
 /// How many tools are counted between two looks at the index, so that texts of a million tools are not copied at once.
 const BATCH: usize = 10_000;
+
+/// What became of counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// So many tools were counted; there may be more.
+    Some(usize),
+    /// All tools were counted before.
+    All,
+    /// It cannot be done now.
+    Failed,
+}
 
 impl ToolIndex {
     /// How many tools there are.
@@ -82,20 +93,31 @@ impl ToolIndex {
     #[expect(clippy::must_use_candidate, reason = "the number is for whoever logs it")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
-        while cfg!(feature = "tokens") {
-            let tools = self.uncounted();
-            if tools.is_empty() {
-                break;
-            }
-            let texts: Vec<String> =
-                tools.iter().map(|tool| lean::lean(tool.definition())).collect();
-            for (tool, tokens) in tools.iter().zip(TokenCounter::count_all(&texts)) {
-                tool.0.count(tokens);
-            }
-            counted += tools.len();
-            self.counted(tools);
+        while let Counted::Some(tools) = self.count_some() {
+            counted += tools;
         }
         counted
+    }
+
+    /// Counts the tokens of some tools that nobody counted yet.
+    pub(crate) fn count_some(&self) -> Counted {
+        if !cfg!(feature = "tokens") {
+            return Counted::Failed;
+        }
+        let tools = self.uncounted();
+        if tools.is_empty() {
+            return Counted::All;
+        }
+        let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
+        let (counts, exactness) = TokenCounter::count_all(&texts);
+        // A bound that is taken for a count would never be counted.
+        if exactness != Exactness::Exact {
+            return Counted::Failed;
+        }
+        tools.iter().zip(counts).for_each(|(tool, tokens)| tool.0.count(tokens));
+        let many = tools.len();
+        self.counted(tools);
+        Counted::Some(many)
     }
 
     /// Keeps counts where the index is kept.

@@ -14,6 +14,7 @@ use super::snapshot::Snapshot;
 use crate::catalog::{Allowed, CategoryTree, Listed, ServerEntry, Slot};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
+use crate::learn::History;
 use crate::search::Filter;
 
 /// The longest id of a server, in bytes.
@@ -181,6 +182,12 @@ impl ToolIndex {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// What it learns from, if it was built with that.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        self.shared.history.as_ref()
     }
 
     /// Counts the changes.
