@@ -3,6 +3,10 @@
 //! Applies to: inbound.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
 use mgp_toolindex::{
     Endpoints, History, Listed, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
     TokenCounter, ToolEntry, ToolIndex, default_budget, surface,
@@ -232,4 +236,61 @@ async fn a_query_that_is_not_read_to_its_end_says_so() {
     let far = json!({"query": "x ".repeat(100_000)}).to_string();
     let refused = client.request("mgp/tools/discover", &far).await.unwrap_err();
     assert!(refused.message().contains("`query` has at most"), "{refused}");
+}
+
+#[test]
+fn calls_that_were_dropped_leave_no_work_behind() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    let decided = Arc::new(AtomicUsize::new(0));
+    let index = ToolIndex::new();
+    let tools = (0..2500).map(|at| tool(&format!("zorp{at}x"), "Does it"));
+    index.put(ServerEntry::new("s").tools(tools)).unwrap();
+    let counts = Arc::clone(&decided);
+    let endpoints =
+        Endpoints::new(index, Sessions::new()).visibility(visibility(move |_, _, _| {
+            counts.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }));
+    runtime.unwrap().block_on(async {
+        let (free, held) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || held.recv());
+        let mut client = client(&endpoints, "ann");
+        for at in 0..500 {
+            let asked = match at % 2 {
+                0 => json!({"query": "zorp7x"}),
+                _ => json!({"requirements": {"capabilities": ["zorp7x"]}}),
+            };
+            let method = if at % 2 == 0 { "mgp/tools/discover" } else { "mgp/tools/request" };
+            let mut call = client.call(method, &asked.to_string());
+            let waits =
+                std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task).is_pending()));
+            assert!(waits.await);
+        }
+        free.send(()).unwrap();
+        busy.await.unwrap().unwrap();
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+    });
+    assert_eq!(decided.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn decisions_about_many_tools_are_kept_and_those_about_few_are_not() {
+    for (many, most) in [(1000, 2 * 1000), (3000, 3000)] {
+        let index = ToolIndex::new();
+        index
+            .put(ServerEntry::new("s").tools((0..many).map(|at| tool(&format!("zorp{at}x"), ""))))
+            .unwrap();
+        let decided = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&decided);
+        let endpoints =
+            Endpoints::new(index, Sessions::new()).visibility(visibility(move |_, _, _| {
+                counts.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }));
+        for _ in 0..2 {
+            ask(&mut client(&endpoints, "ann"), "discover", json!({"query": "zorp7x"})).await;
+        }
+        let asked = decided.load(Ordering::Relaxed);
+        assert!((most..most + 100).contains(&asked), "{asked} decisions for {many} tools");
+    }
 }
