@@ -3,7 +3,7 @@
 //! Applies to: inbound.
 
 use super::tool_index::ToolIndex;
-use crate::catalog::{Allowed, CategoryTree, Entry, Listed, Slot};
+use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
@@ -52,18 +52,6 @@ impl ToolIndex {
         };
         let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
         (tools, CategoryTree::of(&now.catalog, within.as_deref()))
-    }
-
-    /// All tools that a name may stand for.
-    pub(crate) fn meant(&self, name: &str) -> Vec<Listed> {
-        let now = self.shared.snapshot();
-        let splits = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
-        let mut slots: Vec<Slot> =
-            splits.filter_map(|(server, tool)| now.catalog.find(server, tool)).collect();
-        if slots.is_empty() {
-            slots.extend(now.catalog.by_name(name));
-        }
-        slots.into_iter().filter_map(|slot| now.catalog.listed(slot)).collect()
     }
 
     /// How much of what a text says these words of it are, 0 to 1: rare words say more, unknown ones most.

@@ -16,7 +16,7 @@ use super::pins::Pins;
 use super::trim::fit;
 use crate::catalog::{Allowed, Listed};
 use crate::error::SessionError;
-use crate::index::ToolIndex;
+use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
 
 /// How many principals a connection has sessions for; the one that called longest ago goes first.
@@ -398,7 +398,8 @@ fn together(
 
 /// The one tool a name means to a caller.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
-    let mut seen = index.meant(name);
-    seen.retain(|tool| allowed.allows(tool.server_id(), tool.name()));
-    if seen.len() == 1 { seen.pop() } else { None }
+    match index.resolve(name, allowed) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
 }
