@@ -294,3 +294,77 @@ async fn decisions_about_many_tools_are_kept_and_those_about_few_are_not() {
         assert!((most..most + 100).contains(&asked), "{asked} decisions for {many} tools");
     }
 }
+
+#[tokio::test]
+async fn definitions_of_a_megabyte_hold_up_no_search() {
+    let index = ToolIndex::new();
+    let schema = (0..9000).map(|at| {
+        let text = json!({"type": "string", "description": "Says what is to be done with it, and how often it is done"});
+        (format!("parameter_{at}"), text)
+    });
+    let schema: serde_json::Map<_, _> = schema.collect();
+    let schema = RawObject::of(&json!({"type": "object", "properties": schema})).unwrap();
+    let huge = (0..50).map(|at| {
+        let mut tool = Tool::new(format!("zorp{at}x"), schema.clone());
+        tool.description = Some("Does zorp".to_owned());
+        tool
+    });
+    let put = index.put(ServerEntry::new("s").tools(huge)).unwrap();
+    assert_eq!((put.added, put.refused.len()), (50, 0));
+    let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
+    let began = tokio::time::Instant::now();
+    let found = ask(&mut client, "discover", json!({"query": "zorp", "max_results": 50})).await;
+    assert!(!found["tools"].as_array().unwrap().is_empty());
+    assert!(began.elapsed() < std::time::Duration::from_secs(20));
+}
+
+#[test]
+fn sessions_keep_their_budget_while_servers_come_and_go() {
+    let index = large();
+    let sessions = Sessions::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            for round in 0..60 {
+                let id = format!("more{}", round % 3);
+                if round % 2 == 0 {
+                    let tools = (0..6).map(|at| {
+                        tool(&format!("zorp{at}x"), &"read the other text ".repeat(50 + round))
+                    });
+                    index.put(ServerEntry::new(id).tools(tools)).unwrap();
+                } else {
+                    index.remove(&id).unwrap();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        for number in 0..8 {
+            let (index, sessions, stop) = (&index, &sessions, &stop);
+            scope.spawn(move || {
+                let endpoints = Endpoints::new(index.clone(), sessions.clone());
+                let cx = client(&endpoints, &format!("caller{number}")).cx;
+                let session = sessions.open(&cx, None).unwrap();
+                for step in 0.. {
+                    let query = format!("zorp{}x", (number + step) % 12);
+                    let query = mgp_toolindex::Query::new(query).asker(&cx.principal);
+                    let found = index.search(&query, &mgp_toolindex::Everything).unwrap();
+                    for hit in &found.hits {
+                        sessions.used(&session, &hit.tool);
+                    }
+                    let view = sessions.view(
+                        &cx.principal,
+                        Some(&session),
+                        index,
+                        &mgp_toolindex::Everything,
+                    );
+                    let cost: u64 = view.cached.iter().map(|held| u64::from(held.tokens)).sum();
+                    assert!(cost <= 3000 && view.total_tokens == cost + 450, "{cost}");
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        changing.join().unwrap();
+    });
+}

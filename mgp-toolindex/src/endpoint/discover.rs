@@ -18,8 +18,6 @@ use crate::error::RequestError;
 use crate::meta::{brief, name_for};
 use crate::search::{Explain, Found, Query};
 
-/// With more tools than this a search leaves the thread that serves calls: it takes longer than the change of threads.
-const AT_ONCE: usize = 2000;
 /// How many categories an answer names.
 const NAMED: usize = 24;
 
@@ -38,21 +36,10 @@ pub(super) async fn answer(
     inner.counting.begin(&inner.index);
     let working = Arc::clone(&inner);
     let text = query.text().to_owned();
-    let (found, result) =
-        off_thread(inner.index.len(), move || find(&working, &query, &caller)).await?;
+    let work = move || find(&working, &query, &caller);
+    let (found, result) = if inner.index.is_large() { aside(work).await? } else { work()? };
     inner.asked(&cx, session.as_ref(), &text, &found);
     Ok(result)
-}
-
-/// Runs work on tools here if they are few, else on a thread for it.
-async fn off_thread<T: Send + 'static>(
-    tools: usize,
-    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
-) -> Result<T, RpcError> {
-    if tools <= AT_ONCE {
-        return work();
-    }
-    aside(work).await
 }
 
 /// Runs work on a thread for it; whoever leaves before it began takes it along.

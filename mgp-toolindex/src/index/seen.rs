@@ -10,6 +10,10 @@ use crate::tokens::{Exactness, TokenCounter, lean};
 /// How many tools are counted between two looks at the index, so that texts of a million tools are not copied at once.
 const BATCH: usize = 10_000;
 
+/// With more tools than this, or larger ones, a search takes longer than a change of threads.
+const MANY: usize = 2000;
+const LARGE: u64 = 8 << 20;
+
 /// What became of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
@@ -32,6 +36,12 @@ impl ToolIndex {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a search of it takes so long that other work should not wait behind it.
+    pub(crate) fn is_large(&self) -> bool {
+        let now = self.shared.snapshot();
+        now.catalog.len() > MANY || now.catalog.bytes() > LARGE
     }
 
     /// All tools that a caller may call, server by server.
