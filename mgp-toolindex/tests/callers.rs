@@ -64,6 +64,9 @@ async fn a_request_for_more_than_fits_is_told_only_what_the_session_has() {
     for name in &loaded {
         assert!(cached.contains(&&**name), "{name} was told to be in the session: {cached:?}");
     }
+    let is_said = answer["notes"].to_string().contains("`tools/list` has all");
+    assert_eq!(is_said, loaded.len() < cached.len(), "{answer}");
+    assert!(TokenCounter::new().count(&answer.to_string()) <= 3000);
     let unmet = answer["tools_unavailable"].as_array().unwrap().len();
     assert_eq!(cached.len() + unmet, 12, "{answer}");
     assert_eq!(answer["status"], if unmet == 0 { "fulfilled" } else { "partial" });
