@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::bounds;
 use super::caller::Caller;
 use super::endpoints::Inner;
+use super::hooks::Standing;
 use super::present::present_as;
 use crate::catalog::{Allowed, CategoryTree};
 use crate::error::RequestError;
@@ -65,7 +66,11 @@ fn find(
     query: &Query,
     caller: &Caller,
 ) -> Result<(Found, DiscoverToolsResult), RpcError> {
-    let found = inner.index.search(query, caller)?;
+    let found = if inner.has_standing() {
+        standing(inner, query, caller)?
+    } else {
+        inner.index.search(query, caller)?
+    };
     if found.total_available == 0 {
         known_categories(inner, query, caller)?;
     }
@@ -74,6 +79,16 @@ fn find(
         name_for(tool, &inner.index, caller) == tool.name()
     });
     Ok((found, result))
+}
+
+/// What a search finds of what may be called or asked for: the list is filled from further behind.
+fn standing(inner: &Inner, query: &Query, caller: &Caller) -> Result<Found, RpcError> {
+    let mut found = inner.index.search(&query.clone().most(Query::CAP), caller)?;
+    let before = found.hits.len();
+    found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Standing::Refused);
+    found.total_available = found.total_available.saturating_sub(before - found.hits.len());
+    found.hits.truncate(query.how_many());
+    Ok(found)
 }
 
 /// A category that the caller does not see at all is a mistake; it is told which it sees.

@@ -106,6 +106,9 @@ impl Endpoints {
     }
 
     /// Knows which tools may be called right now; without it all that are seen.
+    ///
+    /// It is asked about tools that were found. What a caller may never call belongs to [`visibility`](Self::visibility),
+    /// which keeps it out of counts and categories too.
     pub fn standing(self, standing: impl StandingOf + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
@@ -192,6 +195,10 @@ impl Inner {
             let tools = found.hits.iter().map(|hit| hit.tool.tool_id());
             history.asked(&cx.principal, asking(cx, session), query, tools);
         }
+    }
+
+    pub(super) fn has_standing(&self) -> bool {
+        self.standing.is_some()
     }
 
     pub(super) fn standing(&self, cx: &Context, tool: &Listed) -> Standing {

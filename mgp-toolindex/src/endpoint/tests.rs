@@ -370,6 +370,10 @@ async fn tools_that_need_approval_are_pending_and_those_refused_are_not_there() 
     let answer = ask(&mut client, "request", asked(&["delete for good"])).await;
     assert_eq!(answer["status"], "unavailable");
     assert!(!answer.to_string().contains("delete_file"));
+    let found = json!({"query": "delete a file", "max_results": 3});
+    let found = ask(&mut client, "discover", found).await;
+    assert_eq!((names(&found["tools"]).len(), &found["total_available"]), (3, &json!(3)));
+    assert!(!found.to_string().contains("delete_file"), "{found}");
 }
 
 struct Workshop(Creating);
