@@ -253,24 +253,4 @@ mod tests {
         assert_eq!(counted, (vec![1, 2, 0], Exactness::Exact));
         assert!(TokenCounter::count_all(&[""; 0]).0.is_empty());
     }
-
-    #[test]
-    fn a_crowd_that_counts_waits_or_is_told_bounds() {
-        let text = "qzxj vkwq".repeat(40);
-        let exact = TokenCounter::new().count(&text);
-        let counted: Vec<_> = std::thread::scope(|scope| {
-            let count = || TokenCounter::count_all(&[&text]);
-            let running: Vec<_> = (0..12).map(|_| scope.spawn(count)).collect();
-            running.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        let is_exact = |(_, exactness): &&(Vec<u32>, Exactness)| *exactness == Exactness::Exact;
-        let many = counted.iter().filter(is_exact).count();
-        assert!((Turn::MOST..12).contains(&many), "{many}");
-        for (counts, exactness) in counted {
-            match exactness {
-                Exactness::Exact => assert_eq!(counts, [exact]),
-                Exactness::AtMost => assert_eq!(counts, [tokens_at_most(&text)]),
-            }
-        }
-    }
 }
