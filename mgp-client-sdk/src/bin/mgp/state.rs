@@ -17,6 +17,7 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
         return Ok(PathBuf::from(folder).join("mgp"));
     }
     let home = std::env::home_dir();
-    let home = home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
+    let home =
+        home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
     Ok(home.join(".local/state/mgp"))
 }
