@@ -4,7 +4,7 @@
 
 use std::future::Future;
 
-use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool};
+use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
@@ -18,18 +18,23 @@ pub(super) fn call(
     let aimed = aim(&switch, &mut call);
     async move {
         let tool = aimed?;
-        let Parts { fleet, seen, sessions, .. } = switch.parts();
+        let Parts { fleet, seen, search, .. } = switch.parts();
         let Some(node) = fleet.get(tool.server_id()) else {
             return Err(gone(&tool));
         };
         let id = ServerId::from(tool.server_id());
         let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
-        let session = if may { Some(sessions.open(call.cx(), None)?) } else { None };
-        let reply = node.send(call, may).await?;
-        if let Some(session) = session {
-            sessions.used(&session, &tool);
+        let cx = call.cx().clone();
+        let answer = node.send(call, may).await;
+        if may {
+            let outcome = match &answer {
+                Ok(reply) if !has_failed(reply) => Outcome::Answered,
+                _ => Outcome::Failed,
+            };
+            // Without a handle there is none that could have ended.
+            let _ = search.called(&cx, None, &tool, outcome);
         }
-        Ok(reply)
+        answer
     }
 }
 
@@ -62,6 +67,13 @@ fn named(switch: &Switch, call: &Call) -> Result<FoundCall, RpcError> {
             _ => Err(refused),
         }
     })
+}
+
+/// Whether a result says that the tool failed.
+fn has_failed(reply: &Reply) -> bool {
+    let text = reply.as_body().map(|body| body.as_raw().as_str());
+    // Most results do not even mention it.
+    text.is_some_and(|text| text.contains("\"isError\":true"))
 }
 
 fn gone(tool: &Listed) -> RpcError {
