@@ -1,0 +1,3 @@
+//! Tests of registrations.
+//!
+//! Applies to: inbound.
