@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use mgp_types::Extras;
 use mgp_types::mgp::{
     Permission, RegisterParams, RestartPolicy, ServerMgpConfig, Transport, TrustLevel,
 };
@@ -154,7 +155,7 @@ fn govern(
     }
     mgp.permissions_required = needs.into();
     // Members that nobody here knows decide nothing, and are not kept.
-    mgp.extra = Default::default();
+    mgp.extra = Extras::default();
     if let Some(RestartPolicy::Other(_)) = mgp.restart_policy {
         return unfit("`mgp.restart_policy` is `never`, `on_failure` or `always`".into());
     }

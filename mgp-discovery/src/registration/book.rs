@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -11,10 +13,11 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult};
 use mgp_types::service::{
     AuditSink, Authority, Hidden, MemoryAudit, Principal, ServerId, Visibility, visibility,
 };
-use mgp_types::store::{Change, Store, within};
+use mgp_types::store::{Change, Store, StoreError, within};
 use mgp_types::{Payload, Timestamp};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use super::config::RegistrationConfig;
 use super::event::Event;
@@ -23,9 +26,13 @@ use super::record::{Creator, Proposal, Record, SPACE, Stage};
 use super::refused::RegistrationRefused as Refused;
 use super::review::Waiting;
 use super::servers::{Judge, Servers};
-use super::work::Work;
+use super::work::{Live, Work};
 use crate::error::Error;
 use crate::registry::{Fleet, Known};
+
+/// The first wait until a store that failed is looked at again, and how often it is.
+const AGAIN: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 8;
 
 /// The servers that are registered at run time.
 ///
@@ -106,13 +113,18 @@ pub(super) struct Inner {
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) pace: Pace,
     /// Held from a look to the change that depends on it.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Whether what the store has is to be worked on.
+    opened: AtomicBool,
     /// What the store had when it was last read.
     book: Mutex<Arc<Book>>,
     /// What is being started or removed, or came of it.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
     news: watch::Sender<u64>,
 }
+
+/// The right to change registrations, one after another.
+pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 /// Registrations by server.
 pub(super) type Book = BTreeMap<String, Kept>;
@@ -167,7 +179,8 @@ impl RegistrationsBuilder {
             judge,
             config: Arc::new(config),
             pace: Pace::default(),
-            turn: tokio::sync::Mutex::default(),
+            turn: Arc::default(),
+            opened: AtomicBool::new(false),
             book: Mutex::default(),
             work: Mutex::default(),
             news: watch::Sender::new(0),
@@ -206,12 +219,9 @@ impl Registrations {
     /// # Cancel safety
     /// It may be called again.
     pub async fn open(&self) -> Result<(), Error> {
-        let _turn = self.0.turn.lock().await;
-        self.0.look().await?;
-        for kept in self.0.book().values() {
-            self.0.go_on(kept);
-        }
-        Ok(())
+        let turn = self.0.turn().await;
+        self.0.opened.store(true, Ordering::Release);
+        self.0.look(&turn).await
     }
 
     /// Follows a changed configuration: where it took the id of a registration, that one is drained and rests;
@@ -226,17 +236,19 @@ impl Registrations {
     /// It may be called again; what was not drained then is drained by that.
     pub async fn reconfigured(&self) -> Result<(), Error> {
         let inner = &self.0;
-        let _turn = inner.turn.lock().await;
-        inner.look().await?;
+        let turn = inner.turn().await;
+        inner.look(&turn).await?;
         let mut yielding = Vec::new();
         for kept in inner.book().values() {
             let server = kept.record.program.server();
             if inner.servers.configured(&server) {
                 yielding.extend(inner.give_way(kept));
-            } else if inner.is_resting(&server) {
-                inner.go_on(kept);
+            } else {
+                inner.rest_no_more(kept);
             }
         }
+        // What leaves takes a turn of its own.
+        drop(turn);
         for given_way in yielding {
             given_way.await;
         }
@@ -249,8 +261,8 @@ impl Registrations {
     /// [`Error::NotOperator`] for everybody else; [`Error::Store`].
     pub async fn waiting(&self, by: &Principal) -> Result<Vec<Waiting>, Error> {
         operator(by)?;
-        let _turn = self.0.turn.lock().await;
-        self.0.look().await?;
+        let turn = self.0.turn().await;
+        self.0.look(&turn).await?;
         let book = self.0.book();
         Ok(book.values().filter_map(|kept| Waiting::of(&kept.record)).collect())
     }
@@ -305,8 +317,12 @@ impl Inner {
         self.locked().get(server.as_str()).cloned()
     }
 
-    /// Reads the store, and ends what is over; the turn is held.
-    pub(super) async fn look(&self) -> Result<(), Error> {
+    pub(super) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Reads the store, ends what is over, and goes on with what is there.
+    pub(super) async fn look(self: &Arc<Self>, turn: &Turn) -> Result<(), Error> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
         let now = SystemTime::now();
@@ -316,7 +332,16 @@ impl Inner {
                 events.push(Event::ended(&kept.record, AuditResult::Blocked, "expired").build());
             }
         }
-        if change.is_empty() { Ok(()) } else { self.commit(change, events).await }
+        if !change.is_empty() {
+            self.commit(turn, change, events).await?;
+        }
+        self.forget_all_but(&self.book());
+        if self.opened.load(Ordering::Acquire) {
+            for kept in self.book().values() {
+                self.go_on(kept);
+            }
+        }
+        Ok(())
     }
 
     async fn read(&self) -> Result<(), Error> {
@@ -339,28 +364,70 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes a record in place of what was there, with the events that tell of it; the turn is held.
-    pub(super) async fn put(
+    /// Writes a record in place of what was there, with the events that tell of it, and begins what it asks for.
+    ///
+    /// Whoever stops waiting does not stop it in between.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        turn: Turn,
+        before: Option<Kept>,
+        record: Record,
+        events: Vec<AuditEvent>,
+    ) -> Result<Option<watch::Receiver<Live>>, Error> {
+        let inner = Arc::clone(self);
+        let decided = tokio::spawn(async move {
+            let server = record.program.server();
+            let id = record.program.id.as_str();
+            let value = Payload::of(&record).map_err(|error| Refused::Unfit(error.to_string()))?;
+            let change = Change::new()
+                .expect(SPACE, id, before.map(|kept| kept.revision))
+                .put(SPACE, id, value);
+            inner.commit(&turn, change, events).await.inspect_err(|_| inner.look_again())?;
+            let live = inner.kept(&server).and_then(|kept| inner.go_on(&kept));
+            Ok(live)
+        });
+        match decided.await {
+            Ok(decided) => decided,
+            Err(end) => match end.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(StoreError::Closed.into()),
+            },
+        }
+    }
+
+    /// Looks again after a while: what a store did not answer to may have been kept all the same.
+    fn look_again(self: &Arc<Self>) {
+        let inner = Arc::downgrade(self);
+        tokio::spawn(async move {
+            for tried in 0..LOOKS {
+                sleep(AGAIN * (1 << tried)).await;
+                let Some(inner) = inner.upgrade() else { return };
+                let turn = inner.turn().await;
+                if inner.look(&turn).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Removes a record, with the events that tell of it.
+    pub(super) async fn take_out(
         &self,
-        before: Option<&Kept>,
-        record: &Record,
+        turn: &Turn,
+        kept: &Kept,
         events: Vec<AuditEvent>,
     ) -> Result<(), Error> {
-        let id = record.program.id.as_str();
-        let value = Payload::of(record).map_err(|error| Refused::Unfit(error.to_string()))?;
-        let change =
-            Change::new().expect(SPACE, id, before.map(|kept| kept.revision)).put(SPACE, id, value);
-        self.commit(change, events).await
-    }
-
-    /// Removes a record, with the events that tell of it; the turn is held.
-    pub(super) async fn take_out(&self, kept: &Kept, events: Vec<AuditEvent>) -> Result<(), Error> {
         let id = kept.record.program.id.as_str();
         let change = Change::new().expect(SPACE, id, Some(kept.revision)).remove(SPACE, id);
-        self.commit(change, events).await
+        self.commit(turn, change, events).await
     }
 
-    async fn commit(&self, mut change: Change, events: Vec<AuditEvent>) -> Result<(), Error> {
+    async fn commit(
+        &self,
+        _turn: &Turn,
+        mut change: Change,
+        events: Vec<AuditEvent>,
+    ) -> Result<(), Error> {
         match self.audit.outbox(&*self.store) {
             Some(log) => {
                 for event in events {
@@ -407,13 +474,17 @@ impl Inner {
     }
 
     /// Asks an operator about files that are not those approved.
-    pub(super) async fn ask_again(&self, before: &Kept, program: Proposal) -> Result<(), Error> {
-        let _turn = self.turn.lock().await;
+    pub(super) async fn ask_again(
+        self: &Arc<Self>,
+        before: Kept,
+        program: Proposal,
+    ) -> Result<(), Error> {
         let mut record = Record { program, changed: true, ..Record::clone(&before.record) };
         record.asked_at = Timestamp::now();
         record.stage = Stage::Waiting { until: None };
         let event = Event::approval_requested(Actor::kernel(), &record, None);
-        self.put(Some(before), &record, vec![event.build()]).await
+        let turn = self.turn().await;
+        self.decide(turn, Some(before), record, vec![event.build()]).await.map(drop)
     }
 
     pub(super) fn weak(self: &Arc<Self>) -> Weak<Self> {

@@ -9,6 +9,8 @@ use mgp_types::method::{DiscoveryDeregister, Request as _};
 use mgp_types::mgp::{DeregisterParams, DeregisterResult, RegistrationStatus};
 use mgp_types::service::{Authority, Context, ServerId};
 
+use tokio::sync::watch;
+
 use super::book::{Inner, Kept, Registrations, is_creator};
 use super::event::Event;
 use super::record::{Creator, Record, Stage};
@@ -51,33 +53,41 @@ impl Inner {
     ) -> Result<DeregisterResult, Error> {
         let server = ServerId::from(params.id.as_str());
         let reason = params.reason.map(|words| cut(&words).to_owned());
-        let turn = self.turn.lock().await;
-        self.look().await?;
+        let turn = self.turn().await;
+        self.look(&turn).await?;
         let kept = self.owned(cx, &server)?;
         let live = match &kept.record.stage {
-            Stage::Leaving { .. } => self.doing(&server).or_else(|| self.go_on(&kept)),
+            Stage::Leaving { .. } => self.go_on(&kept),
             Stage::Waiting { .. } | Stage::Rejected { .. } if !kept.record.changed => {
                 source::forget(self.config.scripts.clone(), &kept.record.program).await;
                 let event = Event::deregistered(&cx.principal, server.clone(), reason.as_deref());
                 let event = event.during(cx.trace.as_deref()).build();
-                self.take_out(&kept, vec![event]).await?;
-                return Ok(told(&server, Live::Gone));
+                self.take_out(&turn, &kept, vec![event]).await?;
+                return Ok(told(&server, &Live::Gone));
             }
             _ => {
                 let mut record = Record::clone(&kept.record);
                 let (by, at) = (Creator::of(&cx.principal), Timestamp::now());
                 record.stage = Stage::Leaving { by, at, reason };
                 // What tells of it comes with its end.
-                self.put(Some(&kept), &record, Vec::new()).await?;
-                self.kept(&server).and_then(|kept| self.go_on(&kept))
+                let live = self.decide(turn, Some(kept), record, Vec::new()).await?;
+                return Ok(self.left(&server, live).await);
             }
         };
         drop(turn);
+        Ok(self.left(&server, live).await)
+    }
+
+    async fn left(
+        &self,
+        server: &ServerId,
+        live: Option<watch::Receiver<Live>>,
+    ) -> DeregisterResult {
         let live = match live {
             Some(live) => self.outcome(live).await,
             None => Live::Gone,
         };
-        Ok(told(&server, live))
+        told(server, &live)
     }
 
     /// A registration that the caller may take back.
@@ -88,17 +98,16 @@ impl Inner {
         match self.kept(server) {
             Some(kept) if is_operator || is_creator(&kept.record, &cx.principal) => Ok(kept),
             Some(_) if sees() => Err(Refused::NotCreator(server.clone())),
-            Some(_) => Err(Refused::Unknown(server.clone())),
             None if is_operator && (self.servers.configured(server) || known().is_some()) => {
                 Err(Refused::Configured(server.clone()))
             }
             None if sees() => Err(Refused::Configured(server.clone())),
-            None => Err(Refused::Unknown(server.clone())),
+            _ => Err(Refused::Unknown(server.clone())),
         }
     }
 }
 
-fn told(server: &ServerId, live: Live) -> DeregisterResult {
+fn told(server: &ServerId, live: &Live) -> DeregisterResult {
     let (status, message) = match live {
         Live::Gone => (RegistrationStatus::Deregistered, "it is gone"),
         _ => (

@@ -54,7 +54,7 @@ impl Inner {
             Ok((Now::Same, script)) => expanded(&kept.record.program, script),
             Ok((Now::Changed(now), _)) => {
                 tracing::warn!(%server, "what was approved was changed; an operator is asked again");
-                inner.ask_again(&kept, *now).await?;
+                inner.ask_again(kept, *now).await?;
                 Err(Refused::Changed(server.clone()).into())
             }
             Err(reason) => Err(Refused::NotThere { server: server.clone(), reason }.into()),

@@ -67,7 +67,7 @@ impl Registrations {
         match inner.blocking(server, move |_| look(&program)).await? {
             Ok(Now::Same) => {}
             Ok(Now::Changed(now)) => {
-                inner.replace(&kept, *now).await?;
+                inner.replace(kept, *now).await?;
                 return Err(Refused::NotWaiting(server.clone()).into());
             }
             Err(reason) => {
@@ -82,11 +82,8 @@ impl Registrations {
             granted: Permission::canonical(granted),
         };
         let event = Event::registered(by, &record, AuditResult::Success);
-        let live = {
-            let _turn = inner.turn.lock().await;
-            inner.put(Some(&kept), &record, vec![event.build()]).await?;
-            inner.kept(server).and_then(|kept| inner.go_on(&kept))
-        };
+        let turn = inner.turn().await;
+        let live = inner.decide(turn, Some(kept), record, vec![event.build()]).await?;
         inner.started(server, live).await
     }
 
@@ -111,8 +108,8 @@ impl Registrations {
         record.stage = Stage::Rejected { by: by.subject().to_string(), until };
         let event = Event::registered(by, &record, AuditResult::Blocked);
         let event = event.code(ErrorCode::PERMISSION_DENIED).build();
-        let _turn = inner.turn.lock().await;
-        inner.put(Some(&kept), &record, vec![event]).await
+        let turn = inner.turn().await;
+        inner.decide(turn, Some(kept), record, vec![event]).await.map(drop)
     }
 }
 
@@ -144,6 +141,7 @@ impl Inner {
             }
             return Err(error);
         }
+        let until = self.until();
         let mut record = Record {
             program,
             by: Creator::of(by),
@@ -151,10 +149,10 @@ impl Inner {
             justification,
             asked_at: Timestamp::now(),
             changed: false,
-            stage: Stage::Waiting { until: Some(self.until()) },
+            stage: Stage::Waiting { until: Some(until.clone()) },
         };
-        let turn = self.turn.lock().await;
-        self.look().await?;
+        let turn = self.turn().await;
+        self.look(&turn).await?;
         let before = self.free(&server)?;
         if let Some(before) = &before
             && let Some(told) = said_before(before, &record, by)?
@@ -169,18 +167,16 @@ impl Inner {
                 granted: Vec::new(),
             };
             let event = Event::registered(by, &record, AuditResult::Success).during(trace);
-            self.put(before.as_ref(), &record, vec![event.build()]).await?;
-            let live = self.kept(&server).and_then(|kept| self.go_on(&kept));
-            drop(turn);
+            let live = self.decide(turn, before, record, vec![event.build()]).await?;
             return self.started(&server, live).await;
         }
         let event = Event::registered(by, &record, AuditResult::Blocked).during(trace);
         let event = event.code(ErrorCode::PERMISSION_DENIED);
-        let until = self.until();
         let question = Event::approval_requested(Actor::of(by), &record, Some(&until));
         let events = vec![event.build(), question.during(trace).build()];
-        self.put(before.as_ref(), &record, events).await?;
-        Ok(waits(&record.program, Some(&until)))
+        let told = waits(&record.program, Some(&until));
+        self.decide(turn, before, record, events).await?;
+        Ok(told)
     }
 
     /// Whether an id is free; what is in its place may be something that is over.
@@ -228,11 +224,14 @@ impl Inner {
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
+        // Operators are bounded by what there may be in all.
+        let is_operator = matches!(record.stage, Stage::Approved { .. });
+        let most_each = if is_operator { usize::MAX } else { config.most_each };
         let deregister = "deregister some first";
         let decide = "an operator must decide about some first";
         for (there, most, what, remedy) in [
             (others.len(), config.most, "servers are registered", deregister),
-            (count(&is_own), config.most_each, "of your servers are registered", deregister),
+            (count(&is_own), most_each, "of your servers are registered", deregister),
             (count(&Record::is_waiting), config.waiting, "registrations wait", decide),
             (
                 count(&|other| is_own(other) && other.is_waiting()),
@@ -249,9 +248,9 @@ impl Inner {
     }
 
     /// What waits under a name, if it is what was looked at.
-    async fn found(&self, server: &ServerId, fingerprint: &Hash) -> Result<Kept, Error> {
-        let _turn = self.turn.lock().await;
-        self.look().await?;
+    async fn found(self: &Arc<Self>, server: &ServerId, fingerprint: &Hash) -> Result<Kept, Error> {
+        let turn = self.turn().await;
+        self.look(&turn).await?;
         let kept = self.kept(server).filter(|kept| {
             kept.record.is_waiting() && kept.record.program.fingerprint() == *fingerprint
         });
@@ -259,15 +258,15 @@ impl Inner {
     }
 
     /// Puts what the files are now in the place of what waits.
-    async fn replace(&self, before: &Kept, program: Proposal) -> Result<(), Error> {
+    async fn replace(self: &Arc<Self>, before: Kept, program: Proposal) -> Result<(), Error> {
         let record = Record { program, ..Record::clone(&before.record) };
         let until = match &record.stage {
             Stage::Waiting { until } => until.as_ref(),
             _ => None,
         };
         let event = Event::approval_requested(Actor::kernel(), &record, until).build();
-        let _turn = self.turn.lock().await;
-        self.put(Some(before), &record, vec![event]).await
+        let turn = self.turn().await;
+        self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
     /// What whoever waits for a start is told.

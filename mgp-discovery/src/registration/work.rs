@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::book::{Inner, Kept};
+use super::book::{Book, Inner, Kept};
 use super::event::Event;
 use super::record::{Record, Stage};
 use super::source;
@@ -29,6 +29,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins
 
 /// Work on one server, or what came of it.
 pub(super) struct Work {
+    /// The revision of the record that asks for it.
+    revision: u64,
     live: watch::Receiver<Live>,
     task: JoinHandle<()>,
 }
@@ -64,30 +66,31 @@ impl Inner {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins what the stage of a registration asks for.
+    /// Begins what the stage of a registration asks for, unless that has begun.
     pub(super) fn go_on(self: &Arc<Self>, kept: &Kept) -> Option<watch::Receiver<Live>> {
         let server = kept.record.program.server();
-        match &kept.record.stage {
-            Stage::Approved { .. } => {
-                let inner = Arc::clone(self);
-                Some(self.begin(server.clone(), Live::Starting, |doing| async move {
-                    inner.start(&server, &doing).await;
-                }))
-            }
-            Stage::Leaving { .. } => {
-                let inner = Arc::clone(self);
-                Some(self.begin(server.clone(), Live::Leaving, |doing| async move {
-                    inner.leave(&server, &doing).await;
-                }))
-            }
-            Stage::Waiting { .. } | Stage::Rejected { .. } => None,
+        let first = match &kept.record.stage {
+            Stage::Approved { .. } => Live::Starting,
+            Stage::Leaving { .. } => Live::Leaving,
+            Stage::Waiting { .. } | Stage::Rejected { .. } => return None,
+        };
+        if let Some(work) = self.works().get(&server).filter(|it| it.revision == kept.revision) {
+            return Some(work.live.clone());
         }
+        let (inner, is_leaving) = (Arc::clone(self), matches!(first, Live::Leaving));
+        Some(self.begin(kept, first, move |doing| async move {
+            if is_leaving {
+                inner.leave(&server, &doing).await;
+            } else {
+                inner.start(&server, &doing).await;
+            }
+        }))
     }
 
     /// Begins some work in place of what was done before, which is given up first.
     fn begin<F>(
-        self: &Arc<Self>,
-        server: ServerId,
+        &self,
+        kept: &Kept,
         first: Live,
         work: impl FnOnce(Doing) -> F + Send + 'static,
     ) -> watch::Receiver<Live>
@@ -95,6 +98,7 @@ impl Inner {
         F: Future<Output = ()> + Send + 'static,
     {
         let (doing, live) = watch::channel(first);
+        let (server, revision) = (kept.record.program.server(), kept.revision);
         let mut works = self.works();
         let before = works.remove(&server).map(|before| before.task);
         let task = tokio::spawn(async move {
@@ -105,8 +109,13 @@ impl Inner {
             }
             work(doing).await;
         });
-        works.insert(server, Work { live: live.clone(), task });
+        works.insert(server, Work { revision, live: live.clone(), task });
         live
+    }
+
+    /// Forgets the work on servers that are no longer registered.
+    pub(super) fn forget_all_but(&self, book: &Book) {
+        self.works().retain(|server, _| book.contains_key(server.as_str()));
     }
 
     async fn start(self: Arc<Self>, server: &ServerId, doing: &Doing) {
@@ -159,18 +168,20 @@ impl Inner {
         }
     }
 
-    async fn remove(&self, server: &ServerId) -> Result<(), RpcError> {
+    async fn remove(self: &Arc<Self>, server: &ServerId) -> Result<(), RpcError> {
         if !self.servers.configured(server) {
             self.servers.remove(server).await?;
         }
-        let _turn = self.turn.lock().await;
-        self.look().await?;
+        let turn = self.turn().await;
+        self.look(&turn).await?;
         let Some(kept) = self.kept(server) else { return Ok(()) };
         let Stage::Leaving { by, reason, .. } = &kept.record.stage else { return Ok(()) };
         let folder = self.config.scripts.clone();
         source::forget(folder, &kept.record.program).await;
         let event = Event::deregistered(&by.to_principal(), server.clone(), reason.as_deref());
-        Ok(self.take_out(&kept, vec![event.build()]).await?)
+        self.take_out(&turn, &kept, vec![event.build()]).await?;
+        self.forget_all_but(&self.book());
+        Ok(())
     }
 
     /// Makes a server rest, because the configuration has its id; the future ends when it has stopped.
@@ -190,7 +201,7 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         let first = if is_leaving { Live::Leaving } else { Live::Starting };
-        let mut live = self.begin(server.clone(), first, move |doing| async move {
+        let mut live = self.begin(kept, first, move |doing| async move {
             inner.drain(&server).await;
             if is_leaving {
                 inner.leave(&server, &doing).await;
@@ -203,9 +214,18 @@ impl Inner {
     }
 
     /// Whether a server was made to rest.
-    pub(super) fn is_resting(&self, server: &ServerId) -> bool {
+    fn is_resting(&self, server: &ServerId) -> bool {
         let works = self.works();
         works.get(server).is_some_and(|work| matches!(*work.live.borrow(), Live::Resting))
+    }
+
+    /// Starts what was made to rest.
+    pub(super) fn rest_no_more(self: &Arc<Self>, kept: &Kept) {
+        let server = kept.record.program.server();
+        if self.is_resting(&server) {
+            self.works().remove(&server);
+            self.go_on(kept);
+        }
     }
 
     /// How a server that whoever runs it does not list is told of.
@@ -239,10 +259,5 @@ impl Inner {
             return over.clone();
         }
         live.borrow().clone()
-    }
-
-    /// Work that is being done on a server, if there is any.
-    pub(super) fn doing(&self, server: &ServerId) -> Option<watch::Receiver<Live>> {
-        self.works().get(server).map(|work| work.live.clone())
     }
 }
