@@ -60,6 +60,8 @@ mod error;
 mod govern;
 mod handler;
 mod health;
+#[cfg(feature = "kernel")]
+mod kernel;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -79,6 +81,8 @@ pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
+#[cfg(feature = "kernel")]
+pub use kernel::{Kernel, KernelBuilder, KernelError};
 pub use mgp_lifecycle::{
     Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,

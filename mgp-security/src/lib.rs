@@ -48,7 +48,8 @@ pub use access::{
     KernelToolsLayer, NotOperator, PassEnded,
 };
 pub use approval::{
-    About, Approver, Configured, Decision, DecisionSource, Elicit, First, Question, Terminal,
+    About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, Elicit, First, Inbox,
+    InboxConfig, Question, RequestState, Terminal,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,

@@ -62,6 +62,8 @@ struct Inner {
     supervised: Supervised<Client>,
     gate: ReadyLayer,
     stack: Stack,
+    #[cfg(feature = "kernel")]
+    ungated: Stack,
     server: Option<ServerId>,
 }
 
@@ -131,7 +133,11 @@ impl ClientBuilder {
 }
 
 impl SupervisedClient {
-    fn new(builder: ClientBuilder, target: Target, config: SuperviseConfig) -> Result<Self, Error> {
+    pub(crate) fn new(
+        builder: ClientBuilder,
+        target: Target,
+        config: SuperviseConfig,
+    ) -> Result<Self, Error> {
         let (client, gates) = builder.finish();
         let mut client = placed(client);
         let monitor = client.monitor.take();
@@ -152,6 +158,8 @@ impl SupervisedClient {
         let (retry, patience) = (client.retry.clone(), client.ready_wait);
         let trunk = Trunk::new(server.clone(), retry, &gate, patience, gates);
         let stack = trunk.stack();
+        #[cfg(feature = "kernel")]
+        let ungated = trunk.ungated();
         let plan = Plan {
             target,
             config: client,
@@ -166,7 +174,14 @@ impl SupervisedClient {
             tokio::spawn(recorder.follow(supervised.reports()));
         }
         let lives = supervised.current();
-        let made = Self(Arc::new(Inner { supervised, gate, stack, server }));
+        let made = Self(Arc::new(Inner {
+            supervised,
+            gate,
+            stack,
+            #[cfg(feature = "kernel")]
+            ungated,
+            server,
+        }));
         if let Some(monitor) = monitor {
             tokio::spawn(watch(lives, monitor, Weak(Arc::downgrade(&made.0))));
         }
@@ -205,6 +220,12 @@ impl SupervisedClient {
     #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.0.stack
+    }
+
+    /// The same without the gates: for what the kernel itself wants of a server, and no caller.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn ungated(&self) -> &Stack {
+        &self.0.ungated
     }
 
     // === Starting and stopping ===

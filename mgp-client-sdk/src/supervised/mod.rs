@@ -20,3 +20,5 @@ mod start;
 mod watch;
 
 pub use handle::SupervisedClient;
+#[cfg(feature = "kernel")]
+pub(crate) use start::{Reached, Target};

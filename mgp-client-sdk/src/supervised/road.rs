@@ -56,6 +56,8 @@ pub(crate) struct Trunk {
     retry: Option<RetryLayer>,
     /// Waits for the server.
     wait: ReadyLayer,
+    /// Behind all gates.
+    end: Stack,
     gated: Stack,
     scope: Arc<Lasting>,
 }
@@ -199,9 +201,10 @@ impl Trunk {
         gates: impl FnOnce(Stack) -> Stack,
     ) -> Self {
         let board = Arc::<Board>::default();
-        let end = ready.layer(Present(Arc::clone(&board)));
+        let end = Stack::new(ready.layer(Present(Arc::clone(&board))));
         let wait = ready.clone().wait(patience).waits_only();
-        Self { board, server, retry, wait, gated: gates(Stack::new(end)), scope: Arc::default() }
+        let gated = gates(end.clone());
+        Self { board, server, retry, wait, end, gated, scope: Arc::default() }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {
@@ -211,6 +214,12 @@ impl Trunk {
     /// The stack whose calls go to the server wherever it is.
     pub(crate) fn stack(&self) -> Stack {
         self.addressed(None)
+    }
+
+    /// The same without the gates of the user.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn ungated(&self) -> Stack {
+        Self { gated: self.end.clone(), ..self.clone() }.stack()
     }
 
     /// Takes the road of a new connection; gives the stack of its client.

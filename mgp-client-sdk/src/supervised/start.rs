@@ -29,11 +29,40 @@ const LEAVING: Duration = Duration::from_secs(1);
 const AGREES: Duration = Duration::from_secs(5);
 
 /// What is started.
-#[derive(Clone, Debug)]
-pub(super) enum Target {
+#[derive(Clone)]
+pub(crate) enum Target {
     Child(ChildCommand),
     #[cfg(feature = "http")]
     Url(String),
+    /// Said anew with each start, because it may have changed.
+    #[cfg(feature = "kernel")]
+    Said(Arc<dyn Fn() -> BoxFuture<'static, Result<Reached, SpawnError>> + Send + Sync>),
+}
+
+/// What is started, once it was said.
+#[derive(Clone)]
+pub(crate) enum Reached {
+    Child(ChildCommand),
+    #[cfg(feature = "http")]
+    Url {
+        url: String,
+        /// Of every request, beside those that the configuration has.
+        headers: http::HeaderMap,
+    },
+}
+
+impl Target {
+    async fn reach(&self) -> Result<Reached, SpawnError> {
+        match self {
+            Self::Child(command) => Ok(Reached::Child(command.clone())),
+            #[cfg(feature = "http")]
+            Self::Url(url) => {
+                Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() })
+            }
+            #[cfg(feature = "kernel")]
+            Self::Said(say) => say().await,
+        }
+    }
 }
 
 /// Starts a server as often as it must be.
@@ -56,6 +85,7 @@ pub(super) struct Started(Arc<Run>);
 /// One incarnation.
 struct Run {
     plan: Arc<Plan>,
+    reached: Reached,
     child: Option<Arc<Child>>,
     /// Taken by the handshake.
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
@@ -84,8 +114,8 @@ impl Spawn for Starter {
     type Server = Started;
 
     fn start(&self) -> BoxFuture<'static, Result<Started, SpawnError>> {
-        let started = Run::start(Arc::clone(&self.0)).map(|run| Started(Arc::new(run)));
-        Box::pin(std::future::ready(started))
+        let plan = Arc::clone(&self.0);
+        Box::pin(async move { Ok(Started(Arc::new(Run::start(plan).await?))) })
     }
 }
 
@@ -129,10 +159,17 @@ impl Drop for Started {
 // === impl Run ===
 
 impl Run {
-    fn start(plan: Arc<Plan>) -> Result<Self, SpawnError> {
+    async fn start(plan: Arc<Plan>) -> Result<Self, SpawnError> {
         let attempt = Attempt::new(plan.recorder.as_ref());
-        let (child, io) = match &plan.target {
-            Target::Child(command) => match command.spawn() {
+        let reached = match plan.target.reach().await {
+            Ok(reached) => reached,
+            Err(error) => {
+                attempt.failed(&error.to_string());
+                return Err(error);
+            }
+        };
+        let (child, io) = match &reached {
+            Reached::Child(command) => match command.spawn() {
                 Ok(mut child) => {
                     let io = child.take_io();
                     (Some(Arc::new(child)), io)
@@ -146,10 +183,11 @@ impl Run {
                 }
             },
             #[cfg(feature = "http")]
-            Target::Url(_) => (None, None),
+            Reached::Url { .. } => (None, None),
         };
         Ok(Self {
             plan,
+            reached,
             child,
             io: Mutex::new(io),
             attempt: Mutex::new(Some(attempt)),
@@ -214,8 +252,8 @@ impl Run {
             joined = Some(line);
             stack
         };
-        let client = match &self.plan.target {
-            Target::Child(_) => {
+        let client = match &self.reached {
+            Reached::Child(_) => {
                 let io = self.io.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (Some((reader, writer)), Some(child)) = (io, &self.child) else {
                     return Err(ConnectError::Refused(closed("no pipes")).into());
@@ -224,7 +262,10 @@ impl Run {
                 client::establish(reader, writer, config, join, Some(kin)).await?
             }
             #[cfg(feature = "http")]
-            Target::Url(url) => client::reach(url, config, join).await?,
+            Reached::Url { url, headers } => {
+                config.http.headers.extend(headers.clone());
+                client::reach(url, config, join).await?
+            }
         };
         let line = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;
         Ok(Ready { client, line })

@@ -24,20 +24,36 @@ use serde::{Deserialize, Serialize};
 use super::park::{Event, Park, Parked};
 use super::remember::Remember;
 use crate::client::Client;
+use crate::supervised::SupervisedClient;
 
 /// The way to one server.
 #[derive(Clone)]
 pub struct Hop {
     server: ServerId,
-    client: Client,
+    way: Way,
     park: Park,
+}
+
+/// What is behind a hop.
+#[derive(Clone)]
+enum Way {
+    /// One connection.
+    Client(Client),
+    /// The present connection of a server that is started again.
+    Supervised(SupervisedClient),
 }
 
 impl Hop {
     /// A hop over a connected client; `server` is the configured id, the server's identity everywhere.
     #[must_use]
     pub fn new(server: impl Into<ServerId>, client: Client) -> Self {
-        Self { server: server.into(), client, park: Park::default() }
+        Self { server: server.into(), way: Way::Client(client), park: Park::default() }
+    }
+
+    /// A hop to a server that is started again when it ends; calls that find none are refused behind its gates.
+    #[must_use]
+    pub fn supervised(server: impl Into<ServerId>, client: SupervisedClient) -> Self {
+        Self { server: server.into(), way: Way::Supervised(client), park: Park::default() }
     }
 
     /// Calls that wait for an answer of their caller.
@@ -49,12 +65,19 @@ impl Hop {
     /// Passes a call on.
     pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         call.cx_mut().server = Some(self.server.clone());
+        let client = match &self.way {
+            Way::Client(client) => client.clone(),
+            Way::Supervised(server) => match server.client() {
+                Ok(client) => client,
+                Err(_) => return server.stack().send(call.forward(Peer::none())),
+            },
+        };
         let (stack, peer, park) =
-            (self.client.stack().clone(), self.client.peer().clone(), self.park.clone());
-        let (above, below) = (call.cx().caller.era, self.client.server().era);
+            (client.stack().clone(), client.peer().clone(), self.park.clone());
+        let (above, below) = (call.cx().caller.era, client.server().era);
         match (above, below) {
             (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
-            (_, Era::Modern) => Box::pin(in_rounds(self.server.clone(), self.client.clone(), call)),
+            (_, Era::Modern) => Box::pin(in_rounds(self.server.clone(), client, call)),
             (Era::Modern, Era::Legacy) => {
                 Box::pin(parked(self.server.clone(), stack, peer, park, call))
             }

@@ -65,16 +65,30 @@ impl GovernanceBuilder {
     /// # Cancel safety
     /// Dropping the future leaves the folder as it is; it may be in use for a moment still.
     pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Governance, FolderError> {
+        Ok(self.in_folder_with_db(folder).await?.0)
+    }
+
+    /// The same, with the database of the state for whoever keeps more in it.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    ///
+    /// # Cancel safety
+    /// As [`in_folder`](Self::in_folder).
+    pub async fn in_folder_with_db(
+        self,
+        folder: impl AsRef<Path>,
+    ) -> Result<(Governance, Db), FolderError> {
         let folder = folder.as_ref();
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
         let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
-        let store: Arc<dyn Store> = Arc::new(db);
+        let store: Arc<dyn Store> = Arc::new(db.clone());
         let config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
         let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
         let governance = self.store(store).log(log).build();
         governance.open().await.map_err(FolderError::state(&path))?;
-        Ok(governance)
+        Ok((governance, db))
     }
 }
 

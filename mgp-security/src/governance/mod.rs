@@ -20,7 +20,7 @@ use tower_layer::Layer;
 use crate::access::{
     About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
 };
-use crate::approval::{Approver, Elicit};
+use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions, Whose};
 use crate::error::Refusal;
@@ -78,6 +78,7 @@ struct Books {
     access: Access,
     definitions: Definitions,
     permissions: Permissions,
+    inbox: Option<Inbox>,
     confirmations: Confirmations,
     validators: Vec<(Validator, Arc<dyn Validate>)>,
     changed: Arc<watch::Sender<u64>>,
@@ -93,6 +94,7 @@ pub struct GovernanceBuilder {
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
+    inbox: Option<InboxConfig>,
     validators: Vec<(Validator, Arc<dyn Validate>)>,
 }
 
@@ -135,6 +137,13 @@ impl GovernanceBuilder {
         self
     }
 
+    /// Keeps questions that the [approver](Self::approver) can ask nobody about until an operator answers them; see
+    /// [`Inbox`].
+    pub fn inbox(mut self, config: InboxConfig) -> Self {
+        self.inbox = Some(config);
+        self
+    }
+
     /// Provides the check behind a validator's name, in place of one of that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.push((name, Arc::new(check)));
@@ -144,7 +153,7 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let Self { store, audit, log, recording, policies, mut approver, inbox, validators } = self;
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {
             Some(key) => recording.key(key.clone()),
@@ -153,6 +162,13 @@ impl GovernanceBuilder {
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
+        let inbox = inbox.map(|config| {
+            let (store, audit, _) = kept();
+            Inbox::configured(store, audit, config)
+        });
+        if let Some(inbox) = &inbox {
+            approver = Arc::new(First::of(approver).then(inbox.clone()));
+        }
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
@@ -170,6 +186,7 @@ impl GovernanceBuilder {
             access,
             definitions,
             permissions,
+            inbox,
             confirmations,
             validators,
             changed: Arc::new(watch::Sender::new(0)),
@@ -191,6 +208,7 @@ impl Governance {
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
+            inbox: None,
             validators: Vec::new(),
         }
     }
@@ -205,6 +223,9 @@ impl Governance {
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.access.open().await?;
         self.0.permissions.open().await?;
+        if let Some(inbox) = &self.0.inbox {
+            inbox.open().await?;
+        }
         self.0.definitions.open().await
     }
 
@@ -224,6 +245,12 @@ impl Governance {
     #[must_use]
     pub fn definitions(&self) -> &Definitions {
         &self.0.definitions
+    }
+
+    /// Where questions wait for an operator; none unless it was [asked for](GovernanceBuilder::inbox).
+    #[must_use]
+    pub fn inbox(&self) -> Option<&Inbox> {
+        self.0.inbox.as_ref()
     }
 
     /// What the operator configured; [`set_policy`](Self::set_policy) changes it on the record.

@@ -1,0 +1,31 @@
+//! `mgp serve`.
+//!
+//! Applies to: inbound.
+
+use mgp_client_sdk::Kernel;
+use mgp_client_sdk::types::service::Principal;
+use mgp_client_sdk::types::store::MemoryStore;
+use mgp_discovery::{Sources, Trust};
+use std::sync::Arc;
+
+use crate::cli::{Global, Serve};
+use crate::exit::Ended;
+use crate::state;
+
+pub(crate) async fn run(global: &Global, serve: Serve) -> Ended {
+    let folder = state::folder(global)?;
+    let sources = serve.config.map_or_else(Sources::of_process, Sources::given);
+    let loaded = sources.load(&Trust::new(Arc::new(MemoryStore::new()))).await?;
+    for finding in &loaded.findings {
+        tracing::warn!("{finding}");
+    }
+    let kernel = Kernel::builder().config(loaded.config).in_folder(folder).await?;
+    let _ = Principal::local();
+    if serve.stdio {
+        kernel.server().serve_stdio().await?;
+    } else if let Some(address) = serve.http {
+        kernel.server().http(address).no_auth().serve().await?;
+    }
+    kernel.stop().await;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Brings what servers list into the index (MGP §16.4).
+//!
+//! The list goes through the gate of definitions: what waits for an operator is not in it.
+//!
+//! Applies to: outbound.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_security::DefinitionLayer;
+use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_types::RpcError;
+use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::ToolSecurity;
+use mgp_types::service::{Call, ServerId, Stack};
+use tower_layer::Layer as _;
+
+use super::node::Node;
+use super::servers::{self, Ground, News, is_there};
+use crate::client::Client;
+use crate::error::Error;
+
+/// How many pages of a list are read.
+const PAGES: usize = 100;
+
+/// How long listing may take.
+const LISTS: Duration = Duration::from_secs(30);
+
+/// Asks servers again whenever they have news, until the fleet is gone.
+pub(super) async fn run(fleet: servers::Weak, news: News) {
+    loop {
+        let stale = tokio::select! {
+            stale = news.next() => stale,
+            // Nobody rings any more once the fleet is gone; it is looked for now and then.
+            () = tokio::time::sleep(LISTS) => Default::default(),
+        };
+        let Some(fleet) = fleet.upgrade() else { return };
+        let all = fleet.all();
+        let asked = stale.iter().filter_map(|id| all.get(id)).map(|node| async {
+            match tokio::time::timeout(LISTS, learn(node, fleet.ground())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => {
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known")
+                }
+                Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
+            }
+        });
+        join_all(asked).await;
+    }
+}
+
+/// Keeps the state of a server in the index, and has it asked once it is there, until it is gone.
+pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
+    let Some(mut states) = node.upgrade().map(|node| node.client().state().watch()) else { return };
+    loop {
+        let state = states.borrow_and_update().clone();
+        let Some(id) = node.upgrade().map(|node| node.id().clone()) else { return };
+        ground.index.set_state(id.as_str(), state.clone());
+        if is_there(&state) {
+            ground.news.stale(id);
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Why it is not known what a server has.
+#[derive(Debug, thiserror::Error)]
+enum NotLearned {
+    #[error(transparent)]
+    Gone(#[from] Error),
+    #[error("{}", .0.message())]
+    NotListed(#[from] RpcError),
+    #[error("it lists more than {PAGES} pages")]
+    Endless,
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+async fn learn(node: &Arc<Node>, ground: &Ground) -> Result<(), NotLearned> {
+    let client = node.client().client()?;
+    let tools = match client.capabilities().tools {
+        Some(_) => list(node.id(), &client, node, ground).await?,
+        None => Vec::new(),
+    };
+    let entry = entry(node, &client, tools, ground);
+    put(&ground.index, entry).await
+}
+
+/// All pages of the list of tools.
+async fn list(
+    id: &ServerId,
+    client: &Client,
+    node: &Node,
+    ground: &Ground,
+) -> Result<Vec<Tool>, NotLearned> {
+    let gate = DefinitionLayer::new(ground.governance.definitions().clone()).server(id.clone());
+    let stack = Stack::new(gate.layer(node.client().ungated().clone()));
+    let (mut tools, mut params) = (Vec::new(), ListParams::new());
+    for _ in 0..PAGES {
+        let reply = stack.send(Call::ask::<ToolsList>(&params, client.context())?).await?;
+        let page: ListToolsResult = reply.get()?;
+        tools.extend(page.tools);
+        match page.next_cursor {
+            Some(cursor) => params.cursor = Some(cursor),
+            None => return Ok(tools),
+        }
+    }
+    Err(NotLearned::Endless)
+}
+
+fn entry(node: &Node, client: &Client, tools: Vec<Tool>, ground: &Ground) -> ServerEntry {
+    let definitions = ground.governance.definitions();
+    let mut entry = ServerEntry::new(node.id().as_str()).state(node.state());
+    if let Some(info) = client.server_info() {
+        entry = entry.name(info.title.unwrap_or(info.name));
+    }
+    if let Some(instructions) = client.instructions() {
+        entry = entry.description(instructions);
+    }
+    if let Some(mgp) = &node.config().mgp {
+        entry = entry.categories(mgp.tags.iter().cloned());
+    }
+    entry.tools(tools.into_iter().map(|tool| {
+        // What the kernel worked out counts, not what the server says.
+        let decided = definitions.assessment(Some(node.id()), &tool.name);
+        let claimed = tool.find_security();
+        let mut security = claimed
+            .as_ref()
+            .and_then(mgp_types::Lenient::valid)
+            .cloned()
+            .unwrap_or_else(|| ToolSecurity::new(decided.effective_risk.clone()));
+        security.risk_level = decided.effective_risk.clone();
+        security.permissions_required = decided.permissions.iter().cloned().collect();
+        ToolEntry::from(tool).security(security)
+    }))
+}
+
+/// The index works for some milliseconds: no runtime waits for it.
+async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<(), NotLearned> {
+    let index = index.clone();
+    let put = tokio::task::spawn_blocking(move || index.put(entry)).await;
+    let put = put.map_err(|error| RpcError::internal("the index failed").because(error))??;
+    for refused in &put.refused {
+        tracing::warn!(server = %refused.server, tool = %refused.name, why = %refused.reason, "not indexed");
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! From a server's entry to what is started (MGP §15.2).
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Expander, Server};
+use mgp_transport::ChildCommand;
+use mgp_types::service::SpawnError;
+
+use crate::supervised::{Reached, Target};
+
+/// What is started: filled in anew each time, so that a password that changed is the new one.
+pub(super) fn target(server: &Arc<Server>, expander: &Expander) -> Target {
+    let (server, expander) = (Arc::clone(server), expander.clone());
+    Target::Said(Arc::new(move || {
+        let (server, expander) = (Arc::clone(&server), expander.clone());
+        Box::pin(async move {
+            // Files are read and commands run.
+            let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
+            reached(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?)
+        })
+    }))
+}
+
+fn reached(server: ExpandedServer) -> Result<Reached, SpawnError> {
+    let ExpandedServer { id, reach, .. } = server;
+    match reach {
+        ExpandedReach::Program { command, args, cwd, env } => {
+            let mut program = ChildCommand::new(command.as_str())
+                .args(args.iter().map(Expanded::as_str))
+                .envs(env.iter().map(|(name, value)| (name, value.as_str())))
+                .server(id.as_str());
+            if let Some(cwd) = cwd {
+                program = program.cwd(cwd);
+            }
+            Ok(Reached::Child(program))
+        }
+        ExpandedReach::Url { url, headers, .. } => {
+            let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
+            Ok(Reached::Url { url: url.as_str().to_owned(), headers })
+        }
+        _ => Err(SpawnError::new("it is reached in a way this kernel does not know")),
+    }
+}
+
+/// A header of every request; its value may be secret and is in no message.
+fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), SpawnError> {
+    let bad = |what: &str| SpawnError::new(format!("`headers.{name}`: {what}"));
+    let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("no name of a header"))?;
+    let mut value =
+        HeaderValue::try_from(value.as_str()).map_err(|_| bad("no value of a header"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}

@@ -1,0 +1,156 @@
+//! The table of servers, and what they stand on.
+//!
+//! Applies to: outbound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use mgp_discovery::{Expander, Server};
+use mgp_security::Governance;
+use mgp_toolindex::ToolIndex;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::ServerId;
+use tokio::sync::Notify;
+
+use super::feed;
+use super::node::Node;
+use crate::error::Error;
+use crate::handler::Changed;
+
+/// What all servers stand on.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) governance: Governance,
+    pub(crate) index: ToolIndex,
+    pub(crate) expander: Expander,
+    pub(crate) news: News,
+}
+
+/// Servers by their ids.
+type Table = BTreeMap<ServerId, Arc<Node>>;
+
+/// The servers of a kernel; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct Fleet(Arc<Inner>);
+
+struct Inner {
+    ground: Ground,
+    table: RwLock<Arc<Table>>,
+}
+
+/// The same without keeping the servers alive.
+pub(super) struct Weak(std::sync::Weak<Inner>);
+
+impl Weak {
+    pub(super) fn upgrade(&self) -> Option<Fleet> {
+        self.0.upgrade().map(Fleet)
+    }
+}
+
+impl Fleet {
+    /// No servers yet; from now on the index has what they list.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn new(ground: Ground) -> Self {
+        let fleet = Self(Arc::new(Inner { ground, table: RwLock::default() }));
+        tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
+        fleet
+    }
+
+    /// Adds a server; one that nobody has seen yet is started, to learn what it has.
+    pub(crate) async fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
+        let node = Arc::new(Node::new(config, &self.0.ground)?);
+        tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
+        self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
+        if self.0.ground.index.tools_of(node.id().as_str()).is_empty() {
+            node.client().start().await;
+        }
+        Ok(node)
+    }
+
+    /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
+    pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) -> Option<Arc<Node>> {
+        let node = self.change(|table| table.remove(id))?;
+        if let Err(error) = self.0.ground.index.remove(id.as_str()) {
+            tracing::error!(server = %id, %error, "its tools are still found");
+        }
+        node.client().stop(reason).await;
+        Some(node)
+    }
+
+    /// Stops all servers.
+    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+        let stops = self.all();
+        let stops = stops.values().map(|node| node.client().stop(reason.clone()));
+        futures_util::future::join_all(stops).await;
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Node>> {
+        self.all().get(&ServerId::from(id)).cloned()
+    }
+
+    /// All servers as they are now.
+    pub(crate) fn all(&self) -> Arc<Table> {
+        Arc::clone(&self.0.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.0.ground
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.0.table.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut table))
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.all().keys()).finish()
+    }
+}
+
+/// Which servers have to be asked again what they list; at most one entry for each.
+#[derive(Clone, Default)]
+pub(crate) struct News(Arc<Told>);
+
+#[derive(Default)]
+struct Told {
+    stale: Mutex<BTreeSet<ServerId>>,
+    rung: Notify,
+}
+
+impl News {
+    /// Notes what a server says of itself.
+    pub(super) fn tell(&self, server: &ServerId, what: &Changed) {
+        if matches!(what, Changed::Tools) {
+            self.stale(server.clone());
+        }
+    }
+
+    /// Has a server asked again.
+    pub(super) fn stale(&self, server: ServerId) {
+        self.0.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
+        self.0.rung.notify_one();
+    }
+
+    /// Waits until there is something to ask.
+    pub(super) async fn next(&self) -> BTreeSet<ServerId> {
+        loop {
+            let stale =
+                mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
+            if !stale.is_empty() {
+                return stale;
+            }
+            self.0.rung.notified().await;
+        }
+    }
+}
+
+/// Whether a server has tools to ask for.
+pub(super) fn is_there(state: &ServerState) -> bool {
+    *state == ServerState::Connected
+}

@@ -1,0 +1,44 @@
+//! From `mgp.toml` to the words that the layers understand (MGP §15.2).
+//!
+//! Applies to: outbound.
+
+use mgp_discovery::{Confirm, Kernel, Restart, Server};
+use mgp_lifecycle::SuperviseConfig;
+use mgp_security::{ConfirmFrom, ServerPolicy};
+
+/// How a server is governed; one that was never offered MGP is governed by the defaults.
+pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
+    let general = kernel.permission_policy.clone();
+    let Some(mgp) = &server.mgp else {
+        return ServerPolicy::default().permission_policy(general);
+    };
+    let mut policy = ServerPolicy::default()
+        .trust(mgp.trust_level.clone())
+        .default_policy(mgp.default_policy.clone())
+        .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
+        .permissions(mgp.permissions.iter().cloned())
+        .confirm(match mgp.confirm {
+            Confirm::Moderate => ConfirmFrom::Moderate,
+            _ => ConfirmFrom::Dangerous,
+        });
+    for (tool, risk) in &mgp.risk {
+        policy = policy.risk(tool.as_str(), risk.clone());
+    }
+    for (tool, validator) in &mgp.validators {
+        policy = policy.validator(tool.as_str(), validator.clone());
+    }
+    policy
+}
+
+/// When a server is started again.
+pub(super) fn supervision(server: &Server) -> SuperviseConfig {
+    let Restart { policy, max, window, backoff_base, backoff_max, .. } =
+        server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();
+    let mut config = SuperviseConfig::default();
+    config.policy = policy;
+    config.max_restarts = max;
+    config.window = window;
+    config.backoff_base = backoff_base;
+    config.backoff_max = backoff_max;
+    config
+}

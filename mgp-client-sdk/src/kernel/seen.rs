@@ -1,0 +1,41 @@
+//! What a caller sees: one decision for calls, lists, searches and the registry (MGP §5; DESIGN §5).
+//!
+//! Applies to: inbound.
+
+use mgp_security::{Access, Definitions, Governance};
+use mgp_types::service::{Context, Hidden, ServerId, Visibility};
+use tokio::sync::watch;
+
+/// Shows a caller the tools it has access to, without those that wait for an operator.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    access: Access,
+    definitions: Definitions,
+    changes: watch::Receiver<u64>,
+}
+
+impl Seen {
+    pub(crate) fn new(governance: &Governance) -> Self {
+        Self {
+            access: governance.access().clone(),
+            definitions: governance.definitions().clone(),
+            changes: governance.changes(),
+        }
+    }
+
+    /// A number that moves whenever somebody may see more or less than before.
+    pub(crate) fn version(&self) -> u64 {
+        *self.changes.borrow()
+    }
+}
+
+impl Visibility for Seen {
+    fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
+        self.access.sees(cx, server, tool)?;
+        if self.definitions.standing(server, tool).is_callable() {
+            Ok(())
+        } else {
+            Err(Hidden::by("its definition waits for an operator"))
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `tools/list`: the tools to find tools, and what the caller has in its session (MGP §16.3).
+//!
+//! Applies to: inbound.
+
+use mgp_toolindex::surface;
+use mgp_types::RpcError;
+use mgp_types::mcp::ListToolsResult;
+use mgp_types::mgp::ContextLevel;
+use mgp_types::service::{Call, Reply};
+
+use super::{Parts, Switch};
+
+/// The list of a caller.
+pub(super) async fn tools(switch: Switch, call: Call) -> Result<Reply, RpcError> {
+    let Parts { fleet, sessions, search, meta, .. } = switch.parts();
+    let (index, cx) = (&fleet.ground().index, call.cx());
+    let caller = search.caller(cx);
+    let session = sessions.find(cx, None)?;
+    let view = sessions.view(&cx.principal, session.as_ref(), index, &caller);
+    let tools = surface(&ContextLevel::Hybrid, meta, index, &caller, &view);
+    Reply::of(&ListToolsResult::new(tools))
+}

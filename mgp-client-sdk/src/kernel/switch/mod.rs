@@ -1,0 +1,68 @@
+//! What becomes of a call from above (DESIGN §5).
+//!
+//! Applies to: inbound.
+
+mod list;
+mod tools;
+
+use std::sync::Arc;
+
+use mgp_discovery::list_router;
+use mgp_security::KernelToolsLayer;
+use mgp_toolindex::{Endpoints, MetaTools, Sessions};
+use mgp_types::method::{Request as _, ToolsCall, ToolsList};
+use mgp_types::service::{Router, Stack};
+use tower_layer::Layer as _;
+
+use super::fleet::{Fleet, Shown};
+use super::seen::Seen;
+
+/// What all calls from above need.
+#[derive(Clone)]
+pub(super) struct Switch(Arc<Parts>);
+
+/// The same, in parts.
+pub(super) struct Parts {
+    pub(super) fleet: Fleet,
+    pub(super) seen: Seen,
+    pub(super) sessions: Sessions,
+    pub(super) search: Endpoints,
+    pub(super) meta: MetaTools,
+}
+
+impl Switch {
+    pub(super) fn new(fleet: Fleet, seen: Seen, sessions: Sessions, meta: MetaTools) -> Self {
+        let index = fleet.ground().index.clone();
+        let versions = seen.clone();
+        let search = Endpoints::new(index, sessions.clone())
+            .visibility(seen.clone())
+            .version(move || versions.version());
+        Self(Arc::new(Parts { fleet, seen, sessions, search, meta }))
+    }
+
+    /// Everything that is answered.
+    pub(super) fn router(&self) -> Router {
+        let Parts { fleet, seen, search, .. } = &*self.0;
+        let governance = &fleet.ground().governance;
+        let methods = governance
+            .router()
+            .merge(list_router(Arc::new(fleet.clone()), Arc::new(seen.clone())))
+            .merge(search.router());
+        let (calls, lists) = (self.clone(), self.clone());
+        // A method of ours that is called as a tool is decided like the method.
+        let tools = KernelToolsLayer::new(methods.clone())
+            .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call)));
+        let lists = Stack::from_fn(move |call| list::tools(lists.clone(), call));
+        methods.route(ToolsCall::METHOD, Stack::new(tools)).route(ToolsList::METHOD, lists)
+    }
+
+    /// The servers as callers see them.
+    pub(super) fn shown(&self) -> Arc<Shown> {
+        let Parts { fleet, seen, .. } = &*self.0;
+        Arc::new(Shown { fleet: fleet.clone(), seen: seen.clone() })
+    }
+
+    pub(super) fn parts(&self) -> &Parts {
+        &self.0
+    }
+}

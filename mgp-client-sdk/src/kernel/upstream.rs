@@ -1,0 +1,44 @@
+//! What hosts and agents talk to: one server of MCP and MGP (DESIGN §5).
+//!
+//! Applies to: inbound.
+
+use std::sync::Arc;
+
+use mgp_lifecycle::Fleet;
+use mgp_server_sdk::Server;
+use mgp_types::mcp::ListChanged;
+use mgp_types::mgp::{Extension, ExtensionSet};
+
+use super::switch::Switch;
+
+/// What the kernel answers of MGP.
+const SERVED: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::Streaming)
+    .with(Extension::ToolSecurity)
+    .with(Extension::AccessControl)
+    .with(Extension::Lifecycle)
+    .with(Extension::Discovery)
+    .with(Extension::ToolDiscovery);
+
+/// What a model should know before it looks for a tool.
+const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
+    Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
+
+/// A server that passes everything on.
+pub(super) fn server(switch: &Switch) -> Server {
+    let (router, shown) = (switch.router(), switch.shown());
+    let server = Server::new("mgp", env!("CARGO_PKG_VERSION"));
+    server.drain_handle().fleet(Arc::clone(&shown) as Arc<dyn Fleet>);
+    server
+        .instructions(INSTRUCTIONS)
+        .offer(|offer| {
+            if let Some(mgp) = &mut offer.mgp {
+                mgp.extensions = SERVED;
+            }
+            let mut tools = ListChanged::new();
+            tools.list_changed = Some(true);
+            offer.capabilities.tools = Some(tools);
+        })
+        .health(|health| health.fleet(shown))
+        .endpoints(router)
+}
