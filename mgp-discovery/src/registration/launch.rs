@@ -16,9 +16,10 @@ use super::record::{Proposal, Stage};
 use super::refused::RegistrationRefused as Refused;
 use super::servers::Approved;
 use super::source;
-use crate::config::{Restart, ServerMgp};
+use crate::config::{Reach, Restart, Server, ServerMgp};
 use crate::error::Error;
 use crate::expand::{Expanded, ExpandedReach, ExpandedServer};
+use crate::source::Origin;
 
 impl Inner {
     /// A registration that may run, for whoever runs it.
@@ -26,8 +27,7 @@ impl Inner {
         let kept = self.kept(server)?;
         let Stage::Approved { .. } = kept.record.stage else { return None };
         Some(Approved {
-            id: server.clone(),
-            mgp: govern(&kept.record.program),
+            server: entry(&kept.record.program),
             denied: kept.record.denied(),
             created_by: kept.record.by.to_principal(),
             book: self.weak(),
@@ -87,6 +87,22 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
             env,
         },
     })
+}
+
+/// The server as an entry of a configuration would say it, with no more rights than a project's.
+fn entry(program: &Proposal) -> Server {
+    Server {
+        id: program.server(),
+        reach: Reach::Program {
+            command: program.command.clone(),
+            args: program.args.clone(),
+            cwd: Some(program.cwd.clone()),
+            env: program.env.clone(),
+        },
+        mgp: Some(govern(program)),
+        file: PathBuf::new(),
+        origin: Origin::Project,
+    }
 }
 
 /// How it is governed: as an entry of the configuration that says the same.

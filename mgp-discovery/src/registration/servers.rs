@@ -10,7 +10,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 
 use super::book::Inner;
-use crate::config::ServerMgp;
+use crate::config::Server;
 use crate::error::Error;
 use crate::expand::ExpandedServer;
 use crate::registry::Fleet;
@@ -44,18 +44,22 @@ pub trait Servers: Fleet + 'static {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Approved {
-    /// The server.
-    pub id: ServerId,
-    /// How it is governed.
-    pub mgp: ServerMgp,
+    /// The server as an entry of the configuration would say it; what is run, [`launch`](Self::launch) says.
+    pub server: Server,
     /// What it never gets, whatever else grants it (checklist C33).
     pub denied: Vec<Permission>,
-    /// Who registered it; what it may do is never more than that.
+    /// Who registered it, without the authority they may have.
     pub created_by: Principal,
     pub(super) book: Weak<Inner>,
 }
 
 impl Approved {
+    /// The server's id.
+    #[must_use]
+    pub fn id(&self) -> &ServerId {
+        &self.server.id
+    }
+
     /// What is to be run: exactly what was approved, or nothing.
     ///
     /// # Errors
@@ -65,7 +69,7 @@ impl Approved {
     /// # Cancel safety
     /// Dropping the future leaves open whether an operator is asked.
     pub async fn launch(&self) -> Result<ExpandedServer, Error> {
-        Inner::launch(&self.book, &self.id).await
+        Inner::launch(&self.book, self.id()).await
     }
 }
 

@@ -77,7 +77,7 @@ impl Fleet for Shared {
         let configured = self.0.configured.lock().unwrap().clone();
         running
             .iter()
-            .map(|it| of(it.id.as_str()))
+            .map(|it| of(it.id().as_str()))
             .chain(configured.iter().map(|it| of(it)))
             .collect()
     }
@@ -101,9 +101,9 @@ impl Servers for Shared {
             }
             let ExpandedReach::Program { args, .. } = launch.reach else { panic!("a program") };
             let args: Vec<_> = args.iter().map(crate::expand::Expanded::as_str).collect();
-            fake.say(format!("start {} {}", server.id, args.join(" ")).trim().to_owned());
+            fake.say(format!("start {} {}", server.id(), args.join(" ")).trim().to_owned());
             let mut running = fake.running.lock().unwrap();
-            running.retain(|it| it.id != server.id);
+            running.retain(|it| it.id() != server.id());
             running.push(server);
             Ok(())
         })
@@ -117,7 +117,7 @@ impl Servers for Shared {
             if let Some(held) = held {
                 let _ = held.acquire().await;
             }
-            fake.running.lock().unwrap().retain(|it| it.id != server);
+            fake.running.lock().unwrap().retain(|it| *it.id() != server);
         })
     }
 
@@ -283,6 +283,10 @@ pub(super) fn script(id: &str) -> Value {
         "id": id, "command": "python3.11", "args": ["made.py", "x"],
         "mgp": { "trust_level": "standard" },
     })
+}
+
+pub(super) fn mgp_of(server: &Approved) -> &crate::config::ServerMgp {
+    server.server.mgp.as_ref().unwrap()
 }
 
 #[track_caller]

@@ -48,7 +48,11 @@ async fn an_operators_word_is_enough_and_the_server_runs() {
     assert_eq!((&told["id"], &told["status"]), (&json!("made"), &json!("connected")));
     assert_eq!(world.fake.log(), ["start made --all"]);
     let server = world.fake.running().remove(0);
-    assert_eq!(server.mgp.trust_level.as_str(), "sandboxed", "at run time, unless said otherwise");
+    assert_eq!(
+        mgp_of(&server).trust_level.as_str(),
+        "sandboxed",
+        "at run time, unless said otherwise"
+    );
     assert_eq!(server.denied.len(), 5);
     assert_eq!(world.told(), ["server_registered SUCCESS by ada"]);
 
@@ -57,7 +61,7 @@ async fn an_operators_word_is_enough_and_the_server_runs() {
     params["mgp"]["trust_level"] = json!("trusted");
     world.register(operator(), params).await.unwrap();
     let server = world.fake.running().remove(1);
-    assert_eq!((server.mgp.trust_level.as_str(), server.denied.len()), ("trusted", 0));
+    assert_eq!((mgp_of(&server).trust_level.as_str(), server.denied.len()), ("trusted", 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,11 +140,11 @@ async fn nothing_that_loosens_is_kept_of_what_an_agent_says() {
     assert_eq!(waiting.claimed_by.as_deref(), Some("operator"));
     world.approve().await.unwrap();
     let server = world.fake.running().remove(0);
-    assert_eq!(server.mgp.trust_level.as_str(), "sandboxed");
-    assert_eq!(server.mgp.default_policy, mgp_types::mgp::DefaultPolicy::OptIn);
-    assert!(server.mgp.permissions.is_empty());
-    assert_eq!(server.mgp.permissions_required[0].as_str(), "shell.execute");
-    assert_eq!(server.mgp.restart.max, 10_000);
-    assert!(server.mgp.restart.backoff_base > Duration::ZERO);
+    assert_eq!(mgp_of(&server).trust_level.as_str(), "sandboxed");
+    assert_eq!(mgp_of(&server).default_policy, mgp_types::mgp::DefaultPolicy::OptIn);
+    assert!(mgp_of(&server).permissions.is_empty());
+    assert_eq!(mgp_of(&server).permissions_required[0].as_str(), "shell.execute");
+    assert_eq!(mgp_of(&server).restart.max, 10_000);
+    assert!(mgp_of(&server).restart.backoff_base > Duration::ZERO);
     assert_eq!(server.created_by, maker());
 }

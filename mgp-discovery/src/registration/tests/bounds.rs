@@ -4,7 +4,9 @@
 
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
-use mgp_types::service::Everyone;
+use mgp_types::service::{AuditSink, Audited, Everyone, Start, Ticket, Unaudited};
+use mgp_types::store::{Change, Loaded, PendingEvent, StoreError};
+use tokio::sync::watch;
 
 use super::*;
 use crate::registry::list_router;
@@ -94,14 +96,120 @@ async fn lists_have_what_is_registered_with_its_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_changes_nothing_and_what_it_kept_late_is_found() {
+async fn changes_are_told() {
     let world = World::new();
-    // Nobody opened it, and the router works all the same.
-    assert_eq!(world.register(maker(), count("a")).await.unwrap()["status"], "pending_approval");
     let mut changes = world.registrations.changes();
-    changes.mark_unchanged();
-    world.approve().await.unwrap();
-    assert!(changes.has_changed().unwrap());
+    for step in 0..3 {
+        changes.mark_unchanged();
+        match step {
+            0 => drop(world.register(maker(), count("a")).await.unwrap()),
+            1 => drop(world.approve().await.unwrap()),
+            _ => drop(world.deregister(maker(), "a").await.unwrap()),
+        }
+        assert!(changes.has_changed().unwrap(), "step {step}");
+    }
+}
+
+/// A store that keeps a change and does not answer, or refuses it.
+struct Late(MemoryStore, Arc<AtomicU32>);
+
+impl Store for Late {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.load(space)
+    }
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.changes(space, since)
+    }
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        match self.1.load(Ordering::Relaxed) {
+            1 => {
+                drop(self.0.commit(change));
+                Box::pin(std::future::pending())
+            }
+            2 => Box::pin(std::future::ready(Err(StoreError::Busy("it is full")))),
+            _ => self.0.commit(change),
+        }
+    }
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending(log, most)
+    }
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.settle(log, through)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_changes_nothing_and_what_it_kept_late_is_found() {
+    let mut world = World::new();
+    let mood = Arc::new(AtomicU32::new(2));
+    let store = Arc::new(Late(world.store.clone(), Arc::clone(&mood)));
+    let servers = Arc::new(Shared(Arc::clone(&world.fake)));
+    world.registrations =
+        Registrations::builder(store, servers).config(config(&world.folder)).build();
+    world.registrations.open().await.unwrap();
+    refused(world.register(operator(), count("a")).await, 3001, "it is full");
+    assert_eq!(world.stored().await, 0);
+    mood.store(1, Ordering::Relaxed);
+    refused(world.register(operator(), count("a")).await, 3003, "may still be kept");
+    mood.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.fake.log(), ["start a --all"], "what is kept is worked on");
+    refused(world.register(operator(), count("a")).await, 4101, "a");
+    mood.store(1, Ordering::Relaxed);
+    refused(world.deregister(operator(), "a").await, 3003, "may still be kept");
+    mood.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.fake.log(), ["drain a 30", "remove a"]);
+    assert_eq!(world.stored().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_does_not_happen() {
+    struct Full;
+    impl AuditSink for Full {
+        fn begin(&self, _: Start) -> Audited<Ticket> {
+            Audited::Ready(Err(Unaudited::Full))
+        }
+        fn record(&self, _: AuditEvent) -> Audited<()> {
+            Audited::Ready(Err(Unaudited::Full))
+        }
+    }
+    let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Full)));
+    refused(world.register(operator(), count("a")).await, 2000, "nothing was changed");
+    assert_eq!(world.stored().await, 0);
+    assert!(world.fake.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() {
+    struct Outbox;
+    impl AuditSink for Outbox {
+        fn begin(&self, _: Start) -> Audited<Ticket> {
+            Audited::Ready(Err(Unaudited::Closed))
+        }
+        fn record(&self, _: AuditEvent) -> Audited<()> {
+            panic!("it takes them from the store")
+        }
+        fn outbox(&self, _: &dyn Store) -> Option<&str> {
+            Some("log")
+        }
+    }
+    let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Outbox)));
+    world.register(maker(), count("a")).await.unwrap();
+    let pending = world.store.pending("log", 9).await.unwrap();
+    let names: Vec<_> = pending.iter().map(|it| it.event.event_type.as_str()).collect();
+    assert_eq!(names, ["dev.cloto.server_registered", "dev.cloto.approval_requested"]);
 }
 
 /// Fits a future's own promise: it may be sent to another thread.

@@ -50,11 +50,12 @@ async fn an_operator_sees_all_that_runs_and_no_secret() {
     assert_eq!(waiting.env, ["API_KEY"]);
     assert_eq!(waiting.cwd, world.folder.join("bin"));
     let sha256 = Hash::of(&fs::read(&program).unwrap()).to_string();
-    assert!(waiting.files.contains(&(program, sha256.clone())) || waiting.files.is_empty());
+    assert_eq!(waiting.files, [(program, sha256.clone())]);
     let shown = waiting.to_string();
     for words in ["asked for by local/local/maker", "\"a b\"", "is given   API_KEY", "to\\ncount"] {
         assert!(shown.contains(words), "`{words}` is not in\n{shown}");
     }
+    assert!(shown.contains(&format!("sha256 {sha256}")), "{shown}");
     assert!(shown.contains("needs      network.outbound"), "{shown}");
     assert!(shown.contains("is denied  shell.execute code_execution"), "{shown}");
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "it would move the cursor: {shown:?}");
@@ -87,18 +88,11 @@ async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
 
     // The program was put in another's place while the operator read.
     program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
-    if approve_changes(&world) {
-        assert_eq!(approve(operator(), &server, &right).await, 4004);
-        assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
-        assert!(world.fake.log().is_empty());
-    }
+    assert_eq!(approve(operator(), &server, &right).await, 4004);
+    assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
+    assert!(world.fake.log().is_empty());
     world.approve().await.unwrap();
     assert_eq!(world.fake.log(), ["start made --all"]);
-}
-
-/// Programs that belong to the system are bound by their place, which these are where nobody runs the test as root.
-fn approve_changes(_: &World) -> bool {
-    true
 }
 
 #[tokio::test(start_paused = true)]
