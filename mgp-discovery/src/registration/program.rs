@@ -17,7 +17,7 @@ use super::record::{Bound, Proposal};
 use super::refused::RegistrationRefused as Refused;
 
 /// The longest program whose content is read.
-const PROGRAM_BYTES: u64 = 512 << 20;
+const PROGRAM_BYTES: u64 = 256 << 20;
 
 /// Programs that run the script that is their first argument, and how the name of such a script ends.
 const INTERPRETERS: &[(&str, &str)] = &[
