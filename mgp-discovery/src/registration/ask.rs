@@ -27,6 +27,13 @@ const LOADING: &[&str] = &[
     "DENO_DIR",
     "ENV",
     "GCONV_PATH",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_EXEC_PATH",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_TEMPLATE_DIR",
     "GLIBC_TUNABLES",
     "IFS",
     "JAVA_TOOL_OPTIONS",
@@ -57,7 +64,8 @@ const LOADING: &[&str] = &[
     "_JAVA_OPTIONS",
 ];
 /// How the names of such variables begin.
-const LOADING_PREFIXES: &[&str] = &["BASH_FUNC_", "DYLD_", "GIT_", "LD_", "NPM_CONFIG_", "UV_"];
+const LOADING_PREFIXES: &[&str] =
+    &["BASH_FUNC_", "DYLD_", "GIT_CONFIG", "GIT_SSH", "LD_", "NPM_CONFIG_", "PIP_", "UV_"];
 
 /// What is asked for, checked as far as that needs no file.
 #[derive(Clone)]

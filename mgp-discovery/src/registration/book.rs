@@ -78,8 +78,11 @@ const LOOKS: u32 = 8;
 /// registrations.open().await.unwrap();
 ///
 /// let mut client = mock::client(Stack::new(registrations.router()));
-/// let this = std::env::current_exe().unwrap();
-/// let params = |id: &str| format!(r#"{{"id":"{id}","command":{this:?}}}"#);
+/// # let program = std::env::temp_dir().join(format!("mgp-register-{}", std::process::id()));
+/// # std::fs::write(&program, "a program").unwrap();
+/// # #[cfg(unix)]
+/// # std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+/// let params = |id: &str| format!(r#"{{"id":"{id}","command":{program:?}}}"#);
 /// let refused = client.request("mgp/discovery/register", &params("made")).await.unwrap_err();
 /// assert_eq!(refused.code().0, 1000, "nobody granted it");
 ///
@@ -88,6 +91,7 @@ const LOOKS: u32 = 8;
 /// assert!(answer.as_str().starts_with(r#"{"id":"made","status":"connected""#));
 /// let taken = client.request("mgp/discovery/register", &params("files")).await.unwrap_err();
 /// assert_eq!(taken.code().0, 4101, "the configuration has it");
+/// # std::fs::remove_file(program).unwrap();
 /// # });
 /// ```
 #[derive(Clone)]

@@ -75,6 +75,9 @@ impl Registrations {
             }
         }
         inner.judged(&kept.record.program).await?;
+        if !kept.record.changed {
+            inner.begin_anew(server).await?;
+        }
         let mut record = Record { changed: false, ..Record::clone(&kept.record) };
         record.stage = Stage::Approved {
             by: by.subject().to_string(),
@@ -255,6 +258,15 @@ impl Inner {
             kept.record.is_waiting() && kept.record.program.fingerprint() == *fingerprint
         });
         Ok(kept.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
+    }
+
+    /// Forgets what a server of that id had before: access and pins were meant for another one.
+    async fn begin_anew(&self, server: &ServerId) -> Result<(), Refused> {
+        self.servers.remove(server).await.map_err(|error| {
+            tracing::error!(%server, %error, "what a server had before is not forgotten");
+            let reason = "what a server of that id had before is not forgotten yet; try again";
+            Refused::NotThere { server: server.clone(), reason: reason.to_owned() }
+        })
     }
 
     /// Puts what the files are now in the place of what waits.

@@ -34,8 +34,9 @@ pub trait Servers: Fleet + 'static {
     /// Lets no new call to a server, lets those that run end within a time, then stops it.
     fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()>;
 
-    /// Forgets a server that was drained: its tools, what they learnt, access, permissions, pins.
+    /// Forgets a server that does not run: its tools, what they learnt, access, permissions, pins.
     ///
+    /// It is called after a drain, and before an id is given to a server that an agent registered.
     /// What could not be forgotten is tried again later.
     fn remove(&self, server: &ServerId) -> BoxFuture<'static, Result<(), RpcError>>;
 }

@@ -55,7 +55,7 @@ async fn a_flood_of_one_is_told_to_wait_and_the_next_is_served() {
     assert_eq!(error.as_recovery().unwrap().retry_after_ms, Some(60_000));
     let two = Principal::local().agent("maker-two");
     world.register(two, count("a")).await.unwrap();
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     refused(world.deregister(maker(), "b").await, 4004, "b");
 }
 

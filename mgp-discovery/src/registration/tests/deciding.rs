@@ -22,7 +22,8 @@ async fn an_agents_server_waits_and_runs_once_it_is_approved() {
     assert_eq!(again["status"], "pending_approval");
     let told = world.approve().await.unwrap();
     assert_eq!(told["status"], "connected");
-    assert_eq!(world.fake.log(), ["start made --all"]);
+    // Whatever a server of that name had before is nothing that this one gets.
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
     assert!(world.waiting().await.is_empty());
     assert_eq!(
         world.told(),
@@ -32,6 +33,18 @@ async fn an_agents_server_waits_and_runs_once_it_is_approved() {
             "server_registered SUCCESS by ada"
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_of_that_name_had_before_must_be_gone_first() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    world.fake.stuck.store(1, Ordering::Relaxed);
+    let refused = RpcError::from(world.approve().await.unwrap_err());
+    assert!(refused.message().contains("had before"), "{refused}");
+    assert_eq!(world.fake.log(), ["remove made"]);
+    assert_eq!(world.waiting().await.len(), 1, "it may be approved again");
+    world.approve().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +105,7 @@ async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
     assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
     assert!(world.fake.log().is_empty());
     world.approve().await.unwrap();
-    assert_eq!(world.fake.log(), ["start made --all"]);
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,9 +168,10 @@ impl Judge for Kind {
     fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
         let is_evil = script.text.contains("evil");
         assert_eq!(script.language, "python");
-        let verdict = match is_evil {
-            true => Verdict::Rejected(vec!["line 1: evil".to_owned()]),
-            false => Verdict::Accepted,
+        let verdict = if is_evil {
+            Verdict::Rejected(vec!["line 1: evil".to_owned()])
+        } else {
+            Verdict::Accepted
         };
         Box::pin(async move { Ok(verdict) })
     }
@@ -191,7 +205,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_once_more_before_it_run
         "pending_approval"
     );
     world.approve().await.unwrap();
-    assert_eq!(world.fake.log(), ["start made made.py x"]);
+    assert_eq!(world.fake.log(), ["remove made", "start made made.py x"]);
 
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();
     let evil = |args: Value| json!({ "id": "evil", "command": "python3.11", "args": args });

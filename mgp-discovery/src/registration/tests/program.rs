@@ -4,7 +4,7 @@
 
 use super::*;
 
-async fn bound(world: &World, command: &str, args: Value) -> (Vec<String>, Vec<String>) {
+fn bound(world: &World, command: &str, args: &Value) -> (Vec<String>, Vec<String>) {
     let params = json!({
         "id": "made", "command": command, "args": args, "mgp": { "trust_level": "standard" },
     });
@@ -18,8 +18,8 @@ async fn bound(world: &World, command: &str, args: Value) -> (Vec<String>, Vec<S
     (found.files.iter().map(|file| name(&file.path)).collect(), found.notes)
 }
 
-#[tokio::test]
-async fn scripts_and_programs_are_bound_and_data_is_not() {
+#[test]
+fn scripts_and_programs_are_bound_and_data_is_not() {
     let world = World::new();
     for name in ["sh", "npx", "node"] {
         program(&world.folder.join("bin").join(name), "\u{7f}ELF");
@@ -43,7 +43,7 @@ async fn scripts_and_programs_are_bound_and_data_is_not() {
         ("npx", json!(["-y", "mcp-files"]), &["npx"], true),
         ("./run.sh", json!(["data.db"]), &["run.sh"], false),
     ] {
-        let (files, notes) = bound(&world, command, args.clone()).await;
+        let (files, notes) = bound(&world, command, &args);
         assert_eq!(files, expected, "{command} {args}");
         assert_eq!(!notes.is_empty(), is_noted, "{command} {args}: {notes:?}");
     }
