@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_discovery::{Approved, Fleet, Known, Registrations, Servers};
+use mgp_security::{AuditLayer, KernelToolsLayer};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{Extension, ServerState, ServerSummary};
-use mgp_types::service::{BoxFuture, Everyone, ServerId, Stack};
+use mgp_types::service::{
+    BoxFuture, Everyone, Hidden, MemoryAudit, ServerId, Stack, Visibility, visibility,
+};
 use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, RpcError};
 use serde_json::{Value, json};
@@ -45,19 +48,34 @@ impl Servers for Configured {
     }
 }
 
-/// A server whose callers may register others.
-fn registrar() -> Stack {
+/// Registrations of whom somebody is let in, and where it is recorded.
+fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
+    let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
-        .may(Arc::new(Everyone))
+        .may(Arc::new(may))
+        .audit(Arc::new(audit.clone()))
         .build();
+    (registrations, audit)
+}
+
+/// A server that answers the methods, as methods and as tools.
+fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
     Server::new("kernel", "1")
         .endpoints(registrations.router())
+        .layer(KernelToolsLayer::new(registrations.router()))
+        .layer(AuditLayer::new(Arc::new(audit.clone())))
         .offer(|offer| {
             let mgp = offer.mgp.as_mut().unwrap();
             mgp.extensions = mgp.extensions.with(Extension::Discovery);
         })
         .into_stack()
         .unwrap()
+}
+
+/// A server whose callers may register others.
+fn registrar() -> Stack {
+    let (registrations, audit) = registrations(Everyone);
+    kernel(&registrations, &audit)
 }
 
 /// A program that nobody starts; a real one is larger, and this is read.
@@ -145,4 +163,38 @@ async fn code_4102_cannot_deregister_config() {
         .says(["`files` comes from the configuration", "`mgp.toml`"])
         .details(["server_id", "remedy"]);
     heard_by_mgp(heard, "mgp/discovery/deregister", &json!({ "id": "files" })).await;
+}
+
+#[tokio::test]
+async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded_once() {
+    let spellings =
+        ["mgp_discovery_deregister", "mgp.discovery.deregister", "mgp/discovery/deregister"];
+    for spelling in spellings {
+        let call = json!({ "name": spelling, "arguments": { "id": "files" } });
+        for kind in PEERS {
+            let mut peer = Peer::join(&registrar(), kind).await;
+            let answer = peer.ask("tools/call", call.clone()).await;
+            Heard::of(ErrorCode::CANNOT_DEREGISTER_CONFIG)
+                .says(["`files` comes from the configuration"])
+                .details(["server_id", "remedy"])
+                .check(&peer, &answer);
+        }
+
+        // Whoever was not granted it hears so, and the audit of the call alone records it.
+        let (registrations, audit) =
+            registrations(visibility(|_, _, _| Err(Hidden::by("no entry"))));
+        let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
+        let answer = peer.ask("tools/call", call).await;
+        Heard::of(ErrorCode::PERMISSION_DENIED)
+            .says(["only operators may call `mgp/discovery/deregister`"])
+            .details(["method", "remedy"])
+            .check_mgp(&answer);
+        let events = audit.events();
+        let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+        assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
+        // The method itself is recorded by whoever answers it.
+        peer.ask("mgp/discovery/deregister", json!({ "id": "files" })).await;
+        assert_eq!(audit.events()[2].event_type.as_str(), "PERMISSION_DENIED");
+        assert_eq!(audit.events().len(), 3);
+    }
 }

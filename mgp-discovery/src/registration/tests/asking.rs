@@ -78,6 +78,7 @@ async fn an_id_is_given_once() {
         (maker(), "files", "there is a server `files`"),
         (maker(), "FILES", "there is a server `files`"),
         (maker(), "Made", "there is a server `made`"),
+        (maker(), "Waits", "there is a server `waits`"),
         (other, "waits", "it waits for an operator"),
     ] {
         let error = refused(world.register(by, count(id)).await, 4101, words);

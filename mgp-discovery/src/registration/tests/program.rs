@@ -2,18 +2,26 @@
 //!
 //! Applies to: inbound.
 
+use mgp_types::service::Authority;
+
+use super::super::ask::Asked;
+use super::super::program::{Now, find, look};
+use super::super::record::Proposal;
 use super::*;
 
-fn bound(world: &World, command: &str, args: &Value) -> (Vec<String>, Vec<String>) {
+/// What is proposed, of which nothing is started.
+fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
     let params = json!({
         "id": "made", "command": command, "args": args, "mgp": { "trust_level": "standard" },
     });
-    // As a proposal only: nothing of it is started.
     let params = serde_json::from_value(params).unwrap();
     let config = config(&world.folder);
-    let by = mgp_types::service::Authority::Operator;
-    let asked = super::super::ask::Asked::read(params, by, &config).unwrap();
-    let found = super::super::program::find(asked, &config).unwrap();
+    let asked = Asked::read(params, Authority::Operator, &config).unwrap();
+    find(asked, &config).unwrap()
+}
+
+fn bound(world: &World, command: &str, args: &Value) -> (Vec<String>, Vec<String>) {
+    let found = proposed(world, command, args);
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     (found.files.iter().map(|file| name(&file.path)).collect(), found.notes)
 }
@@ -68,6 +76,15 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     symlink(world.folder.join("bin/copy"), &link).unwrap();
     assert!(server.launch().await.is_err());
     assert!(world.waiting().await[0].changed);
+
+    // One that was bound by its place alone is bound by its content from then on.
+    let mut of_system = proposed(&world, "linked", &json!([]));
+    of_system.files.clear();
+    assert!(matches!(look(&of_system), Ok(Now::Same)));
+    fs::remove_file(&link).unwrap();
+    symlink(world.folder.join("bin/count"), &link).unwrap();
+    let Ok(Now::Changed(now)) = look(&of_system) else { panic!("it leads elsewhere") };
+    assert_eq!(now.files.len(), 1);
 }
 
 #[cfg(unix)]
