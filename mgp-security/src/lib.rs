@@ -61,7 +61,9 @@ pub use definition::{
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{LongName, Refusal};
-pub use governance::{Bypass, GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use governance::{
+    Administration, Bypass, GovernLayer, Governance, GovernanceBuilder, Governed,
+};
 pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,

@@ -18,7 +18,7 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 
 use crate::access::{
-    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
+    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need, named_server,
 };
 use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
@@ -365,6 +365,30 @@ impl Governance {
         }
     }
 
+    /// Refuses a call of a method that is for operators, before anything of it is looked at; that it was tried is
+    /// recorded, with the server its params name.
+    ///
+    /// # Errors
+    /// 1000 unless an operator calls whose credentials permit what the method does.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the attempt unrecorded; nothing was done.
+    pub async fn operators_only(
+        &self,
+        call: &Call,
+        does: Administration,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::of(call.cx());
+        let need = match does {
+            Administration::Reads => Need::Read,
+            Administration::Changes => Need::Write,
+        };
+        let Err(refusal) = asker.may(need, method, About::All) else { return Ok(()) };
+        let server = named_server(call.params());
+        Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+    }
+
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
     #[must_use]
     pub fn router(&self) -> Router {
@@ -410,6 +434,16 @@ impl fmt::Debug for GovernanceBuilder {
             .field("policies", &self.policies)
             .finish_non_exhaustive()
     }
+}
+
+/// What a method for operators does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Administration {
+    /// It tells something.
+    Reads,
+    /// It changes something.
+    Changes,
 }
 
 /// Layer of [`Governance::layer`] and [`Governance::own`].

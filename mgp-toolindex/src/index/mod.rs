@@ -25,6 +25,7 @@ mod writer;
 pub use builder::ToolIndexBuilder;
 pub use limits::IndexLimits;
 pub use put::{Put, RefusedTool, ToolRefusal};
+pub(crate) use seen::Counted;
 pub(crate) use shared::Shared;
 pub(crate) use snapshot::Snapshot;
 pub use stats::Stats;

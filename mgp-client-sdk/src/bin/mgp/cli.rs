@@ -32,8 +32,16 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show in a minute what the kernel does; nothing leaves this machine
+    Demo,
     /// Serve all servers to a host, over its standard streams or HTTP
     Serve(Serve),
+    /// Run a server that is built in, over standard streams
+    #[command(name = "__example", hide = true)]
+    Example {
+        /// Which one
+        name: String,
+    },
 }
 
 /// `mgp serve`.

@@ -3,6 +3,8 @@
 //! Applies to: both.
 
 mod cli;
+mod demo;
+mod example;
 mod exit;
 mod log;
 mod serve;
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Ended {
     match cli.command {
+        Command::Demo => demo::run(&cli.global).await,
+        Command::Example { name } => example::run(&name).await,
         Command::Serve(serve) => serve::run(&cli.global, serve).await,
     }
 }

@@ -23,6 +23,9 @@ use crate::switchboard::Hop;
 /// How long a call waits for a server that is started for it.
 const WAKES: Duration = Duration::from_secs(30);
 
+/// How long a connection waits for a decision about the permissions of its server: what a person decides comes later.
+const ASKED_FOR: Duration = Duration::from_millis(100);
+
 /// A server: how it was configured, its client, and the way to it.
 pub(crate) struct Node {
     id: ServerId,
@@ -43,6 +46,7 @@ impl Node {
                 offered.elicitation.get_or_insert_with(ElicitationCapability::new);
                 offered.sampling.get_or_insert_with(SamplingCapability::new);
                 offered.roots.get_or_insert_with(ListChanged::new);
+                config.connect.permission_timeout = ASKED_FOR;
             });
         if config.mgp.is_none() {
             builder = builder.plain();
