@@ -2,8 +2,15 @@
 //!
 //! Applies to: inbound.
 
-use mgp_types::service::Pass;
+use std::collections::BTreeMap;
 
+use mgp_types::Timestamp;
+use mgp_types::mgp::{RegisterParams, ServerMgpConfig, TrustLevel};
+use mgp_types::service::{Authority, Pass};
+use proptest::prelude::*;
+
+use super::super::ask::Asked;
+use super::super::record::{Bound, Creator, Proposal, Record, Stage};
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -148,4 +155,71 @@ async fn nothing_that_loosens_is_kept_of_what_an_agent_says() {
     assert_eq!(mgp_of(&server).restart.max, 10_000);
     assert!(mgp_of(&server).restart.backoff_base > Duration::ZERO);
     assert_eq!(server.created_by, maker());
+}
+
+/// A text of any signs, among them those that mean something somewhere.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof!["\\PC{0,12}", "[a-zA-Z0-9._=${}/\u{0}\u{1b}\u{202e}\n-]{0,12}", "[a-z]{1,8}"]
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_what_a_program_can_be_given(
+        id in any_text(),
+        command in any_text(),
+        args in proptest::collection::vec(any_text(), 0..70),
+        env in proptest::collection::btree_map(any_text(), any_text(), 0..5),
+        extension in any_text(),
+    ) {
+        let mut params = RegisterParams::new(id);
+        params.command = Some(command);
+        params.args = args.into();
+        params.env = Some(env);
+        params.mgp.get_or_insert_default().extensions = vec![extension].into();
+        if let Ok(read) = Asked::read(params, Authority::User, &RegistrationConfig::default()) {
+            prop_assert!(!read.id.is_empty() && !read.id.contains(['/', '\\', '\0']));
+            prop_assert!(!read.id.starts_with('.'), "it is part of a path");
+            let texts = [&read.command].into_iter().chain(&read.args).chain(read.env.values());
+            let is_literal = |text: &String| !text.contains('\0') && !text.contains("${");
+            prop_assert!(texts.into_iter().all(is_literal));
+            prop_assert!(read.env.keys().all(|name| !name.contains('=')));
+            prop_assert_eq!(read.trust, TrustLevel::Sandboxed);
+        }
+    }
+
+    #[test]
+    fn what_an_operator_is_shown_moves_no_cursor(
+        command in any_text(),
+        args in proptest::collection::vec(any_text(), 0..5),
+        words in any_text(),
+    ) {
+        let program = Proposal {
+            id: "made".into(),
+            real: command.clone(),
+            files: vec![Bound { path: command.as_str().into(), sha256: "0".into() }],
+            command,
+            args: args.clone(),
+            cwd: words.clone(),
+            env: BTreeMap::new(),
+            source: None,
+            mgp: ServerMgpConfig::default(),
+            trust: TrustLevel::Sandboxed,
+            notes: vec![words.clone()],
+        };
+        let record = Record {
+            program,
+            by: Creator::of(&Principal::local().agent(words.as_str())),
+            claimed_by: Some(words.clone()),
+            justification: Some(words),
+            asked_at: Timestamp::now(),
+            changed: false,
+            stage: Stage::Waiting { until: None },
+        };
+        let waiting = Waiting::of(&record).unwrap();
+        prop_assert_eq!(&waiting.argv[1..], &args[..]);
+        let shown = waiting.to_string();
+        let is_safe = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';
+        prop_assert!(shown.chars().all(is_safe), "{:?}", shown);
+        prop_assert_eq!(shown.lines().filter(|line| line.starts_with("  runs")).count(), 1);
+    }
 }
