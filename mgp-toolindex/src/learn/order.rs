@@ -9,13 +9,13 @@ use super::model::OF_TOOL;
 use super::softmax::{Choice, Start, dot};
 
 /// How many numbers speak for a candidate.
-pub(crate) const OF_CANDIDATE: usize = OF_TOOL + 6;
+pub(crate) const OF_CANDIDATE: usize = OF_TOOL + 9;
 
 /// Where the weights start, fitted to public queries of the evaluation sets at once (see `docs/tool-learning.md`): the
-/// hints, what the ranking says in four forms, and both together twice.
+/// hints, what the ranking says in four forms, both together twice, and three of its server.
 const BEFORE: Start<OF_CANDIDATE> = Start {
-    weights: [2.2, 2.0, 1.0, 0.6, -0.4, 0.2, 0.1, 2.1, 0.1, 0.8, 3.8, -1.6, -1.5],
-    hold: 1.0,
+    weights: [2.0, 1.9, 1.0, 0.6, -0.5, 0.2, 0.1, 2.1, 0.1, 0.9, 3.7, -1.6, -1.5, 0.7, 0.1, 0.4],
+    hold: 3.0,
 };
 
 /// With fewer queries that could be asked again the weights would say more of them than of the next one.
@@ -49,6 +49,9 @@ pub(crate) struct Standing {
     pub(crate) place: usize,
     /// How sure the best score is, 0 to 1.
     pub(crate) sure: f32,
+    /// What speaks for its server: the votes for its tools, how near a past query of one is, and how much of the best
+    /// is of it.
+    pub(crate) server: [f32; 3],
 }
 
 /// How much each number is worth.
@@ -61,7 +64,7 @@ impl Standing {
     /// What speaks for a candidate by its standing and by past calls.
     #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
     pub(crate) fn row(self, hints: &[f32; OF_TOOL]) -> [f32; OF_CANDIDATE] {
-        let Self { share, place, sure } = self;
+        let Self { share, place, sure, server } = self;
         let mut row = [0.0; OF_CANDIDATE];
         row[..OF_TOOL].copy_from_slice(hints);
         row[OF_TOOL..].copy_from_slice(&[
@@ -71,6 +74,9 @@ impl Standing {
             share * sure,
             hints[0] * share,
             hints[3] * share,
+            server[0],
+            server[1],
+            server[2],
         ]);
         row
     }
@@ -98,7 +104,8 @@ mod tests {
     /// Three candidates: the ranking's first, its second, and one that past calls speak for.
     fn choice(chosen: [f32; 3]) -> Choice<OF_CANDIDATE> {
         let told = [0.9, 0.8, 1.0, 0.8, 0.7, 1.0, 1.5];
-        let row = |place, share, hints| Standing { share, place, sure: 0.8 }.row(hints);
+        let row =
+            |place, share, hints| Standing { share, place, sure: 0.8, server: [0.0; 3] }.row(hints);
         let rows = vec![row(0, 1.0, &[0.0; 7]), row(1, 0.7, &[0.0; 7]), row(2, 0.4, &told)];
         Choice { rows, chosen: chosen.to_vec() }
     }

@@ -15,11 +15,15 @@ use super::fuse::Fused;
 use super::question::Question;
 use super::weight::MOST;
 use super::{Query, View};
-use crate::catalog::{Bitmap, Slot};
+use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::learn::{Choice, OF_CANDIDATE, OF_TOOL, Order, Standing};
 
 /// How many of the ranking's best a remembered query chooses from.
 const CHOICES: usize = 40;
+
+/// How many of the ranking's best say which servers it finds, and what each counts at most.
+const BEST: usize = 10;
+const BEST_SHARE: f32 = 10.0;
 
 /// What is likely by less than this is no reason to find a tool.
 const LEAST: f32 = 1e-3;
@@ -94,9 +98,10 @@ impl Past {
     }
 
     /// Scores the candidates by the order, where there is one.
-    pub(super) fn order(&self, slots: &[Slot], fused: &mut Fused) {
+    pub(super) fn order(&self, view: &View<'_>, slots: &[Slot], fused: &mut Fused) {
         let Some(order) = self.order.filter(|_| !self.told.is_empty()) else { return };
-        let standings = standings(fused);
+        let hints = |slot: &Slot| self.told.get(slot).map(|told| &told.hints);
+        let standings = standings(view, slots, fused, hints);
         let worth: Vec<f32> = slots
             .iter()
             .zip(standings)
@@ -126,13 +131,14 @@ pub(super) fn slots_of<T: Copy>(view: &View<'_>, tools: &[(Arc<str>, T)]) -> FxH
 
 /// What there is to choose from, the ranking's best and what is told of, and what of it was called.
 pub(super) fn choice(
+    view: &View<'_>,
     slots: &[Slot],
     fused: &Fused,
     told: &FxHashMap<Slot, [f32; OF_TOOL]>,
     called: &FxHashMap<Slot, f32>,
 ) -> Option<Choice<OF_CANDIDATE>> {
     let mut choice = Choice { rows: Vec::new(), chosen: Vec::new() };
-    for (slot, standing) in slots.iter().zip(standings(fused)) {
+    for (slot, standing) in slots.iter().zip(standings(view, slots, fused, |slot| told.get(slot))) {
         let hints = told.get(slot);
         if standing.place < CHOICES || hints.is_some() {
             choice.rows.push(standing.row(hints.unwrap_or(&[0.0; OF_TOOL])));
@@ -147,17 +153,38 @@ pub(super) fn choice(
     Some(choice)
 }
 
-/// What the ranking says of each candidate.
-fn standings(fused: &Fused) -> Vec<Standing> {
-    let mut order: Vec<usize> = (0..fused.shares.len()).collect();
+/// What the ranking says of each candidate, and of its server with what past calls say.
+fn standings<'a>(
+    view: &View<'_>,
+    slots: &[Slot],
+    fused: &Fused,
+    hints: impl Fn(&Slot) -> Option<&'a [f32; OF_TOOL]>,
+) -> Vec<Standing> {
+    let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by(|left, right| fused.shares[*right].total_cmp(&fused.shares[*left]));
-    let mut standings: Vec<Standing> = fused
-        .shares
-        .iter()
-        .map(|share| Standing { share: *share, place: 0, sure: fused.sure })
-        .collect();
+    let mut places = vec![0; slots.len()];
+    let mut servers: FxHashMap<ServerNumber, [f32; 3]> = FxHashMap::default();
     for (place, at) in order.into_iter().enumerate() {
-        standings[at].place = place;
+        places[at] = place;
+        let Some(number) = view.catalog.server_of(slots[at]) else { continue };
+        let hints = hints(&slots[at]);
+        if place >= BEST && hints.is_none() {
+            continue;
+        }
+        let server = servers.entry(number).or_default();
+        if place < BEST {
+            server[2] += fused.shares[at] / BEST_SHARE;
+        }
+        if let Some(hints) = hints {
+            server[0] = (server[0] + hints[0]).min(1.0);
+            server[1] = server[1].max(hints[1]);
+        }
     }
-    standings
+    let each = slots.iter().zip(places).zip(&fused.shares);
+    each.map(|((slot, place), share)| {
+        let number = view.catalog.server_of(*slot);
+        let server = number.and_then(|number| servers.get(&number)).copied().unwrap_or_default();
+        Standing { share: *share, place, sure: fused.sure, server }
+    })
+    .collect()
 }

@@ -96,7 +96,7 @@ pub(super) fn weigh(
         evidence.add(&near, question.units.len());
     }
     let mut fused = Fused::of(&evidence, question.units.len(), &past.lifts(&evidence.slots));
-    past.order(&evidence.slots, &mut fused);
+    past.order(view, &evidence.slots, &mut fused);
     let mut scores = fused.scores;
     let names: FxHashMap<Slot, f32> = names.into_iter().collect();
     if !names.is_empty() {
@@ -142,7 +142,7 @@ pub(crate) fn ask_again(
     let more: Vec<Slot> = told.keys().copied().collect();
     let evidence = Evidence::collect(view, &question, weights, None, &more, ASKED)?;
     let fused = Fused::of(&evidence, question.units.len(), &[]);
-    Ok(past::choice(&evidence.slots, &fused, &told, &called))
+    Ok(past::choice(view, &evidence.slots, &fused, &told, &called))
 }
 
 /// Takes the query apart and says how it can be searched, and why not as it was asked.
