@@ -57,7 +57,9 @@ impl Fused {
         let told = lift.iter().copied().fold(0.0, f32::max);
         let sure = confidence(best);
         let all = MOST * sure.max(told / (told + TOLD));
-        shares.iter_mut().for_each(|share| *share = (*share / most).clamp(0.0, 1.0));
+        for share in &mut shares {
+            *share = (*share / most).clamp(0.0, 1.0);
+        }
         let scores = shares.iter().map(|share| all * share).collect();
         Self { scores, clauses, shares, sure }
     }
