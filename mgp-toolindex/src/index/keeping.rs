@@ -100,6 +100,8 @@ impl ToolIndexBuilder {
             shared.keeper = Some(keeper);
             let shared = Arc::new(shared);
             let restored = shared.restore(opened);
+            shared.answer_history();
+            shared.tell_history();
             drop(tell.send(restored.map(|()| ToolIndex { shared })));
         };
         let thread = thread::Builder::new().name("mgp-index-open".to_owned());

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+mod again;
 mod builder;
 mod change;
 mod definition;

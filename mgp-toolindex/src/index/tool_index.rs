@@ -86,7 +86,7 @@ impl ToolIndex {
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
     ) -> Result<Put, IndexError> {
-        self.shared.change(|change| {
+        let put = self.shared.change(|change| {
             let mut all = Put::default();
             for server in servers {
                 let bytes = server.id.len();
@@ -96,7 +96,9 @@ impl ToolIndex {
                 all += change.put(server);
             }
             Ok(all)
-        })
+        })?;
+        self.shared.tell_history();
+        Ok(put)
     }
 
     /// Takes out a server with its tools, in one commit; says how many tools these were.

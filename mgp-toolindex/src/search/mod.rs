@@ -24,5 +24,5 @@ pub use filter::Filter;
 pub use found::{Fallback, FallbackReason, Found, Hit, Reason};
 pub use query::{Explain, Query};
 pub(crate) use question::LONGEST as READ_MAX;
-pub(crate) use rank::rank;
+pub(crate) use rank::{ask_again, rank};
 pub(crate) use view::View;
