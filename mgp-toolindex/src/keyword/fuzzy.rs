@@ -5,8 +5,8 @@
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
 use tantivy::query::FuzzyTermQuery;
-use tantivy::schema::IndexRecordOption;
-use tantivy::{DocSet, TERMINATED};
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{DocSet, TERMINATED, Term};
 
 use super::reader::{KeywordReader, idf};
 use super::top::Top;
@@ -37,7 +37,7 @@ const PARTS: f32 = 0.9;
 
 /// Words of names that are near to a word.
 struct Near {
-    /// In which segment each occurs, and how near it is.
+    /// In which part each occurs, and how near it is.
     found: Vec<(usize, TermInfo, f32)>,
     /// In how many tools.
     tools: u64,
@@ -87,7 +87,7 @@ impl KeywordReader {
     fn near(&self, word: &str) -> Result<Near, IndexError> {
         let length = word.chars().count();
         // A word that names have as it is was not misspelled, or so that nobody could tell.
-        let is_known = self.count(&self.term(word, Place::Name))? > 0;
+        let is_known = self.count(word, Place::Name)? > 0;
         let most = match length {
             _ if is_known => 0,
             ..SHORTEST => 0,
@@ -95,13 +95,15 @@ impl KeywordReader {
             LONG..=LONGEST => 2,
             _ => return Ok(Near { found: Vec::new(), tools: 0 }),
         };
-        let term = self.term(word, Place::Name);
+        let term = Term::from_field_text(Field::from_field_id(0), word);
         let automaton = FuzzyTermQuery::new(term, most, true).automaton()?;
         let letters: Vec<char> = word.chars().collect();
         let (mut found, mut tools) = (Vec::new(), 0);
-        for (at, segment) in self.searcher.segment_readers().iter().enumerate() {
-            let index = segment.inverted_index(self.fields.name)?;
-            let mut stream = index
+        for (at, part) in self.parts.iter().enumerate() {
+            let mut stream = part
+                .body
+                .name
+                .index
                 .terms()
                 .search(&automaton)
                 .into_stream()
@@ -122,19 +124,19 @@ impl KeywordReader {
         within: Option<&Bitmap>,
         best: &mut FxHashMap<Slot, f32>,
     ) -> Result<(), IndexError> {
-        let segments = self.searcher.segment_readers();
         for (at, info, nearness) in &near.found {
-            let (segment, known) = (&segments[*at], &self.segments[*at]);
-            let index = segment.inverted_index(self.fields.name)?;
-            let mut postings = index
+            let part = &self.parts[*at];
+            let mut postings = part
+                .body
+                .name
+                .index
                 .read_postings_from_terminfo(info, IndexRecordOption::Basic)
                 .map_err(tantivy::TantivyError::from)?;
-            let alive = segment.alive_bitset();
             let mut doc = postings.doc();
             while doc != TERMINATED {
-                let slot = known.slots[doc as usize];
-                let counts = alive.is_none_or(|alive| alive.is_alive(doc))
-                    && within.is_none_or(|within| within.contains(slot));
+                let slot = part.body.slots[doc as usize];
+                let counts =
+                    part.is_alive(doc) && within.is_none_or(|within| within.contains(slot));
                 if counts {
                     let score = best.entry(slot).or_default();
                     *score = score.max(*nearness);

@@ -4,25 +4,25 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::{Bitmap, Slot};
-use crate::text::{Analyzer, Bounds, Document, Parts};
+use crate::text::{Analyzer, Bounds, Indexer, Parts};
 
-fn document(name: &str, description: &str) -> Document {
+fn document(name: &str, description: &str) -> Make {
     let mut tool = mgp_types::mcp::Tool::new(name.to_owned(), mgp_types::RawObject::empty());
     tool.description = Some(description.to_owned());
     let bounds = Bounds { description: 1000, parameter: 100, parameters: 10 };
-    Parts::of(&tool, "s", bounds).document(&Analyzer::new())
+    Box::new(move |indexer| Parts::of(&tool, "s", bounds).document(indexer))
 }
 
 fn reader(names: &[&str]) -> (Keywords, KeywordReader) {
-    let mut keywords = Keywords::new().unwrap();
+    let mut keywords = Keywords::new();
     let new = (0..).zip(names).map(|(slot, name)| (slot, document(name, ""))).collect();
     let reader = apply(&mut keywords, &[], new);
     (keywords, reader)
 }
 
-fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Document)>) -> KeywordReader {
+fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Make)>) -> KeywordReader {
     let gone = gone.iter().map(|slot| Step::Gone(*slot));
-    let new = new.into_iter().map(|(slot, document)| Step::New(slot, document));
+    let new = new.into_iter().map(|(slot, make)| Step::New(slot, make));
     keywords.write(gone.chain(new).collect()).unwrap();
     keywords.commit().unwrap()
 }
@@ -109,7 +109,7 @@ proptest! {
         k in 1usize..20,
         hidden in prop::collection::btree_set(0u32..60, 0..40),
     ) {
-        let mut writer = Keywords::new().unwrap();
+        let mut writer = Keywords::new();
         let mut now = std::collections::BTreeMap::new();
         let mut reader = None;
         for step in steps {
@@ -134,7 +134,7 @@ proptest! {
         for (slot, score) in all.iter().zip(&scores) {
             let occurs = now.get(slot).is_some_and(|text| {
                 let mut indexed = String::new();
-                Analyzer::new().index(&format!("x {text} s"), &mut indexed);
+                Indexer::new().index(&format!("x {text} s"), &mut indexed);
                 words.terms.iter().any(|term| indexed.split(' ').any(|word| word == term.text))
             });
             prop_assert_eq!(occurs, *score > 0.0, "{} {:?}", slot, now.get(slot));

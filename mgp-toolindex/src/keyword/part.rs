@@ -1,0 +1,218 @@
+//! A part of the keyword index: documents that were indexed together; of one that goes only that is noted (MGP §16.4).
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use tantivy::directory::{OwnedBytes, RamDirectory};
+use tantivy::fastfield::AliveBitSet;
+use tantivy::index::{InvertedIndexReader, Segment, SegmentReader};
+use tantivy::indexer::{SingleSegmentIndexWriter, merge_filtered_segments};
+use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
+use tantivy::tokenizer::{TextAnalyzer, TokenizerManager, WhitespaceTokenizer};
+use tantivy::{Index, IndexSettings, TantivyDocument, TantivyError};
+
+use crate::catalog::{Bitmap, Slot};
+use crate::text::{Document, Place};
+
+/// What the tokenizer is called.
+const WORDS: &str = "words";
+
+/// How parts are laid out; one for all of an index.
+#[derive(Clone)]
+pub(super) struct Format {
+    schema: Schema,
+    settings: IndexSettings,
+    tokenizers: TokenizerManager,
+    /// All words.
+    text: Field,
+    /// The words of the name.
+    name: Field,
+    /// Types of input and output.
+    kinds: Field,
+}
+
+/// A part with what has changed since it was made; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Part {
+    /// Names it in [`Standing`](super::reader::Standing); counted from one.
+    pub(super) number: u32,
+    pub(super) body: Arc<Body>,
+    /// The documents that are not gone, once one is.
+    alive: Option<Arc<Bitmap>>,
+    /// How many are not gone.
+    left: u32,
+}
+
+/// What of a part never changes.
+pub(super) struct Body {
+    segment: Segment,
+    pub(super) text: Lists,
+    pub(super) name: Lists,
+    pub(super) kinds: Arc<InvertedIndexReader>,
+    /// The tool of each document.
+    pub(super) slots: Box<[Slot]>,
+}
+
+/// Where the words of a field are listed, and how long its texts are.
+pub(super) struct Lists {
+    pub(super) index: Arc<InvertedIndexReader>,
+    /// For each document the byte that stands for its length.
+    pub(super) lengths: Box<[u8]>,
+}
+
+/// A part that is being made.
+pub(super) struct Open(SingleSegmentIndexWriter<TantivyDocument>);
+
+// === impl Format ===
+
+impl Format {
+    pub(super) fn new() -> Self {
+        let mut schema = Schema::builder();
+        let words = |record| {
+            let indexing =
+                TextFieldIndexing::default().set_tokenizer(WORDS).set_index_option(record);
+            TextOptions::default().set_indexing_options(indexing)
+        };
+        let text = schema.add_text_field("text", words(IndexRecordOption::WithFreqs));
+        let name = schema.add_text_field("name", words(IndexRecordOption::WithFreqs));
+        let kinds = TextFieldIndexing::default()
+            .set_tokenizer(WORDS)
+            .set_index_option(IndexRecordOption::Basic)
+            .set_fieldnorms(false);
+        let kinds = TextOptions::default().set_indexing_options(kinds);
+        let kinds = schema.add_text_field("kinds", kinds);
+        let tokenizers = TokenizerManager::new();
+        // The text comes as words with spaces between them.
+        tokenizers.register(WORDS, TextAnalyzer::builder(WhitespaceTokenizer::default()).build());
+        // Nothing is stored, so there is nothing to compress on a thread of its own.
+        let settings =
+            IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
+        Self { schema: schema.build(), settings, tokenizers, text, name, kinds }
+    }
+
+    /// Begins a part; `room` is what its words need at first, in bytes.
+    pub(super) fn open(&self, room: usize) -> tantivy::Result<Open> {
+        let index = Index::builder()
+            .schema(self.schema.clone())
+            .settings(self.settings.clone())
+            .tokenizers(self.tokenizers.clone())
+            .fast_field_tokenizers(self.tokenizers.clone());
+        Ok(Open(index.single_segment_index_writer(RamDirectory::create(), room)?))
+    }
+
+    /// Adds a document.
+    pub(super) fn add(&self, open: &mut Open, document: &Document) -> tantivy::Result<()> {
+        let mut fields = TantivyDocument::new();
+        fields.add_text(self.text, &document.text);
+        fields.add_text(self.name, &document.name);
+        fields.add_text(self.kinds, &document.kinds);
+        open.0.add_document(fields)
+    }
+
+    /// Ends a part that is being made; its documents are these tools.
+    pub(super) fn close(&self, open: Open, slots: Vec<Slot>) -> tantivy::Result<Body> {
+        self.read(&open.0.finalize()?, slots)
+    }
+
+    /// Makes one of several parts, without what is gone from them; nothing if nothing is left.
+    pub(super) fn merge(&self, parts: &[Part]) -> tantivy::Result<Option<Body>> {
+        let slots: Vec<Slot> = parts.iter().flat_map(Part::alive).map(|(_, slot)| slot).collect();
+        if slots.is_empty() {
+            return Ok(None);
+        }
+        let segments: Vec<_> = parts.iter().map(|part| part.body.segment.clone()).collect();
+        let alive = parts.iter().map(Part::alive_set).collect();
+        let directory = RamDirectory::create();
+        let index = merge_filtered_segments(&segments, self.settings.clone(), alive, directory)?;
+        self.read(&index, slots).map(Some)
+    }
+
+    fn read(&self, index: &Index, slots: Vec<Slot>) -> tantivy::Result<Body> {
+        let mut segments = index.searchable_segments()?;
+        let Some(segment) = segments.pop().filter(|_| segments.is_empty()) else {
+            return Err(TantivyError::InternalError("a part is one segment".to_owned()));
+        };
+        let reader = SegmentReader::open(&segment)?;
+        if reader.max_doc() as usize != slots.len() {
+            return Err(TantivyError::InternalError("each document is a tool".to_owned()));
+        }
+        let lists = |field| {
+            let lengths = reader.get_fieldnorms_reader(field)?;
+            let lengths = (0..reader.max_doc()).map(|doc| lengths.fieldnorm_id(doc)).collect();
+            Ok::<_, TantivyError>(Lists { index: reader.inverted_index(field)?, lengths })
+        };
+        let (text, name) = (lists(self.text)?, lists(self.name)?);
+        let kinds = reader.inverted_index(self.kinds)?;
+        Ok(Body { segment, text, name, kinds, slots: slots.into() })
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// How much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.mem_usage()
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// A part of which nothing is gone.
+    pub(super) fn new(number: u32, body: Body) -> Self {
+        let left = u32::try_from(body.slots.len()).unwrap_or(u32::MAX);
+        Self { number, body: Arc::new(body), alive: None, left }
+    }
+
+    /// How many documents it has, those that are gone included.
+    pub(super) fn documents(&self) -> u32 {
+        u32::try_from(self.body.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many of them are not gone.
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Notes that a document is gone.
+    pub(super) fn remove(&mut self, doc: u32) {
+        let all = self.documents();
+        let alive = self.alive.get_or_insert_with(|| Arc::new((0..all).collect()));
+        if alive.contains(doc) {
+            Arc::make_mut(alive).clear(doc);
+            self.left -= 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_alive(&self, doc: u32) -> bool {
+        self.alive.as_ref().is_none_or(|alive| alive.contains(doc))
+    }
+
+    /// The documents that are not gone, and their tools.
+    pub(super) fn alive(&self) -> impl Iterator<Item = (u32, Slot)> + '_ {
+        (0..).zip(self.body.slots.iter().copied()).filter(|(doc, _)| self.is_alive(*doc))
+    }
+
+    /// The same for whoever merges.
+    fn alive_set(&self) -> Option<AliveBitSet> {
+        let alive = self.alive.as_ref()?;
+        let mut bytes = self.documents().to_le_bytes().to_vec();
+        alive.words().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        Some(AliveBitSet::open(OwnedBytes::new(bytes)))
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    #[inline]
+    pub(super) fn lists(&self, place: Place) -> &Lists {
+        match place {
+            Place::Text => &self.text,
+            Place::Name => &self.name,
+        }
+    }
+}
