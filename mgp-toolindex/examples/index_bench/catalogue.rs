@@ -67,7 +67,7 @@ impl Catalogue {
     pub(crate) fn new(file: Option<&Path>, seed: u64) -> Result<Self, Failure> {
         let mut servers = match file {
             Some(file) => read(file)?,
-            None => built_in::servers(seed),
+            None => built_in::servers(seed, built_in::SERVERS),
         };
         // Neighbours in a file resemble each other; a part of the catalogue should resemble all of it.
         Dice::new(seed).shuffle(&mut servers);

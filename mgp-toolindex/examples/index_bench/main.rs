@@ -4,6 +4,7 @@
 //!
 //! ```sh
 //! index_bench measure --tools 100000 [--templates TOOLS.jsonl] [--queries Q.jsonl]… [--asked 1000] [--rounds 5]
+//! index_bench small [--tools 50]
 //! index_bench keep --db FILE --tools 15000 [--templates TOOLS.jsonl]
 //! index_bench open --db FILE
 //! ```
@@ -17,6 +18,7 @@ mod dice;
 mod kept;
 mod measure;
 mod memory;
+mod small;
 mod words;
 
 use std::collections::BTreeMap;
@@ -44,9 +46,10 @@ async fn main() -> ExitCode {
     let done = match Options::read(words) {
         Ok(options) => match command.as_str() {
             "measure" => measure::all(&options),
+            "small" => small::all(&options),
             "keep" => kept::keep(&options).await,
             "open" => kept::open(&options).await,
-            _ => Err("usage: index_bench measure|keep|open [OPTIONS]".into()),
+            _ => Err("usage: index_bench measure|small|keep|open [OPTIONS]".into()),
         },
         Err(failure) => Err(failure),
     };

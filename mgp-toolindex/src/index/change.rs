@@ -110,7 +110,7 @@ impl<'a> Change<'a> {
 
     /// Replaces the tools of a server.
     pub(super) fn put(&mut self, given: ServerEntry) -> Put {
-        let put = self.put_kept(given, &[]);
+        let put = self.put_kept(given, Vec::new());
         if self.sentences.len() >= SENTENCES {
             self.embed();
         }
@@ -118,7 +118,7 @@ impl<'a> Change<'a> {
     }
 
     /// Replaces the tools of a server by some that were kept.
-    pub(super) fn put_kept(&mut self, mut given: ServerEntry, kept: &[Kept]) -> Put {
+    pub(super) fn put_kept(&mut self, mut given: ServerEntry, kept: Vec<Kept>) -> Put {
         let known = self.next.catalog.server_number(&given.id);
         let before = known.and_then(|number| self.next.catalog.server(number)).cloned();
         let server = self.server(&given, before.as_ref().map(|before| &before.server));
@@ -132,7 +132,7 @@ impl<'a> Change<'a> {
         let mut names: HashSet<String, ahash::RandomState> = HashSet::default();
         #[cfg(feature = "sqlite")]
         let mut noted = Vec::new();
-        let mut kept = kept.iter();
+        let mut kept = kept.into_iter();
         #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "nobody keeps it"))]
         for mut tool in mem::take(&mut given.tools) {
             let slot = old.get(&tool.tool.name).copied();
@@ -252,14 +252,18 @@ impl<'a> Change<'a> {
     fn tool(
         &mut self,
         given: &ToolEntry,
-        kept: Option<&Kept>,
+        kept: Option<Kept>,
         server: &Arc<Server>,
         slot: Option<Slot>,
         before: usize,
         names: &HashSet<String, ahash::RandomState>,
     ) -> Result<(Slot, Became), ToolRefusal> {
-        let definition = Definition::of(given, server, self.limits)?;
-        if kept.is_some_and(|kept| kept.hash != definition.hash) {
+        let (json, hash, embedded) = match kept {
+            Some(Kept { definition, hash, embedded }) => (Some(definition), Some(hash), embedded),
+            None => (None, None, Embedded::No),
+        };
+        let definition = Definition::of(given, json, server, self.limits)?;
+        if hash.is_some_and(|hash| hash != definition.hash) {
             return Err(ToolRefusal::Damaged);
         }
         if names.contains(&given.tool.name) {
@@ -287,7 +291,6 @@ impl<'a> Change<'a> {
             }
             None => self.take(),
         };
-        let embedded = kept.map_or(Embedded::No, |kept| kept.embedded);
         let entry = self.entry(given, definition, server, slot, embedded);
         self.next.catalog.insert(slot, Arc::new(entry), self.next.generation);
         self.is_any = true;
@@ -434,8 +437,9 @@ impl<'a> Change<'a> {
 }
 
 /// What is known of a tool that was kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Kept {
+    pub(super) definition: String,
     pub(super) hash: [u8; 16],
     pub(super) embedded: Embedded,
 }
@@ -443,6 +447,7 @@ pub(super) struct Kept {
 /// Whether a tool has its vector already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is kept"))]
     Yes,
     No,
 }

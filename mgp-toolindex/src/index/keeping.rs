@@ -177,7 +177,7 @@ impl Change<'_> {
     fn restore_server(
         &mut self,
         entry: ServerEntry,
-        kept: Vec<OldTool>,
+        mut kept: Vec<OldTool>,
         model: Option<&str>,
         restored: &mut Restored,
     ) {
@@ -188,16 +188,17 @@ impl Change<'_> {
         let fits = |vector: &OldVector| {
             Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
         };
-        let known = |tool: &OldTool| {
+        let known = |tool: &mut OldTool| {
             let mut vector = tool.vector.iter().filter(|vector| fits(vector));
             let is_fresh = vector.any(|vector| vector.hash == tool.hash);
             let embedded = if is_fresh { Embedded::Yes } else { Embedded::No };
-            Kept { hash: tool.hash, embedded }
+            Kept { definition: mem::take(&mut tool.definition), hash: tool.hash, embedded }
         };
-        let known: Vec<_> = kept.iter().map(known).collect();
-        let put = self.put_kept(entry, &known);
+        let known: Vec<_> = kept.iter_mut().map(known).collect();
+        let embedded: Vec<_> = known.iter().map(|known| known.embedded).collect();
+        let put = self.put_kept(entry, known);
         restored.dropped += put.refused.len();
-        for ((name, tool), known) in names.iter().zip(kept).zip(known) {
+        for ((name, tool), embedded) in names.iter().zip(kept).zip(embedded) {
             let Some(slot) = self.next.catalog.find(&id, name) else { continue };
             if let (Some(tokens), Some(entry)) = (tool.tokens, self.next.catalog.entry(slot)) {
                 entry.count(tokens);
@@ -206,7 +207,7 @@ impl Change<'_> {
             if let Some(vectors) = &mut self.next.vectors {
                 vectors.restore(slot, &vector.row);
             }
-            if known.embedded == Embedded::Yes {
+            if embedded == Embedded::Yes {
                 restored.fresh.set(slot);
             }
         }

@@ -4,15 +4,15 @@
 
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
-use tantivy::query::FuzzyTermQuery;
-use tantivy::schema::{Field, IndexRecordOption};
-use tantivy::{DocSet, TERMINATED, Term};
+use tantivy::schema::IndexRecordOption;
+use tantivy::{DocSet, TERMINATED};
 
+use super::nearby::Nearby;
 use super::reader::{KeywordReader, idf};
 use super::top::Top;
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
-use crate::text::{Place, Words};
+use crate::text::Words;
 
 /// Shorter words may not differ at all: too many others are near them.
 const SHORTEST: usize = 4;
@@ -20,7 +20,7 @@ const SHORTEST: usize = 4;
 /// From this length on two letters may differ.
 const LONG: usize = 8;
 
-/// The longest word that is compared; an automaton grows with its word.
+/// The longest word that is compared; longer ones are no names.
 const LONGEST: usize = 64;
 
 /// How many words a query may have to be taken for a name.
@@ -85,27 +85,33 @@ impl KeywordReader {
 
     /// The words of names that are near to a word.
     fn near(&self, word: &str) -> Result<Near, IndexError> {
-        let length = word.chars().count();
-        // A word that names have as it is was not misspelled, or so that nobody could tell.
-        let is_known = self.count(word, Place::Name)? > 0;
-        let most = match length {
-            _ if is_known => 0,
-            ..SHORTEST => 0,
+        let (mut found, mut tools) = (Vec::new(), 0);
+        for (at, part) in self.parts.iter().enumerate() {
+            let known = part.body.name.index.terms().get(word);
+            if let Some(info) = known.map_err(tantivy::TantivyError::from)? {
+                tools += u64::from(info.doc_freq);
+                found.push((at, info, 1.0));
+            }
+        }
+        let most = match word.chars().count() {
+            // A word that names have as it is was not misspelled, or so that nobody could tell.
+            _ if tools > 0 => 0,
             SHORTEST..LONG => 1,
             LONG..=LONGEST => 2,
-            _ => return Ok(Near { found: Vec::new(), tools: 0 }),
+            _ => 0,
         };
-        let term = Term::from_field_text(Field::from_field_id(0), word);
-        let automaton = FuzzyTermQuery::new(term, most, true).automaton()?;
+        if most == 0 {
+            return Ok(Near { found, tools });
+        }
+        let nearby = Nearby::new(word, most);
         let letters: Vec<char> = word.chars().collect();
-        let (mut found, mut tools) = (Vec::new(), 0);
         for (at, part) in self.parts.iter().enumerate() {
             let mut stream = part
                 .body
                 .name
                 .index
                 .terms()
-                .search(&automaton)
+                .search(&nearby)
                 .into_stream()
                 .map_err(tantivy::TantivyError::from)?;
             while let Some((term, info)) = stream.next() {

@@ -6,6 +6,7 @@ mod asked;
 mod fuzzy;
 mod making;
 mod merge;
+mod nearby;
 mod part;
 mod reader;
 #[cfg(test)]

@@ -62,7 +62,10 @@ pub(super) struct Lists {
 }
 
 /// A part that is being made.
-pub(super) struct Open(SingleSegmentIndexWriter<TantivyDocument>);
+pub(super) struct Open {
+    writer: SingleSegmentIndexWriter<TantivyDocument>,
+    directory: RamDirectory,
+}
 
 // === impl Format ===
 
@@ -98,7 +101,9 @@ impl Format {
             .settings(self.settings.clone())
             .tokenizers(self.tokenizers.clone())
             .fast_field_tokenizers(self.tokenizers.clone());
-        Ok(Open(index.single_segment_index_writer(RamDirectory::create(), room)?))
+        let directory = RamDirectory::create();
+        let writer = index.single_segment_index_writer(directory.clone(), room)?;
+        Ok(Open { writer, directory })
     }
 
     /// Adds a document.
@@ -107,12 +112,13 @@ impl Format {
         fields.add_text(self.text, &document.text);
         fields.add_text(self.name, &document.name);
         fields.add_text(self.kinds, &document.kinds);
-        open.0.add_document(fields)
+        open.writer.add_document(fields)
     }
 
     /// Ends a part that is being made; its documents are these tools.
     pub(super) fn close(&self, open: Open, slots: Vec<Slot>) -> tantivy::Result<Body> {
-        self.read(&open.0.finalize()?, slots)
+        drop(open.writer.finalize()?);
+        self.read(open.directory, slots)
     }
 
     /// Makes one of several parts, without what is gone from them; nothing if nothing is left.
@@ -124,11 +130,18 @@ impl Format {
         let segments: Vec<_> = parts.iter().map(|part| part.body.segment.clone()).collect();
         let alive = parts.iter().map(Part::alive_set).collect();
         let directory = RamDirectory::create();
-        let index = merge_filtered_segments(&segments, self.settings.clone(), alive, directory)?;
-        self.read(&index, slots).map(Some)
+        let settings = self.settings.clone();
+        drop(merge_filtered_segments(&segments, settings, alive, directory.clone())?);
+        self.read(directory, slots).map(Some)
     }
 
-    fn read(&self, index: &Index, slots: Vec<Slot>) -> tantivy::Result<Body> {
+    fn read(&self, made: RamDirectory, slots: Vec<Slot>) -> tantivy::Result<Body> {
+        // What making it needed is megabytes, and what is kept lies behind that: a copy takes the place that is free
+        // now, and the rest goes back to the system.
+        let directory = RamDirectory::create();
+        made.persist(&directory)?;
+        drop(made);
+        let index = Index::open(directory)?;
         let mut segments = index.searchable_segments()?;
         let Some(segment) = segments.pop().filter(|_| segments.is_empty()) else {
             return Err(TantivyError::InternalError("a part is one segment".to_owned()));
@@ -153,7 +166,7 @@ impl Format {
 impl Open {
     /// How much memory it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.0.mem_usage()
+        self.writer.mem_usage()
     }
 }
 
