@@ -404,8 +404,9 @@ impl<'a> Change<'a> {
 
     /// Brings the change into all parts of the index; it can be published then.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        self.write();
+        // What is kept comes first, so that what indexing needs meanwhile lies behind it and can be given back.
         self.embed();
+        self.write();
         match self.failed.take() {
             Some(error) => Err(error),
             None if !self.is_written => Ok(()),

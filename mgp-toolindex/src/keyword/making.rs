@@ -24,9 +24,6 @@ const THREADS: usize = 2;
 /// How many batches wait for a thread.
 const WAITING: usize = 2;
 
-/// What the words of a part need at first, in bytes: a few tools, or many.
-const ROOM: [usize; 2] = [64 << 10, 2 << 20];
-
 /// With so many bytes in memory a part is closed and the next one begun.
 const FULL: usize = 14_000_000;
 
@@ -59,9 +56,7 @@ pub(super) struct Made {
 pub(super) struct Maker {
     format: Format,
     indexer: Indexer,
-    room: usize,
-    open: Option<Open>,
-    slots: Vec<Slot>,
+    open: Open,
     numbers: Vec<u32>,
     made: Vec<Made>,
 }
@@ -81,7 +76,7 @@ impl Making {
             let crew = if jobs.len() >= MANY { Crew::start(format) } else { None };
             *self = match crew {
                 Some(crew) => Self::There(crew),
-                None => Self::Here(Box::new(Maker::new(format.clone(), ROOM[0]))),
+                None => Self::Here(Box::new(Maker::new(format.clone()))),
             };
         }
         match self {
@@ -119,13 +114,11 @@ impl fmt::Debug for Making {
 // === impl Maker ===
 
 impl Maker {
-    fn new(format: Format, room: usize) -> Self {
+    fn new(format: Format) -> Self {
         Self {
             format,
             indexer: Indexer::new(),
-            room,
-            open: None,
-            slots: Vec::new(),
+            open: Open::default(),
             numbers: Vec::new(),
             made: Vec::new(),
         }
@@ -133,15 +126,9 @@ impl Maker {
 
     fn add(&mut self, jobs: Vec<Job>) -> tantivy::Result<()> {
         for (number, slot, make) in jobs {
-            let document = make(&mut self.indexer);
-            let open = match &mut self.open {
-                Some(open) => open,
-                none => none.insert(self.format.open(self.room)?),
-            };
-            self.format.add(open, &document)?;
-            self.slots.push(slot);
+            self.open.add(slot, &make(&mut self.indexer));
             self.numbers.push(number);
-            if open.bytes() >= FULL {
+            if self.open.bytes() >= FULL {
                 self.close()?;
             }
         }
@@ -149,8 +136,8 @@ impl Maker {
     }
 
     fn close(&mut self) -> tantivy::Result<()> {
-        if let Some(open) = self.open.take() {
-            let body = self.format.close(open, mem::take(&mut self.slots))?;
+        if !self.numbers.is_empty() {
+            let body = self.format.close(mem::take(&mut self.open))?;
             self.made.push(Made { body, numbers: mem::take(&mut self.numbers) });
         }
         Ok(())
@@ -186,7 +173,7 @@ impl Crew {
         let wanted = Arc::new(Mutex::new(wanted));
         let mut threads = Vec::with_capacity(many);
         for _ in 0..many {
-            let (maker, wanted) = (Maker::new(format.clone(), ROOM[1]), Arc::clone(&wanted));
+            let (maker, wanted) = (Maker::new(format.clone()), Arc::clone(&wanted));
             let thread = thread::Builder::new().name("mgp-index-words".to_owned());
             threads.extend(thread.spawn(move || maker.run(&wanted)).ok());
         }

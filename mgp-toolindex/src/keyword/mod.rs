@@ -4,6 +4,7 @@
 
 mod asked;
 mod fuzzy;
+mod gathered;
 mod making;
 mod merge;
 mod nearby;

@@ -4,26 +4,26 @@
 
 use std::sync::Arc;
 
-use tantivy::directory::{OwnedBytes, RamDirectory};
+use tantivy::columnar::{MergeRowOrder, StackMergeOrder, merge_columnar};
+use tantivy::directory::{OwnedBytes, RamDirectory, TerminatingWrite as _};
 use tantivy::fastfield::AliveBitSet;
-use tantivy::index::{InvertedIndexReader, Segment, SegmentReader};
-use tantivy::indexer::{SingleSegmentIndexWriter, merge_filtered_segments};
+use tantivy::fieldnorm::FieldNormsSerializer;
+use tantivy::index::{InvertedIndexReader, Segment, SegmentComponent, SegmentReader};
+use tantivy::indexer::merge_filtered_segments;
+use tantivy::postings::InvertedIndexSerializer;
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{TextAnalyzer, TokenizerManager, WhitespaceTokenizer};
-use tantivy::{Index, IndexSettings, TantivyDocument, TantivyError};
+use tantivy::store::StoreWriter;
+use tantivy::{Index, IndexSettings, TantivyError};
 
+use super::gathered::Gathered;
 use crate::catalog::{Bitmap, Slot};
 use crate::text::{Document, Place};
-
-/// What the tokenizer is called.
-const WORDS: &str = "words";
 
 /// How parts are laid out; one for all of an index.
 #[derive(Clone)]
 pub(super) struct Format {
     schema: Schema,
     settings: IndexSettings,
-    tokenizers: TokenizerManager,
     /// All words.
     text: Field,
     /// The words of the name.
@@ -62,9 +62,12 @@ pub(super) struct Lists {
 }
 
 /// A part that is being made.
+#[derive(Default)]
 pub(super) struct Open {
-    writer: SingleSegmentIndexWriter<TantivyDocument>,
-    directory: RamDirectory,
+    text: Gathered,
+    name: Gathered,
+    kinds: Gathered,
+    slots: Vec<Slot>,
 }
 
 // === impl Format ===
@@ -73,52 +76,58 @@ impl Format {
     pub(super) fn new() -> Self {
         let mut schema = Schema::builder();
         let words = |record| {
-            let indexing =
-                TextFieldIndexing::default().set_tokenizer(WORDS).set_index_option(record);
+            // The words come one by one; nothing cuts texts.
+            let indexing = TextFieldIndexing::default().set_index_option(record);
             TextOptions::default().set_indexing_options(indexing)
         };
         let text = schema.add_text_field("text", words(IndexRecordOption::WithFreqs));
         let name = schema.add_text_field("name", words(IndexRecordOption::WithFreqs));
         let kinds = TextFieldIndexing::default()
-            .set_tokenizer(WORDS)
             .set_index_option(IndexRecordOption::Basic)
             .set_fieldnorms(false);
         let kinds = TextOptions::default().set_indexing_options(kinds);
         let kinds = schema.add_text_field("kinds", kinds);
-        let tokenizers = TokenizerManager::new();
-        // The text comes as words with spaces between them.
-        tokenizers.register(WORDS, TextAnalyzer::builder(WhitespaceTokenizer::default()).build());
         // Nothing is stored, so there is nothing to compress on a thread of its own.
         let settings =
             IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
-        Self { schema: schema.build(), settings, tokenizers, text, name, kinds }
+        Self { schema: schema.build(), settings, text, name, kinds }
     }
 
-    /// Begins a part; `room` is what its words need at first, in bytes.
-    pub(super) fn open(&self, room: usize) -> tantivy::Result<Open> {
-        let index = Index::builder()
-            .schema(self.schema.clone())
-            .settings(self.settings.clone())
-            .tokenizers(self.tokenizers.clone())
-            .fast_field_tokenizers(self.tokenizers.clone());
-        let directory = RamDirectory::create();
-        let writer = index.single_segment_index_writer(directory.clone(), room)?;
-        Ok(Open { writer, directory })
+    /// Ends a part that is being made.
+    pub(super) fn close(&self, open: Open) -> tantivy::Result<Body> {
+        let index = Index::builder().schema(self.schema.clone()).settings(self.settings.clone());
+        let segment = index.create_in_ram()?.new_segment();
+        let mut words = InvertedIndexSerializer::open(&segment)?;
+        let all = [(self.text, &open.text), (self.name, &open.name), (self.kinds, &open.kinds)];
+        for (field, gathered) in all {
+            let mut list = words.new_field(field, gathered.total(), None)?;
+            gathered.write(&mut list)?;
+            list.close()?;
+        }
+        words.close()?;
+        let lengths = segment.open_write(SegmentComponent::FieldNorms)?;
+        let mut lengths = FieldNormsSerializer::from_write(lengths)?;
+        lengths.serialize_field(self.text, open.text.lengths())?;
+        lengths.serialize_field(self.name, open.name.lengths())?;
+        lengths.close()?;
+        self.write_nothing(&segment, open.slots.len())?;
+        let documents = u32::try_from(open.slots.len()).unwrap_or(u32::MAX);
+        self.read(segment.with_max_doc(documents), open.slots)
     }
 
-    /// Adds a document.
-    pub(super) fn add(&self, open: &mut Open, document: &Document) -> tantivy::Result<()> {
-        let mut fields = TantivyDocument::new();
-        fields.add_text(self.text, &document.text);
-        fields.add_text(self.name, &document.name);
-        fields.add_text(self.kinds, &document.kinds);
-        open.writer.add_document(fields)
-    }
-
-    /// Ends a part that is being made; its documents are these tools.
-    pub(super) fn close(&self, open: Open, slots: Vec<Slot>) -> tantivy::Result<Body> {
-        drop(open.writer.finalize()?);
-        self.read(open.directory, slots)
+    /// Writes what else a segment has: values and texts of documents, of which ours have none.
+    fn write_nothing(&self, segment: &Segment, documents: usize) -> tantivy::Result<()> {
+        let mut columns = segment.open_write(SegmentComponent::FastFields)?;
+        let none = MergeRowOrder::Stack(StackMergeOrder::stack(&[]));
+        merge_columnar(&[], &[], none, &mut columns)?;
+        columns.terminate()?;
+        let store = segment.open_write(SegmentComponent::Store)?;
+        let IndexSettings { docstore_compression, docstore_blocksize, .. } = self.settings;
+        let mut store = StoreWriter::new(store, docstore_compression, docstore_blocksize, false)?;
+        for _ in 0..documents {
+            store.store_bytes(&[])?;
+        }
+        Ok(store.close()?)
     }
 
     /// Makes one of several parts, without what is gone from them; nothing if nothing is left.
@@ -129,23 +138,16 @@ impl Format {
         }
         let segments: Vec<_> = parts.iter().map(|part| part.body.segment.clone()).collect();
         let alive = parts.iter().map(Part::alive_set).collect();
-        let directory = RamDirectory::create();
         let settings = self.settings.clone();
-        drop(merge_filtered_segments(&segments, settings, alive, directory.clone())?);
-        self.read(directory, slots).map(Some)
+        let index = merge_filtered_segments(&segments, settings, alive, RamDirectory::create())?;
+        let mut segments = index.searchable_segments()?;
+        match segments.pop() {
+            Some(segment) if segments.is_empty() => self.read(segment, slots).map(Some),
+            _ => Err(TantivyError::InternalError("a part is one segment".to_owned())),
+        }
     }
 
-    fn read(&self, made: RamDirectory, slots: Vec<Slot>) -> tantivy::Result<Body> {
-        // What making it needed is megabytes, and what is kept lies behind that: a copy takes the place that is free
-        // now, and the rest goes back to the system.
-        let directory = RamDirectory::create();
-        made.persist(&directory)?;
-        drop(made);
-        let index = Index::open(directory)?;
-        let mut segments = index.searchable_segments()?;
-        let Some(segment) = segments.pop().filter(|_| segments.is_empty()) else {
-            return Err(TantivyError::InternalError("a part is one segment".to_owned()));
-        };
+    fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<Body> {
         let reader = SegmentReader::open(&segment)?;
         if reader.max_doc() as usize != slots.len() {
             return Err(TantivyError::InternalError("each document is a tool".to_owned()));
@@ -164,9 +166,17 @@ impl Format {
 // === impl Open ===
 
 impl Open {
-    /// How much memory it takes.
+    /// Adds the document of a tool.
+    pub(super) fn add(&mut self, slot: Slot, document: &Document) {
+        self.text.add(&document.text);
+        self.name.add(&document.name);
+        self.kinds.add(&document.kinds);
+        self.slots.push(slot);
+    }
+
+    /// How much memory it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        self.writer.mem_usage()
+        self.text.bytes() + self.name.bytes() + self.kinds.bytes()
     }
 }
 
