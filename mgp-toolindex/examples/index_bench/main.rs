@@ -23,7 +23,8 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -117,10 +118,12 @@ impl Options {
         }
         let mut sources = Vec::new();
         for file in files {
-            let lines = std::fs::read_to_string(file)?;
-            let texts: Result<Vec<_>, _> = lines
+            let texts: Result<Vec<_>, Failure> = BufReader::new(File::open(file)?)
                 .lines()
-                .map(|line| serde_json::from_str(line).map(|line: Line| line.query))
+                .map(|line| {
+                    let line: Line = serde_json::from_str(&line?)?;
+                    Ok(line.query)
+                })
                 .collect();
             let mut texts = texts?;
             // Neighbours in a file resemble each other.

@@ -11,6 +11,9 @@ use super::built_in;
 use super::memory::Memory;
 use super::{Failure, Options};
 
+/// How many servers there are to take tools from; more would be this program's memory, not the index's.
+const SERVERS: usize = 10;
+
 /// What is asked of it: long and short, for words, names and names with typing errors.
 const QUERIES: [&str; 6] = [
     "list the files of a folder, then send a message to everyone who follows it",
@@ -26,7 +29,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let mut left = options.number("tools", 50)?;
     let empty = Memory::of_this_process();
     let index = ToolIndex::new();
-    for mut server in built_in::servers(options.seed()?, left) {
+    for mut server in built_in::servers(options.seed()?, SERVERS) {
         server.tools.truncate(left);
         left -= server.tools.len();
         if server.tools.is_empty() {

@@ -34,7 +34,7 @@ enum State {
     #[default]
     Running,
     /// Nothing where it failed, and where somebody has it already.
-    Done(Option<Merged>),
+    Done(Option<Box<Merged>>),
 }
 
 impl Writer {
@@ -60,7 +60,7 @@ impl Writer {
 
 impl Merging {
     pub(super) fn end(&self, merged: Option<Merged>) {
-        *self.lock() = State::Done(merged);
+        *self.lock() = State::Done(merged.map(Box::new));
         self.changed.notify_all();
     }
 
@@ -74,7 +74,7 @@ impl Merging {
         let state = self.changed.wait_while(self.lock(), is_running);
         match &mut *state.unwrap_or_else(PoisonError::into_inner) {
             State::Running => None,
-            State::Done(merged) => merged.take(),
+            State::Done(merged) => merged.take().map(|merged| *merged),
         }
     }
 

@@ -17,12 +17,15 @@ const WORD: usize = 80;
 /// What a document takes in the list of a word, in bytes.
 const POST: usize = size_of::<Post>();
 
+/// How many posts lie together. One long list would grow by moving, and leave a hole as large behind.
+const TOGETHER: usize = 4096;
+
 /// The words of one field of some documents.
 #[derive(Default)]
 pub(super) struct Gathered {
     known: HashMap<Box<str>, u32, ahash::RandomState>,
     lists: Vec<List>,
-    posts: Vec<Post>,
+    posts: Posts,
     /// For each document the byte that stands for its length.
     lengths: Vec<u8>,
     /// How many words all documents have.
@@ -31,11 +34,18 @@ pub(super) struct Gathered {
     letters: usize,
 }
 
-/// The documents of a word, chained through [`Gathered::posts`].
+/// The documents of a word, chained through the posts.
 struct List {
     first: u32,
     last: u32,
     documents: u32,
+}
+
+/// Documents that have a word, by number.
+#[derive(Default)]
+struct Posts {
+    chunks: Vec<Vec<Post>>,
+    len: usize,
 }
 
 /// A document that has a word.
@@ -60,7 +70,7 @@ impl Gathered {
     }
 
     fn add_word(&mut self, doc: u32, word: &str) {
-        let at = u32::try_from(self.posts.len()).unwrap_or(u32::MAX);
+        let at = u32::try_from(self.posts.len).unwrap_or(u32::MAX);
         let post = Post { doc, times: 1, next: u32::MAX };
         let Some(list) = self.known.get(word) else {
             let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
@@ -70,7 +80,7 @@ impl Gathered {
             return self.posts.push(post);
         };
         let list = &mut self.lists[*list as usize];
-        let last = &mut self.posts[list.last as usize];
+        let Some(last) = self.posts.get_mut(list.last) else { return };
         if last.doc == doc {
             last.times += 1;
         } else {
@@ -93,7 +103,7 @@ impl Gathered {
 
     /// How much memory it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        POST * self.posts.len() + WORD * self.lists.len() + self.letters
+        POST * self.posts.len + WORD * self.lists.len() + self.letters
     }
 
     /// Writes all words in their order, each with its documents.
@@ -104,12 +114,36 @@ impl Gathered {
         for (word, list) in words {
             field.new_term(word.as_bytes(), list.documents, true)?;
             let mut next = Some(list.first);
-            while let Some(post) = next.and_then(|at| self.posts.get(at as usize)) {
+            while let Some(post) = next.and_then(|at| self.posts.get(at)) {
                 field.write_doc(post.doc, post.times, &[]);
                 next = (post.next != u32::MAX).then_some(post.next);
             }
             field.close_term()?;
         }
         Ok(())
+    }
+}
+
+impl Posts {
+    fn get(&self, at: u32) -> Option<&Post> {
+        let at = at as usize;
+        self.chunks.get(at / TOGETHER)?.get(at % TOGETHER)
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut Post> {
+        let at = at as usize;
+        self.chunks.get_mut(at / TOGETHER)?.get_mut(at % TOGETHER)
+    }
+
+    fn push(&mut self, post: Post) {
+        if self.len.is_multiple_of(TOGETHER) {
+            // The first grows with what there is; after it there is much.
+            let room = if self.len == 0 { 0 } else { TOGETHER };
+            self.chunks.push(Vec::with_capacity(room));
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(post);
+            self.len += 1;
+        }
     }
 }

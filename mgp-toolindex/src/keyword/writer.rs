@@ -113,9 +113,11 @@ impl Keywords {
     }
 
     /// Forgets at once what is gone from a small index, where it would be felt: equal catalogues give equal scores.
+    /// Its parts are made one here too: a thread would leave more memory behind than they have.
     fn merge_few(&mut self) {
         let documents: u32 = self.parts.iter().map(Part::documents).sum();
-        if documents > FEW || self.parts.iter().all(|part| part.left() == part.documents()) {
+        let is_whole = self.parts.iter().all(|part| part.left() == part.documents());
+        if documents > FEW || is_whole && due(&self.parts).is_empty() {
             return;
         }
         let all = Merge { format: self.format.clone(), parts: self.parts.clone() };
