@@ -9,14 +9,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{mem, thread};
 
-use mgp_types::mcp::Tool;
 use tokio::sync::watch;
 
 use super::shared::Shared;
 use super::snapshot::Snapshot;
+use super::texts::Texts;
 use crate::catalog::{Bitmap, Entry, Registered, Server, ServerNumber, Slot};
 use crate::embed::{EmbedError, Embedder};
-use crate::text::{Bounds, Parts, cut};
+use crate::text::{Bounds, cut};
 
 /// How many vectors are made before they are seen.
 const BATCH: usize = 32;
@@ -271,7 +271,7 @@ impl Worker {
                     if self.shared.strong_count() == 0 {
                         return Ok(None);
                     }
-                    let sentence = sentence(&entry, bounds);
+                    let sentence = Texts::of(&entry, bounds).map(|texts| texts.parts().sentence());
                     let vector = sentence.map(|sentence| self.embed(&sentence)).transpose()?;
                     made.push((slot, entry, vector.flatten()));
                 }
@@ -352,18 +352,6 @@ impl Shared {
 
 fn is_now(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
-}
-
-/// What is embedded of a tool; nothing if its definition is none.
-fn sentence(entry: &Entry, bounds: Bounds) -> Option<String> {
-    let tool: Tool = serde_json::from_str(&entry.definition).ok()?;
-    let server = &entry.server;
-    let mut parts = Parts::of(&tool, &server.id, bounds);
-    parts.server_name = server.name.as_deref();
-    parts.server_description = server.description.as_deref();
-    parts.categories = entry.categories.words.iter().map(|word| &**word).collect();
-    parts.keywords = entry.keywords.words.iter().map(|word| &**word).collect();
-    Some(parts.sentence())
 }
 
 /// What is embedded of a server.

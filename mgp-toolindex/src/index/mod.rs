@@ -20,6 +20,7 @@ mod snapshot;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tool_index;
 mod writer;
 
