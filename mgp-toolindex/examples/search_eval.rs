@@ -94,6 +94,9 @@ fn main() -> Result<(), Failure> {
 
 /// Remembers each tool of a line as called after its query.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
+    // With a runtime what is learned is fitted beside the reading, as in a program that serves; else by each record.
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
     let me = Principal::local();
     for line in lines(path)? {
