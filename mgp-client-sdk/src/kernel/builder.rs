@@ -2,45 +2,92 @@
 //!
 //! Applies to: both.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{Config, Expander};
+use mgp_discovery::{Config, Expander, ServerMgp};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, Policies};
 use mgp_toolindex::{MetaTools, MetaTool, Pins, SessionLimits, Sessions, ToolIndex};
+use mgp_server_sdk::{Herald, Server};
 use mgp_types::mgp::ContextBudget;
+use mgp_types::service::ServerId;
 
+use super::callers::Callers;
 use super::error::KernelError;
 use super::fleet::{Fleet, Ground};
 use super::handle::{Inner, Kernel};
 use super::policy::policy;
 use super::seen::Seen;
 use super::switch::Switch;
+use super::watch::Watching;
+use crate::supervised::Make;
 
 /// Puts a [`Kernel`] together.
-#[derive(Debug)]
 #[must_use = "nothing runs until it is built"]
 pub struct KernelBuilder {
     config: Config,
     expander: Expander,
+    within: HashMap<ServerId, Make>,
 }
 
 impl Default for KernelBuilder {
     fn default() -> Self {
-        Self { config: Config::default(), expander: Expander::of_process() }
+        Self {
+            config: Config::default(),
+            expander: Expander::of_process(),
+            within: HashMap::new(),
+        }
     }
 }
 
 impl KernelBuilder {
     /// Runs the servers of this configuration.
     pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
+        let local = std::mem::replace(&mut self.config, config).servers.into_iter();
+        let local = local.filter(|server| self.within.contains_key(&server.id));
+        let local: Vec<_> = local.collect();
+        self.config.servers.retain(|server| !self.within.contains_key(&server.id));
+        self.config.servers.extend(local);
         self
     }
 
     /// Fills in `${…}` with this one instead of the environment.
     pub fn expander(mut self, expander: Expander) -> Self {
         self.expander = expander;
+        self
+    }
+
+    /// Runs a server in this process, made anew whenever it is started; it is governed like any other.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Kernel;
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// let clock = || Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
+    /// let builder = Kernel::builder().local("clock", clock);
+    /// # drop(builder);
+    /// ```
+    pub fn local(
+        self,
+        id: impl Into<ServerId>,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        self.local_as(id, ServerMgp::default(), make)
+    }
+
+    /// The same with what `[servers.mgp]` says of a server in a file.
+    pub fn local_as(
+        mut self,
+        id: impl Into<ServerId>,
+        mgp: ServerMgp,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        let id = id.into();
+        self.config.servers.retain(|server| server.id != id);
+        self.config.servers.push(mgp_discovery::Server::within(id.clone(), mgp));
+        self.within.insert(id, Arc::new(make));
         self
     }
 
@@ -110,7 +157,16 @@ impl KernelBuilder {
             }
         }
         let ground =
-            Ground { governance, index, expander: self.expander, news: Default::default() };
+            Ground {
+                governance,
+                index,
+                expander: self.expander,
+                news: Default::default(),
+                within: Arc::new(self.within),
+                herald: Herald::new(),
+                callers: Callers::default(),
+                watching: Watching::default(),
+            };
         let fleet = Fleet::new(ground);
         for server in servers {
             let id = server.id.as_str().to_owned();
@@ -120,5 +176,11 @@ impl KernelBuilder {
         let meta = MetaTools::new().without(MetaTool::Request);
         let switch = Switch::new(fleet.clone(), seen, sessions, meta);
         Ok(Kernel(Arc::new(Inner { fleet, switch })))
+    }
+}
+
+impl fmt::Debug for KernelBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelBuilder").field("config", &self.config).finish_non_exhaustive()
     }
 }

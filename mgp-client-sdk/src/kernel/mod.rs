@@ -13,13 +13,16 @@
 //! Applies to: both.
 
 mod builder;
+mod callers;
 mod error;
 mod fleet;
 mod handle;
+mod log;
 mod policy;
 mod seen;
 mod switch;
 mod upstream;
+mod watch;
 
 pub use builder::KernelBuilder;
 pub use error::KernelError;

@@ -2,11 +2,17 @@
 //!
 //! Applies to: outbound.
 
+mod ear;
 mod feed;
+mod instance;
 mod known;
 mod node;
 mod reach;
 mod servers;
+mod shelf;
 
+pub(super) use ear::{Ear, What};
 pub(super) use known::Shown;
+pub(super) use node::Node;
 pub(super) use servers::{Fleet, Ground};
+pub(super) use shelf::{Entry, Kind, List};

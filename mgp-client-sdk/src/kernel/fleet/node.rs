@@ -3,24 +3,21 @@
 //! Applies to: outbound.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mgp_discovery::Server;
+use mgp_discovery::{Isolation, Server};
 use mgp_types::RpcError;
-use mgp_types::mcp::{
-    ElicitationCapability, ListChanged, SamplingCapability,
-};
-use mgp_types::mgp::ServerState;
-use mgp_types::service::{BoxFuture, Call, Reply, ServerId};
+use mgp_types::mcp::LogLevel;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
 
-use super::reach;
+use super::instance::{Instance, Instances};
 use super::servers::Ground;
+use super::shelf::Shelf;
 use crate::client::Client;
 use crate::error::Error;
-use crate::kernel::policy;
 use crate::supervised::SupervisedClient;
-use crate::switchboard::Hop;
 
 /// How long a call waits for a server that is started for it.
 const WAKES: Duration = Duration::from_secs(30);
@@ -29,33 +26,23 @@ const WAKES: Duration = Duration::from_secs(30);
 pub(crate) struct Node {
     id: ServerId,
     config: Arc<Server>,
-    client: SupervisedClient,
-    hop: Hop,
+    /// The one that all share; of a server with an instance for each agent, the one its lists are read from.
+    shared: Instance,
+    own: Option<Instances>,
+    shelf: Shelf,
+    /// The level of log messages it was last asked for.
+    level: Mutex<Option<LogLevel>>,
 }
 
 impl Node {
     /// A server that is not started yet.
     pub(super) fn new(config: Server, ground: &Ground) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
-        let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
-            .governed(&ground.governance, id.clone())
-            .config(|config| {
-                // Whoever calls is asked what a server asks; those who cannot be asked refuse.
-                let offered = &mut config.offer.capabilities;
-                offered.elicitation.get_or_insert_with(ElicitationCapability::new);
-                offered.sampling.get_or_insert_with(SamplingCapability::new);
-                offered.roots.get_or_insert_with(ListChanged::new);
-            });
-        if config.mgp.is_none() {
-            builder = builder.plain();
-        }
-        let news = ground.news.clone();
-        let told = id.clone();
-        builder = builder.on_change(move |what| news.tell(&told, what));
-        let target = reach::target(&config, &ground.expander);
-        let client = SupervisedClient::new(builder, target, policy::supervision(&config))?;
-        let hop = Hop::supervised(id.clone(), client.clone());
-        Ok(Self { id, config, client, hop })
+        let shared = Instance::new(&config, ground, None)?;
+        let is_isolated =
+            config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let own = is_isolated.then(|| Instances::new(Arc::clone(&config), ground.clone()));
+        Ok(Self { id, config, shared, own, shelf: Shelf::default(), level: Mutex::default() })
     }
 
     pub(crate) fn id(&self) -> &ServerId {
@@ -67,26 +54,35 @@ impl Node {
     }
 
     pub(crate) fn client(&self) -> &SupervisedClient {
-        &self.client
+        self.shared.client()
     }
 
     pub(crate) fn state(&self) -> ServerState {
-        self.client.state().now()
+        self.client().state().now()
+    }
+
+    /// What it lists besides tools.
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// Whether each principal has an instance of its own.
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Starts the server unless it runs, and waits until it is there.
     ///
     /// One that rests after too many failures stays down: somebody has to look at it first.
     pub(crate) async fn wake(&self) -> Result<Client, Error> {
-        if let Ok(client) = self.client.client() {
-            return Ok(client);
-        }
-        if matches!(self.state(), ServerState::Registered | ServerState::Disconnected) {
-            self.client.start().await;
-        }
-        match tokio::time::timeout(WAKES, self.client.ready()).await {
-            Ok(ready) => ready,
-            Err(_) => self.client.client(),
+        self.shared.wake(WAKES).await
+    }
+
+    /// The instance that serves a principal, started unless it runs.
+    pub(crate) async fn wake_for(&self, principal: &Principal) -> Result<Client, Error> {
+        match &self.own {
+            None => self.wake().await,
+            Some(own) => own.of(principal)?.wake(WAKES).await,
         }
     }
 
@@ -98,17 +94,56 @@ impl Node {
         call: Call,
         may: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        if !may || self.client.client().is_ok() {
-            return self.hop.send(call);
-        }
-        let node = Arc::clone(self);
-        Box::pin(async move {
-            // What comes of it is told by the gates, which record the call too.
-            if let Err(error) = node.wake().await {
-                tracing::debug!(server = %node.id, %error, "the server was not there for a call");
+        let Some(own) = self.own.as_ref().filter(|_| may) else {
+            if !may || self.client().client().is_ok() {
+                return self.shared.send(call);
             }
-            node.hop.send(call).await
-        })
+            let node = Arc::clone(self);
+            return Box::pin(async move {
+                // What comes of it is told by the gates, which record the call too.
+                if let Err(error) = node.wake().await {
+                    tracing::debug!(server = %node.id, %error, "the server was not there for a call");
+                }
+                node.shared.send(call).await
+            });
+        };
+        match own.of(&call.cx().principal) {
+            Err(full) => Box::pin(std::future::ready(Err(full))),
+            Ok(instance) => Box::pin(async move {
+                if let Err(error) = instance.wake(WAKES).await {
+                    tracing::debug!(%error, "the instance was not there for a call");
+                }
+                instance.send(call).await
+            }),
+        }
+    }
+
+    /// The instance of a principal, where it runs.
+    pub(crate) fn present(&self, of: &Principal) -> Option<Client> {
+        match &self.own {
+            None => self.client().client().ok(),
+            Some(own) => own.present(of),
+        }
+    }
+
+    /// Stops everything that runs of it, once what runs there is finished.
+    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+        if let Some(own) = &self.own {
+            own.stop(&reason).await;
+        }
+        self.client().stop(reason).await;
+    }
+
+    /// All that run of it.
+    pub(crate) fn running(&self) -> Vec<Client> {
+        let own = self.own.as_ref().map(Instances::clients).unwrap_or_default();
+        self.client().client().into_iter().chain(own).collect()
+    }
+
+    /// Asks for log messages from this level on; `false` where it was asked already.
+    pub(crate) fn asks_level(&self, level: Option<LogLevel>) -> bool {
+        let mut asked = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *asked, level) != level
     }
 }
 

@@ -5,18 +5,24 @@
 use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Expander, Server};
+use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Reach, Server};
 use mgp_transport::ChildCommand;
 use mgp_types::service::SpawnError;
 
+use super::servers::Ground;
 use crate::supervised::{Reached, Target};
 
 /// What is started: filled in anew each time, so that a password that changed is the new one.
-pub(super) fn target(server: &Arc<Server>, expander: &Expander) -> Target {
-    let (server, expander) = (Arc::clone(server), expander.clone());
+pub(super) fn target(server: &Arc<Server>, ground: &Ground) -> Target {
+    let (server, expander) = (Arc::clone(server), ground.expander.clone());
+    let within = ground.within.get(&server.id).cloned();
     Target::Said(Arc::new(move || {
         let (server, expander) = (Arc::clone(&server), expander.clone());
+        let within = within.clone();
         Box::pin(async move {
+            if let (Reach::Within, Some(make)) = (&server.reach, within) {
+                return Ok(Reached::Within(make));
+            }
             // Files are read and commands run.
             let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
             reached(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?)

@@ -2,22 +2,26 @@
 //!
 //! Applies to: outbound.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mgp_discovery::{Expander, Server};
 use mgp_security::Governance;
+use mgp_server_sdk::Herald;
 use mgp_toolindex::ToolIndex;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 use tokio::sync::Notify;
 
+use super::ear::{Ear, What};
 use super::feed;
 use super::node::Node;
 use crate::error::Error;
-use crate::handler::Changed;
+use crate::kernel::callers::Callers;
+use crate::kernel::watch::Watching;
+use crate::supervised::Make;
 
 /// What all servers stand on.
 #[derive(Clone)]
@@ -26,6 +30,27 @@ pub(crate) struct Ground {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) news: News,
+    /// How servers of this process are made.
+    pub(crate) within: Arc<HashMap<ServerId, Make>>,
+    /// Tells those above what changed.
+    pub(crate) herald: Herald,
+    /// Who is connected above.
+    pub(crate) callers: Callers,
+    /// What is watched there.
+    pub(crate) watching: Watching,
+}
+
+impl Ground {
+    /// What hears the news of a server.
+    pub(super) fn ear(&self, id: ServerId) -> Ear {
+        Ear {
+            id,
+            access: self.governance.access().clone(),
+            news: self.news.clone(),
+            herald: self.herald.clone(),
+            callers: self.callers.clone(),
+        }
+    }
 }
 
 /// Servers by their ids.
@@ -77,14 +102,15 @@ impl Fleet {
         if let Err(error) = self.0.ground.index.remove(id.as_str()) {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
-        node.client().stop(reason).await;
+        node.stop(reason).await;
+        self.tell(&node, &What::ALL);
         Some(node)
     }
 
     /// Stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
         let stops = self.all();
-        let stops = stops.values().map(|node| node.client().stop(reason.clone()));
+        let stops = stops.values().map(|node| node.stop(reason.clone()));
         futures_util::future::join_all(stops).await;
     }
 
@@ -101,6 +127,12 @@ impl Fleet {
         &self.0.ground
     }
 
+    /// Tells those who see a server that lists changed with it.
+    pub(crate) fn tell(&self, node: &Node, what: &[What]) {
+        let ear = self.0.ground.ear(node.id().clone());
+        what.iter().for_each(|what| ear.tell(*what));
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.table.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut table))
@@ -113,32 +145,27 @@ impl fmt::Debug for Fleet {
     }
 }
 
-/// Which servers have to be asked again what they list; at most one entry for each.
+/// Which servers have to be asked again what they list; at most one entry for each list.
 #[derive(Clone, Default)]
 pub(crate) struct News(Arc<Told>);
 
 #[derive(Default)]
 struct Told {
-    stale: Mutex<BTreeSet<ServerId>>,
+    stale: Mutex<BTreeSet<(ServerId, What)>>,
     rung: Notify,
 }
 
 impl News {
-    /// Notes what a server says of itself.
-    pub(super) fn tell(&self, server: &ServerId, what: &Changed) {
-        if matches!(what, Changed::Tools) {
-            self.stale(server.clone());
-        }
-    }
-
     /// Has a server asked again.
-    pub(super) fn stale(&self, server: ServerId) {
-        self.0.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
+    pub(super) fn stale(&self, server: &ServerId, what: &[What]) {
+        let mut stale = self.0.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        stale.extend(what.iter().map(|what| (server.clone(), *what)));
+        drop(stale);
         self.0.rung.notify_one();
     }
 
     /// Waits until there is something to ask.
-    pub(super) async fn next(&self) -> BTreeSet<ServerId> {
+    pub(super) async fn next(&self) -> BTreeSet<(ServerId, What)> {
         loop {
             let stale = mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
             if !stale.is_empty() {

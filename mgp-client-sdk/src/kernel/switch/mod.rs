@@ -3,7 +3,10 @@
 //! Applies to: inbound.
 
 mod list;
+mod names;
+mod page;
 mod tools;
+mod whole;
 
 use std::sync::Arc;
 
@@ -11,11 +14,14 @@ use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, MetaTools, Sessions};
 use mgp_types::method::{Request as _, ToolsCall, ToolsList};
-use mgp_types::service::{Router, Stack};
+use mgp_types::RpcError;
+use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
 use super::fleet::{Fleet, Shown};
+use super::log;
 use super::seen::Seen;
+use super::watch::Watching;
 
 /// What all calls from above need.
 #[derive(Clone)]
@@ -53,7 +59,35 @@ impl Switch {
         let tools = KernelToolsLayer::new(methods.clone())
             .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call)));
         let lists = Stack::from_fn(move |call| list::tools(lists.clone(), call));
-        methods.route(ToolsCall::METHOD, Stack::new(tools)).route(ToolsList::METHOD, lists)
+        methods
+            .route(ToolsCall::METHOD, Stack::new(tools))
+            .route(ToolsList::METHOD, lists)
+            .merge(whole::router(self))
+    }
+
+    /// The layer that notes who is connected, and what they want to hear.
+    pub(super) fn notes(
+        &self,
+    ) -> GateLayer<impl Fn(&Call) -> Result<(), RpcError> + Clone + Send + Sync + 'static> {
+        let switch = self.clone();
+        gate(move |call| {
+            let ground = switch.parts().fleet.ground();
+            if ground.callers.note(call) {
+                let switch = switch.clone();
+                tokio::spawn(async move {
+                    let fleet = &switch.parts().fleet;
+                    for node in fleet.all().values() {
+                        log::ask(node, fleet.ground()).await;
+                    }
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// What is watched below.
+    pub(super) fn watching(&self) -> &Watching {
+        &self.0.fleet.ground().watching
     }
 
     /// The servers as callers see them.
