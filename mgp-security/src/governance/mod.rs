@@ -96,6 +96,8 @@ pub struct GovernanceBuilder {
     approver: Arc<dyn Approver>,
     inbox: Option<InboxConfig>,
     validators: Vec<(Validator, Arc<dyn Validate>)>,
+    #[cfg(feature = "sqlite")]
+    logging: Option<folder::Logging>,
 }
 
 impl GovernanceBuilder {
@@ -153,7 +155,9 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, log, recording, policies, mut approver, inbox, validators } = self;
+        let Self {
+            store, audit, log, recording, policies, mut approver, inbox, validators, ..
+        } = self;
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {
             Some(key) => recording.key(key.clone()),
@@ -210,6 +214,8 @@ impl Governance {
             approver: Arc::new(Elicit::default()),
             inbox: None,
             validators: Vec::new(),
+            #[cfg(feature = "sqlite")]
+            logging: None,
         }
     }
 

@@ -196,11 +196,12 @@ impl Decision {
         result.notes = self.notes.into();
         result.tools_unavailable = self.unmet.iter().map(Payload::of).collect::<Result<_, _>>()?;
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
+        let plan = inner.sessions.plan();
         let is_clear = |tool: &Listed| name_for(tool, &inner.index, caller) == tool.name();
         let tell = |result: &RequestToolsResult| {
             let envelope = serde_json::to_string(result).map_or(0, |text| tokens_at_most(&text));
             let tools = self.tools.iter().map(|tool| (tool, is_clear(tool)));
-            loaded(tools, inner.sessions.budget(), envelope)
+            loaded(tools, plan.budget_of(&cx.principal), envelope)
         };
         let mut told = tell(&result);
         if told.len() < self.tools.len() {
