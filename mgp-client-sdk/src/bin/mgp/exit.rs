@@ -31,6 +31,17 @@ impl Failure {
     pub(crate) fn no_kernel(what: impl fmt::Display) -> Self {
         Self { code: 3, what: what.to_string() }
     }
+
+    /// Whether it is that no kernel runs.
+    pub(crate) fn is_no_kernel(&self) -> bool {
+        self.code == 3
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
 }
 
 impl<E: std::error::Error> From<E> for Failure {
