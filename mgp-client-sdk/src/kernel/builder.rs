@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mgp_discovery::{Config, Expander};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, Policies};
-use mgp_toolindex::{MetaTools, MetaTool, Pins, SessionLimits, Sessions, ToolIndex};
+use mgp_toolindex::{MetaTool, MetaTools, Pins, SessionLimits, Sessions, ToolIndex};
 use mgp_types::mgp::ContextBudget;
 
 use super::error::KernelError;
@@ -84,7 +84,9 @@ impl KernelBuilder {
             .map(|(name, _)| name.clone())
             .collect();
         let sits_there = move |principal: &mgp_types::service::Principal| {
-            principal.as_agent().is_some_and(|agent| interactive.iter().any(|name| name == agent.as_str()))
+            principal
+                .as_agent()
+                .is_some_and(|agent| interactive.iter().any(|name| name == agent.as_str()))
         };
         Governance::builder().policies(policies).approver(Elicit::new(sits_there))
     }

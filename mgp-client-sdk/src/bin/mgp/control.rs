@@ -50,8 +50,12 @@ async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
     while greeting.len() < 4096 && greeting.last() != Some(&b'\n') {
         greeting.push(reader.read_u8().await.map_err(|_| none(&socket))?);
     }
-    let greeting: Greeting = serde_json::from_slice(&greeting)
-        .map_err(|_| Failure::failed(format!("what answers at `{}` is no kernel of this version", socket.display())))?;
+    let greeting: Greeting = serde_json::from_slice(&greeting).map_err(|_| {
+        Failure::failed(format!(
+            "what answers at `{}` is no kernel of this version",
+            socket.display()
+        ))
+    })?;
     if !greeting.ok {
         return Err(Failure::failed(greeting.error));
     }

@@ -17,5 +17,9 @@ pub(crate) fn begin(cli: &Cli) {
     };
     let filter = EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(color)
+        .init();
 }

@@ -2,10 +2,20 @@
 //!
 //! Applies to: both.
 
+mod ask;
+mod books;
 mod cli;
+mod commands;
+mod control;
 mod exit;
+mod hosts;
 mod log;
+mod output;
+mod own_file;
+mod places;
+mod record;
 mod serve;
+mod span;
 mod state;
 
 use std::process::ExitCode;
@@ -33,5 +43,6 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> Ended {
     match cli.command {
         Command::Serve(serve) => serve::run(&cli.global, serve).await,
+        command => commands::run(&cli.global, &command).await,
     }
 }

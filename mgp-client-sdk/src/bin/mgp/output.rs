@@ -24,7 +24,8 @@ pub(crate) fn show<T: Shown>(global: &Global, result: &T) -> Ended {
     if global.json {
         return say(&(serde_json::to_string_pretty(result)? + "\n"));
     }
-    let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let color =
+        io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     let mut page = Page { text: String::new(), color };
     result.show(&mut page);
     say(&page.text)
@@ -161,6 +162,11 @@ impl Cell {
         number.try_into().map_or_else(|_| "-".into(), |number| number.to_string().into())
     }
 
+    /// Its text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The same in a tone.
     pub(crate) fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
@@ -178,7 +184,11 @@ pub(crate) fn plain(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().fold(String::new(), |mut out, c| {
-        if hides(c) { out.extend(c.escape_default()) } else { out.push(c) }
+        if hides(c) {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
         out
     })
 }

@@ -28,9 +28,10 @@ impl Configured {
         let sources = self.sources();
         // The user's own comes last, and a file that was named is the only one.
         let file = sources.files().last().map(PathBuf::from);
-        file.filter(|file| self.config.is_some() || !file.ends_with("mgp.toml") || is_named()).ok_or_else(|| {
-            Failure::usage("no home folder is known; name a file with --config FILE")
-        })
+        file.filter(|file| self.config.is_some() || !file.ends_with("mgp.toml") || is_named())
+            .ok_or_else(|| {
+                Failure::usage("no home folder is known; name a file with --config FILE")
+            })
     }
 }
 

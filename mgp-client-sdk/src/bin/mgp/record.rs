@@ -30,7 +30,8 @@ pub(crate) async fn open(global: &Global) -> Ended<Record> {
         Err(FolderError::Log(LogError::Taken { .. })) => {}
         Err(error) => return Err(error.into()),
     }
-    let config = LogConfig::new(folder.join("audit")).name(BESIDE).digest_key(folder.join("digest.key"));
+    let config =
+        LogConfig::new(folder.join("audit")).name(BESIDE).digest_key(folder.join("digest.key"));
     let store = Arc::new(state::db(global).await?);
     Ok(Record(AuditLog::open(config, Some(store)).await?))
 }

@@ -20,7 +20,8 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
         return Ok(PathBuf::from(folder).join("mgp"));
     }
     let home = std::env::home_dir();
-    let home = home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
+    let home =
+        home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
     Ok(home.join(".local/state/mgp"))
 }
 
@@ -37,7 +38,9 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & 0o077 != 0 {
                 let folder = folder.display();
-                let why = format!("`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`");
+                let why = format!(
+                    "`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`"
+                );
                 return Err(Failure::failed(why));
             }
         }
@@ -50,6 +53,8 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
 /// The database of the state; a kernel that runs sees what is changed in it.
 pub(crate) async fn db(global: &Global) -> Ended<Db> {
     let file = made(global)?.join("state.db");
-    let failed = |error| Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()));
+    let failed = |error| {
+        Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
+    };
     Db::open(&file).await.map_err(failed)
 }

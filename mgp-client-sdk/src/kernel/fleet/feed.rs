@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
-use mgp_types::RpcError;
 use tower_layer::Layer as _;
 
 use super::node::Node;
@@ -41,7 +41,9 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         let asked = stale.iter().filter_map(|id| all.get(id)).map(|node| async {
             match tokio::time::timeout(LISTS, learn(node, fleet.ground())).await {
                 Ok(Ok(())) => {}
-                Ok(Err(why)) => tracing::warn!(server = %node.id(), %why, "its tools are not known"),
+                Ok(Err(why)) => {
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known")
+                }
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });

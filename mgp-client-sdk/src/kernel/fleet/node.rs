@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use mgp_discovery::Server;
 use mgp_types::RpcError;
-use mgp_types::mcp::{
-    ElicitationCapability, ListChanged, SamplingCapability,
-};
+use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::mgp::ServerState;
 use mgp_types::service::{BoxFuture, Call, Reply, ServerId};
 

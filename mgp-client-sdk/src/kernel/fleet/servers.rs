@@ -140,7 +140,8 @@ impl News {
     /// Waits until there is something to ask.
     pub(super) async fn next(&self) -> BTreeSet<ServerId> {
         loop {
-            let stale = mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
+            let stale =
+                mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
             if !stale.is_empty() {
                 return stale;
             }

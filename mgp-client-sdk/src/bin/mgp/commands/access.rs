@@ -25,10 +25,14 @@ use crate::{span, state};
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Access {
     /// Let an agent use a server, or one tool of it
-    #[command(after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant '*' clock        # everyone")]
+    #[command(
+        after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant '*' clock        # everyone"
+    )]
     Grant(Grant),
     /// Take grants and denials back
-    #[command(after_help = "Example:\n  mgp access revoke cursor files            # what is said of the server and of its tools\n  mgp access revoke cursor files read_file")]
+    #[command(
+        after_help = "Example:\n  mgp access revoke cursor files            # what is said of the server and of its tools\n  mgp access revoke cursor files read_file"
+    )]
     Revoke(Place),
     /// Say what an agent may do, and why
     #[command(after_help = "Example:\n  mgp access query cursor files write_file")]
@@ -150,7 +154,10 @@ impl Shown for Answer {
             let why = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
             page.marked(&Cell::from(permission.as_str()).tone(tone), &why);
             if permission != "allow" {
-                page.line(format!("allow it: mgp access grant {} {} {tool}", self.agent, self.server));
+                page.line(format!(
+                    "allow it: mgp access grant {} {} {tool}",
+                    self.agent, self.server
+                ));
             }
             return;
         }
@@ -166,7 +173,11 @@ impl Shown for Answer {
             [
                 entry.agent_id.as_str().into(),
                 entry.tool_name.as_deref().unwrap_or("(all)").into(),
-                Cell::from(entry.permission.as_str()).tone(if allows { Tone::Good } else { Tone::Bad }),
+                Cell::from(entry.permission.as_str()).tone(if allows {
+                    Tone::Good
+                } else {
+                    Tone::Bad
+                }),
                 entry.expires_at.as_ref().map(ToString::to_string).into(),
                 entry.granted_by.as_deref().into(),
                 entry.justification.as_deref().into(),
@@ -191,7 +202,8 @@ impl Shown for Table {
                 let signed = |sign: char, names: &[String]| {
                     names.iter().map(|name| format!("{sign}{name}")).collect::<Vec<_>>()
                 };
-                let tools = [signed('+', &standing.allowed), signed('-', &standing.denied)].concat();
+                let tools =
+                    [signed('+', &standing.allowed), signed('-', &standing.denied)].concat();
                 [
                     row.agent.as_str().into(),
                     standing.server.as_str().into(),
@@ -232,7 +244,8 @@ async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
         }
         Access::Revoke(place) => revoke(books, place).await,
         Access::Query(place) => {
-            let said = books.query(asked(&place.agent, &place.server, place.tool.as_deref())).await?;
+            let said =
+                books.query(asked(&place.agent, &place.server, place.tool.as_deref())).await?;
             show(global, &Answer::of(place, said))
         }
         Access::Matrix(matrix) => show(global, &table(global, matrix, books).await?),
@@ -259,7 +272,9 @@ async fn revoke(books: &Books, place: &Place) -> Ended {
         return Ok(());
     }
     let Place { agent, server, .. } = place;
-    Err(Failure::failed(format!("there is nothing to take back; see `mgp access query {agent} {server}`")))
+    Err(Failure::failed(format!(
+        "there is nothing to take back; see `mgp access query {agent} {server}`"
+    )))
 }
 
 async fn table(global: &Global, matrix: &Matrix, books: &Books) -> Ended<Table> {

@@ -20,10 +20,14 @@ mod read;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Audit {
     /// Show what happened last, and with --follow what happens
-    #[command(after_help = "Example:\n  mgp audit tail -n 50\n  mgp audit tail --follow --agent cursor")]
+    #[command(
+        after_help = "Example:\n  mgp audit tail -n 50\n  mgp audit tail --follow --agent cursor"
+    )]
     Tail(Tail),
     /// Look for what happened
-    #[command(after_help = "Example:\n  mgp audit query --type TOOL_BLOCKED --since 1d\n  mgp audit query --server files --tool write_file")]
+    #[command(
+        after_help = "Example:\n  mgp audit query --type TOOL_BLOCKED --since 1d\n  mgp audit query --server files --tool write_file"
+    )]
     Query(Query),
     /// Check that no record was changed, left out or added
     #[command(after_help = "Example:\n  mgp audit verify && echo nothing was changed")]
@@ -104,7 +108,10 @@ pub(crate) struct Verified {
 impl Shown for Verified {
     fn show(&self, page: &mut Page) {
         let records = self.records;
-        page.marked(&Cell::from("OK").tone(Tone::Good), &format!("{records} records, as they were written"));
+        page.marked(
+            &Cell::from("OK").tone(Tone::Good),
+            &format!("{records} records, as they were written"),
+        );
     }
 }
 

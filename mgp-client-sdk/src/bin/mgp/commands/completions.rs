@@ -11,7 +11,9 @@ use crate::output::say;
 
 /// `mgp completions`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  mgp completions bash > ~/.local/share/bash-completion/completions/mgp")]
+#[command(
+    after_help = "Example:\n  mgp completions bash > ~/.local/share/bash-completion/completions/mgp"
+)]
 pub(crate) struct Completions {
     /// The shell
     shell: Shell,

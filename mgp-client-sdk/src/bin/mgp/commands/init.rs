@@ -16,7 +16,9 @@ use crate::places::Configured;
 
 /// `mgp init`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  mgp init              # your own configuration\n  mgp init --project    # ./mgp.toml, which others must approve with `mgp trust`")]
+#[command(
+    after_help = "Example:\n  mgp init              # your own configuration\n  mgp init --project    # ./mgp.toml, which others must approve with `mgp trust`"
+)]
 pub(crate) struct Init {
     /// Write ./mgp.toml for this project instead of your own file
     #[arg(long, conflicts_with = "config")]
@@ -49,7 +51,8 @@ impl Shown for Written {
 pub(crate) fn run(global: &Global, init: &Init) -> Ended {
     let file = if init.project { PathBuf::from("mgp.toml") } else { init.configured.own_file()? };
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let failed = |error| Failure::failed(format!("`{}` cannot be made: {error}", folder.display()));
+        let failed =
+            |error| Failure::failed(format!("`{}` cannot be made: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
     }
     let mut options = fs::OpenOptions::new();
@@ -63,7 +66,9 @@ pub(crate) fn run(global: &Global, init: &Init) -> Ended {
     written.map_err(|error| {
         let file = file.display();
         Failure::failed(match error.kind() {
-            ErrorKind::AlreadyExists => format!("`{file}` is there already; edit it, or remove it first"),
+            ErrorKind::AlreadyExists => {
+                format!("`{file}` is there already; edit it, or remove it first")
+            }
             _ => format!("`{file}` cannot be written: {error}"),
         })
     })?;

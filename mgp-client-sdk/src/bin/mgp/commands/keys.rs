@@ -97,7 +97,8 @@ impl Shown for Made {
 impl From<&KeyRecord> for Kept {
     fn from(record: &KeyRecord) -> Self {
         let grant = record.grant();
-        let ended = |end: &Timestamp| end.to_system_time().is_none_or(|end| end <= SystemTime::now());
+        let ended =
+            |end: &Timestamp| end.to_system_time().is_none_or(|end| end <= SystemTime::now());
         let status = match (record.revoked(), grant.as_expires()) {
             (Some(_), _) => "revoked",
             (None, Some(end)) if ended(end) => "expired",
@@ -126,7 +127,8 @@ impl Shown for All {
         let rows = self.0.iter().map(|key| {
             let tone = if key.status == "valid" { Tone::Good } else { Tone::Quiet };
             let role = if key.admin { "admin" } else { "agent" };
-            let permits = if key.permissions.is_empty() { "all".into() } else { key.permissions.join(" ") };
+            let permits =
+                if key.permissions.is_empty() { "all".into() } else { key.permissions.join(" ") };
             [
                 key.id.as_str().into(),
                 key.agent.as_str().into(),
@@ -162,7 +164,8 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
                 grant = grant.expires(end);
             }
             let record = record::open(global).await?;
-            let new = open.recorded(Principal::local().operator(), record.sink()).issue(grant).await?;
+            let new =
+                open.recorded(Principal::local().operator(), record.sink()).issue(grant).await?;
             record.close().await?;
             let made = Made {
                 id: new.id().to_owned(),
@@ -173,7 +176,8 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
         }
         Keys::Revoke { id } => {
             let record = record::open(global).await?;
-            let revoked = open.recorded(Principal::local().operator(), record.sink()).revoke(id).await;
+            let revoked =
+                open.recorded(Principal::local().operator(), record.sink()).revoke(id).await;
             record.close().await?;
             revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
         }
@@ -193,4 +197,3 @@ fn check(permission: &str) -> Ended {
         "`{permission}` permits nothing; known: tools.call, tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write"
     )))
 }
-

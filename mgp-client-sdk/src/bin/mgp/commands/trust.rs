@@ -19,7 +19,9 @@ use crate::state;
 
 /// `mgp trust`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  mgp trust           # shows what ./mgp.toml would start, and asks\n  mgp trust --list")]
+#[command(
+    after_help = "Example:\n  mgp trust           # shows what ./mgp.toml would start, and asks\n  mgp trust --list"
+)]
 pub(crate) struct Arguments {
     /// Approve without asking
     #[arg(long, short)]
@@ -162,7 +164,9 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
         if !trust.list().await?.iter().any(|approval| approval.file == real) {
             let file = file.display();
-            return Err(Failure::failed(format!("`{file}` is not approved; see `mgp trust --list`")));
+            return Err(Failure::failed(format!(
+                "`{file}` is not approved; see `mgp trust --list`"
+            )));
         }
         return Ok(trust.revoke(file, &operator).await?);
     }
