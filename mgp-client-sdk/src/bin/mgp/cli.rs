@@ -22,7 +22,7 @@ use crate::commands::{
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Begin with:\n  mgp import                  # which servers do your hosts have?\n  mgp import --apply          # take them over\n  mgp connect claude-code     # have a host start mgp in place of them\n  mgp doctor                  # does everything work?\n\nA command ends with 0 when it is done, 1 when it was refused or failed, 2 when it was not understood, and 3 when it\nneeds a kernel and none runs."
+    after_help = "Begin with:\n  mgp import                  # which servers do your hosts have?\n  mgp import --apply          # take them over\n  mgp connect claude-code     # have a host start mgp in place of them\n  mgp doctor                  # does everything work?\n\nExit code: 0 done, 1 refused or failed, 2 not understood, 3 no kernel runs."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -134,13 +134,23 @@ impl OwnFile {
     /// Changes the document, unless what comes out could not be read.
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> Ended {
         let mut document = self.document()?;
+        // A file of comments alone begins with them, and not with what is added.
+        let comments = match document.is_empty() {
+            true => document.trailing().as_str().unwrap_or_default().to_owned(),
+            false => String::new(),
+        };
         change(&mut document).ok_or_else(|| {
             let file = self.file.display();
             Failure::failed(format!(
                 "`{file}` has a form that nothing can be changed in; edit it yourself"
             ))
         })?;
-        let after = document.to_string();
+        let after = if comments.is_empty() {
+            document.to_string()
+        } else {
+            document.set_trailing("");
+            format!("{}\n\n{}", comments.trim_end(), document.to_string().trim_start())
+        };
         Config::parse(&self.file, &after)?;
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;

@@ -29,9 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Granted {
     /// The server.
     server: String,
-    /// The agent that has access now; absent where something was said about the two before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<String>,
+    /// The agent that has access now.
+    agent: String,
     /// The permissions that were approved.
     permissions: Vec<String>,
     /// The permissions its tools need that are still asked for.
@@ -48,10 +47,7 @@ impl Granted {
     /// Writes it down for people.
     pub(super) fn show(&self, page: &mut Page) {
         let Self { server, agent, permissions, asked, tools, error } = self;
-        let mut said = Vec::new();
-        if let Some(agent) = agent {
-            said.push(format!("access for {agent}"));
-        }
+        let mut said = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
             said.push(format!("{tools} tools pinned"));
         }
@@ -64,9 +60,7 @@ impl Granted {
         if let Some(error) = error {
             said.push(format!("not started: {error}"));
         }
-        if !said.is_empty() {
-            page.line(format!("{server}: {}", said.join("; ")));
-        }
+        page.line(format!("{server}: {}", said.join("; ")));
     }
 }
 
@@ -80,12 +74,20 @@ pub(super) async fn visible(
     servers: &[&Server],
     because: &str,
 ) -> Ended<Vec<Granted>> {
+    let mut unsaid = Vec::new();
+    for server in servers.iter().copied() {
+        let said = books.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
+        if said.entries.into_iter().all(|entry| entry.agent_id != agent) {
+            unsaid.push(server);
+        }
+    }
+    let servers = unsaid;
     // A kernel pins what it sees itself; here its tools are only looked at.
     let looking = match books {
         Books::Folder(governance) => governance.clone(),
         Books::Kernel(_) => Governance::builder().build(),
     };
-    for server in servers {
+    for server in &servers {
         looking.policies().set(server.id.clone(), policy(server));
     }
     let prober = Prober::new(PATIENCE);
@@ -112,11 +114,7 @@ async fn one(
     because: &str,
 ) -> Ended<Granted> {
     let id = server.id.as_str();
-    let said = books.query(AccessQueryParams::new(agent, id)).await?;
-    let is_new = said.entries.into_iter().all(|entry| entry.agent_id != agent);
-    if is_new {
-        books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
-    }
+    books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
     let (needed, tools, error) = match probed {
         Ok(probed) => (needed(looking, &server.id, &probed), Some(probed.tools.len()), None),
         Err(why) => (Vec::new(), None, Some(why)),
@@ -132,7 +130,7 @@ async fn one(
     let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
     Ok(Granted {
         server: id.to_owned(),
-        agent: is_new.then(|| agent.to_owned()),
+        agent: agent.to_owned(),
         permissions: names(&granted),
         asked: names(&asked),
         tools,
