@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mgp_client_sdk::types::method::KernelInfo;
 use mgp_client_sdk::types::mgp::KernelInfoParams;
-use mgp_discovery::{Config, Severity, Trust};
+use mgp_discovery::{Loaded, Severity, Trust};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -140,7 +140,9 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
     checks.extend(folder::state(global).await);
     checks.push(kernel(global).await);
     checks.extend(folder::keys(global).await);
-    let mut servers = config.map(|config| config.servers).unwrap_or_default();
+    // What is stopped by an error in its entry is a server too.
+    let (mut servers, mut broken) =
+        config.map(|loaded| (loaded.config.servers, loaded.broken)).unwrap_or_default();
     if !doctor.server.is_empty() {
         if let Some(unknown) =
             doctor.server.iter().find(|id| !servers.iter().any(|server| server.id.as_str() == **id))
@@ -150,12 +152,13 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
             )));
         }
         servers.retain(|server| doctor.server.iter().any(|id| id == server.id.as_str()));
+        broken.clear();
     }
     let judged = server::judge(global, doctor, &servers).await;
     let mut report = Report {
         level: Level::Ok,
-        servers: servers.len(),
-        broken: judged.iter().filter(|server| server.is_broken()).count(),
+        servers: servers.len() + broken.len(),
+        broken: judged.iter().filter(|server| server.is_broken()).count() + broken.len(),
         tools: judged.iter().map(|server| server.tools).sum(),
         tokens: judged.iter().map(|server| server.tokens).sum(),
         checks,
@@ -171,7 +174,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
 }
 
 /// The files of the configuration.
-async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Option<Config> {
+async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Option<Loaded> {
     let store = match state::db(global).await {
         Ok(db) => db,
         Err(failure) => {
@@ -195,7 +198,7 @@ async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Op
         let fix = told.remedy.take();
         let mut check = Check::new("config", level, told.to_string());
         check.fix = fix;
-        check.server = finding.server.clone().filter(|_| level == Level::Fail);
+        check.server.clone_from(&finding.server);
         checks.push(check);
     }
     if let Some(unapproved) = &loaded.unapproved {
@@ -217,7 +220,7 @@ async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Op
             format!("{count} servers in {}", files.join(", ")),
         ));
     }
-    Some(loaded.config)
+    Some(loaded)
 }
 
 /// The kernel that runs, if one does.

@@ -112,6 +112,14 @@ fn commands(command: &clap::Command, path: &str, page: &mut String) {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 let defaults: Vec<_> =
                     arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+                let words: Vec<_> = arg
+                    .get_possible_values()
+                    .iter()
+                    .filter(|_| arg.get_action().takes_values())
+                    .map(|word| format!("`{}`", word.get_name()))
+                    .collect();
+                let help =
+                    if words.is_empty() { help } else { format!("{help}: {}", words.join(", ")) };
                 let default = if defaults.is_empty() || defaults[0] == "false" {
                     String::new()
                 } else {

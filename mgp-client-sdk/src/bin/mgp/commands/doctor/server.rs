@@ -5,7 +5,7 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_client_sdk::security::{Definitions, Governance, NameFlaw, Standing};
-use mgp_discovery::{Server, clear_secrets};
+use mgp_discovery::{Reach, Server, clear_secrets};
 use mgp_toolindex::TokenCounter;
 
 use super::super::probe::{Probed, Prober, shown};
@@ -99,10 +99,7 @@ fn one(
             // What is known of the remedy stands behind the last semicolon.
             let (what, fix) = match why.rsplit_once("; ") {
                 Some((what, fix)) => (what.to_owned(), fix.to_owned()),
-                None => (
-                    why,
-                    format!("run it by hand to see what it says: {}", brief(&shown(server), 120)),
-                ),
+                None => (why, by_hand(server)),
             };
             say(Level::Fail, what, Some(fix));
         }
@@ -137,6 +134,15 @@ fn one(
         }
     }
     judged
+}
+
+/// What to do where nobody knows better.
+fn by_hand(server: &Server) -> String {
+    let shown = brief(&shown(server), 120);
+    match server.reach {
+        Reach::Program { .. } => format!("run it by hand to see what it says: {shown}"),
+        _ => format!("look whether the server runs, and whether {shown} is its address"),
+    }
 }
 
 fn sentence(probed: &Probed, tokens: u64) -> String {
