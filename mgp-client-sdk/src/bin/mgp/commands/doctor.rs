@@ -144,15 +144,16 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
     let (mut servers, mut broken) =
         config.map(|loaded| (loaded.config.servers, loaded.broken)).unwrap_or_default();
     if !doctor.server.is_empty() {
-        if let Some(unknown) =
-            doctor.server.iter().find(|id| !servers.iter().any(|server| server.id.as_str() == **id))
-        {
+        if let Some(unknown) = doctor.server.iter().find(|id| {
+            !broken.contains(id) && !servers.iter().any(|server| server.id.as_str() == **id)
+        }) {
             return Err(Failure::failed(format!(
                 "there is no server `{unknown}` in the configuration"
             )));
         }
         servers.retain(|server| doctor.server.iter().any(|id| id == server.id.as_str()));
-        broken.clear();
+        broken.retain(|server| doctor.server.contains(server));
+        checks.retain(|check| check.server.as_ref().is_none_or(|id| doctor.server.contains(id)));
     }
     let judged = server::judge(global, doctor, &servers).await;
     let mut report = Report {
