@@ -82,7 +82,9 @@ pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
 #[cfg(feature = "kernel")]
-pub use kernel::{Kernel, KernelBuilder, KernelError};
+pub use kernel::{
+    Carrier, Clients, Connected, Kernel, KernelBuilder, KernelError, Present, Reachable,
+};
 pub use mgp_lifecycle::{
     Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,

@@ -13,6 +13,7 @@ use mgp_types::mgp::ContextBudget;
 use super::error::KernelError;
 use super::fleet::{Fleet, Ground};
 use super::handle::{Inner, Kernel};
+use super::host::Host;
 use super::policy::policy;
 use super::seen::Seen;
 use super::switch::Switch;
@@ -121,6 +122,6 @@ impl KernelBuilder {
         }
         let meta = MetaTools::new().without(MetaTool::Request);
         let switch = Switch::new(fleet.clone(), seen, sessions, meta);
-        Ok(Kernel(Arc::new(Inner { fleet, switch })))
+        Ok(Kernel(Arc::new(Inner { fleet, switch, host: Host::default() })))
     }
 }

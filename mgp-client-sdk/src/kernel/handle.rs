@@ -12,6 +12,7 @@ use mgp_types::mgp::ShutdownReason;
 
 use super::builder::KernelBuilder;
 use super::fleet::Fleet;
+use super::host::Host;
 use super::switch::Switch;
 use super::upstream;
 
@@ -35,6 +36,7 @@ pub struct Kernel(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) fleet: Fleet,
     pub(super) switch: Switch,
+    pub(super) host: Host,
 }
 
 impl Kernel {

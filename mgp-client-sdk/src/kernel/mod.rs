@@ -8,19 +8,24 @@
 //!
 //! - `fleet/`: the servers, each with its supervised client; `feed.rs` there brings their tools into the index.
 //! - `switch/`: what becomes of a call from above.
+//! - `clients.rs`: who is connected; `host.rs`: what the kernel and the program around it tell each other.
 //! - `seen.rs`: what a caller sees, in one place for calls, lists, searches and the registry.
 //!
 //! Applies to: both.
 
 mod builder;
+mod clients;
 mod error;
 mod fleet;
 mod handle;
+mod host;
 mod policy;
 mod seen;
 mod switch;
 mod upstream;
 
 pub use builder::KernelBuilder;
+pub use clients::{Carrier, Clients, Connected, Present};
 pub use error::KernelError;
 pub use handle::Kernel;
+pub use host::Reachable;

@@ -91,6 +91,9 @@ pub(crate) enum Command {
     Index(index::Index),
     /// Write what a shell needs to complete commands
     Completions(completions::Completions),
+    /// The kernel that several hosts share, as `mgp serve --stdio` starts it
+    #[command(name = "__kernel", hide = true)]
+    Kernel(Detached),
 }
 
 /// `mgp serve`.
@@ -118,4 +121,18 @@ pub(crate) struct Serve {
     /// Write one line of JSON here once everything is served
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+    /// How many seconds a kernel that this starts stays after its last host
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) linger: Option<u64>,
+}
+
+/// `mgp __kernel`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Detached {
+    /// The configuration
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How many seconds it stays after its last host
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) linger: u64,
 }

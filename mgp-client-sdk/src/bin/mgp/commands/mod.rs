@@ -28,7 +28,8 @@ use crate::exit::Ended;
 /// Runs a command.
 pub(crate) async fn run(global: &Global, command: &Command) -> Ended {
     match command {
-        Command::Serve(serve) => crate::serve::run(global, serve.clone()).await,
+        // They are started elsewhere: a kernel is no command on one.
+        Command::Serve(_) | Command::Kernel(_) => Ok(()),
         Command::Init(init) => init::run(global, init),
         Command::Import(import) => import::run(global, import).await,
         Command::Connect(connect) => connect::run(global, connect).await,
