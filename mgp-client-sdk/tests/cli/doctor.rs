@@ -1,9 +1,10 @@
 //! Looking at everything.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::world::{Home, example};
 
@@ -19,7 +20,7 @@ fn level(report: &Value, server: &str) -> String {
 fn said(report: &Value, about: &str) -> String {
     let checks = report["checks"].as_array().unwrap();
     let of = checks.iter().filter(|check| check["about"] == about || check["server"] == about);
-    of.map(|check| format!("{} {}\n", check["what"], check["fix"])).collect()
+    of.flat_map(|check| [&check["what"], &check["fix"]]).map(ToString::to_string).collect()
 }
 
 #[test]
@@ -119,10 +120,11 @@ fn a_hundred_and_fifty_broken_ones_hold_up_nobody() {
             2 => ("false", "[]"),
             _ => ("sleep", "['60']"),
         };
-        text += &format!("[[servers]]\nid = 's{number}'\ncommand = '{command}'\nargs = {args}\n");
+        let id = format!("s{number}");
+        text += &["[[servers]]\nid = '", &id, "'\ncommand = '", command, "'\nargs = ", args, "\n"]
+            .concat();
     }
     home.write(".config/mgp/servers.toml", &text);
-    #[expect(clippy::disallowed_types, reason = "a program of its own is waited for")]
     let began = Instant::now();
     let (report, code) = home.any_json("doctor", &["doctor", "--timeout", "8s"]);
     let took = began.elapsed();
@@ -136,7 +138,7 @@ fn a_hundred_and_fifty_broken_ones_hold_up_nobody() {
         let expected = if number % 4 == 0 { "ok" } else { "fail" };
         assert_eq!(level(&report, &format!("s{number}")), expected, "{number}");
     }
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(took < Duration::from_mins(1), "{took:?}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Applies to: both.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod access;
 mod begin;
 mod connect;

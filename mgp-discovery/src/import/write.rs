@@ -11,9 +11,10 @@ use super::Entry;
 /// Adds a server at the end; false where the file has its servers in a form nothing can be added to.
 pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
     // A file of comments alone begins with them, and not with what is added.
-    let comments = match document.is_empty() {
-        true => document.trailing().as_str().unwrap_or_default().to_owned(),
-        false => String::new(),
+    let comments = if document.is_empty() {
+        document.trailing().as_str().unwrap_or_default().to_owned()
+    } else {
+        String::new()
     };
     let servers = document.entry("servers").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let mut table = table(id, entry);

@@ -150,7 +150,7 @@ impl From<String> for Cell {
     }
 }
 
-impl<T: Into<Cell>> From<Option<T>> for Cell {
+impl<T: Into<Self>> From<Option<T>> for Cell {
     fn from(cell: Option<T>) -> Self {
         cell.map_or_else(|| "-".into(), Into::into)
     }
@@ -185,9 +185,9 @@ pub(crate) fn plain(text: &str) -> String {
     }
     text.chars().fold(String::new(), |mut out, c| {
         if hides(c) {
-            out.extend(c.escape_default())
+            out.extend(c.escape_default());
         } else {
-            out.push(c)
+            out.push(c);
         }
         out
     })

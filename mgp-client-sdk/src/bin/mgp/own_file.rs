@@ -135,9 +135,10 @@ impl OwnFile {
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> Ended {
         let mut document = self.document()?;
         // A file of comments alone begins with them, and not with what is added.
-        let comments = match document.is_empty() {
-            true => document.trailing().as_str().unwrap_or_default().to_owned(),
-            false => String::new(),
+        let comments = if document.is_empty() {
+            document.trailing().as_str().unwrap_or_default().to_owned()
+        } else {
+            String::new()
         };
         change(&mut document).ok_or_else(|| {
             let file = self.file.display();

@@ -23,10 +23,11 @@ pub(crate) struct Record(AuditLog);
 pub(crate) async fn open(global: &Global) -> Ended<Record> {
     let folder = state::made(global)?;
     match Governance::in_folder(&folder).await {
-        Ok(governance) => match governance.log() {
-            Some(log) => return Ok(Record(log.clone())),
-            None => {}
-        },
+        Ok(governance) => {
+            if let Some(log) = governance.log() {
+                return Ok(Record(log.clone()));
+            }
+        }
         Err(FolderError::Log(LogError::Taken { .. })) => {}
         Err(error) => return Err(error.into()),
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use mgp_client_sdk::security::ConfirmRule;
 use mgp_client_sdk::types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
     AccessRevokeParams, EntryType,
@@ -26,7 +27,7 @@ use crate::{span, state};
 pub(crate) enum Access {
     /// Let an agent use a server, or one tool of it
     #[command(
-        after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant '*' clock        # everyone"
+        after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant cursor files write_file --no-confirm\n  mgp access grant '*' clock        # everyone"
     )]
     Grant(Grant),
     /// Take grants and denials back
@@ -60,6 +61,9 @@ pub(crate) struct Grant {
     /// Forbid it instead
     #[arg(long)]
     deny: bool,
+    /// Run calls of the tool without a confirmation, however dangerous it is
+    #[arg(long, requires = "tool", conflicts_with = "deny")]
+    no_confirm: bool,
     /// When it ends: 30m, 8h, 90d, or a time
     #[arg(long, value_name = "TIME", value_parser = span::end)]
     expires: Option<SystemTime>,
@@ -225,7 +229,7 @@ pub(crate) async fn run(global: &Global, access: &Access) -> Ended {
 
 async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
     match access {
-        Access::Grant(Grant { place, deny, expires, because }) => {
+        Access::Grant(Grant { place, deny, no_confirm, expires, because }) => {
             let Place { agent, server, tool } = place;
             let mut params = match deny {
                 true => AccessGrantParams::deny(agent, server),
@@ -233,6 +237,9 @@ async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
             };
             if let Some(tool) = tool {
                 params = params.tool(tool);
+            }
+            if *no_confirm {
+                params.extra.encode("confirm", &ConfirmRule::Never)?;
             }
             if let Some(end) = expires {
                 params = params.until(*end);

@@ -49,7 +49,7 @@ pub(crate) struct Filters {
     /// Of this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Of this type, as TOOL_EXECUTED, TOOL_BLOCKED or ACCESS_GRANTED
+    /// Of this type, as `TOOL_EXECUTED`, `TOOL_BLOCKED` or `ACCESS_GRANTED`
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// Of this trace

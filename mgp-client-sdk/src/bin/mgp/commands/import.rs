@@ -224,9 +224,10 @@ fn sources(global: &Global, import: &Import) -> Ended<Vec<Source>> {
     let home = home()?;
     let folder = std::env::current_dir()?;
     let mut sources = Vec::new();
-    let hosts: Vec<Known> = match import.from.is_empty() {
-        true => Known::ALL.to_vec(),
-        false => import.from.iter().filter_map(|from| Known::named(from)).collect(),
+    let hosts: Vec<Known> = if import.from.is_empty() {
+        Known::ALL.to_vec()
+    } else {
+        import.from.iter().filter_map(|from| Known::named(from)).collect()
     };
     for host in hosts {
         let user = std::iter::once(host.user_file(&home));

@@ -148,7 +148,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
     match keys {
         Keys::Ls => {
             let mut all: Vec<Kept> = open.records().await?.iter().map(Kept::from).collect();
-            all.sort_by(|one, other| one.created.to_string().cmp(&other.created.to_string()));
+            all.sort_by_key(|key| key.created.to_string());
             show(global, &All(all))
         }
         Keys::Add(add) => {

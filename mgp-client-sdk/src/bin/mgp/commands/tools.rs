@@ -385,7 +385,7 @@ async fn approve(global: &Global, approve: &Approve) -> Ended {
         )));
     }
     note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
-    for reason in tool.reasons.iter() {
+    for reason in &tool.reasons {
         note(global, &format!("  {reason}"));
     }
     if !approve.yes && approve.fingerprint.is_none() {
@@ -410,9 +410,10 @@ async fn approve(global: &Global, approve: &Approve) -> Ended {
     params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
     params.because.clone_from(&approve.because);
     let client = control::connect(global).await?;
-    match approve.reject {
-        true => client.request::<KernelToolsReject>(&params).await?,
-        false => client.request::<KernelToolsApprove>(&params).await?,
-    };
+    if approve.reject {
+        client.request::<KernelToolsReject>(&params).await?;
+    } else {
+        client.request::<KernelToolsApprove>(&params).await?;
+    }
     Ok(())
 }

@@ -77,8 +77,9 @@ pub(crate) struct Approved {
     /// Which of your own servers it may replace.
     replaces: Vec<String>,
     /// When.
+    #[serde(rename = "approved_at")]
     #[cfg_attr(test, schemars(with = "String"))]
-    approved_at: Timestamp,
+    at: Timestamp,
 }
 
 /// All approvals.
@@ -105,18 +106,15 @@ impl Judged {
         }
     }
 
-    fn text(&self, review: &Review) -> String {
-        let mut text = format!("{}\n", self.file.display());
-        for server in &review.servers {
-            text += &format!("  {server}\n");
-        }
-        for finding in &self.findings {
-            text += &format!("  {finding}\n");
-        }
+    /// What a person must see first, a line each.
+    fn lines(&self, review: &Review) -> Vec<String> {
+        let mut lines = vec![self.file.display().to_string()];
+        lines.extend(review.servers.iter().map(|server| format!("  {server}")));
+        lines.extend(self.findings.iter().map(|finding| format!("  {finding}")));
         if review.servers.is_empty() {
-            text += "  it names no servers\n";
+            lines.push("  it names no servers".to_owned());
         }
-        text
+        lines
     }
 }
 
@@ -132,7 +130,7 @@ impl From<Approval> for Approved {
             file: approval.file,
             sha256: approval.sha256,
             replaces: approval.overrides.into_iter().collect(),
-            approved_at: approval.approved_at,
+            at: approval.approved_at,
         }
     }
 }
@@ -144,7 +142,7 @@ impl Shown for Approvals {
         }
         let rows = self.0.iter().map(|approved| {
             [
-                approved.approved_at.to_string().into(),
+                approved.at.to_string().into(),
                 approved.sha256.chars().take(12).collect::<String>().into(),
                 approved.file.display().to_string().into(),
             ]
@@ -176,9 +174,8 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
         ));
     };
     let mut judged = Judged::of(&review);
-    let text = judged.text(&review);
-    for line in text.lines() {
-        note(global, line);
+    for line in judged.lines(&review) {
+        note(global, &line);
     }
     // What cannot be read would be approved blindly.
     let broken = review.findings.iter().find(|finding| finding.severity == Severity::Error);

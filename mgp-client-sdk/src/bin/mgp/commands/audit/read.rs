@@ -14,6 +14,9 @@ use crate::exit::Ended;
 /// How many events are asked for at once.
 const PAGE: usize = 1000;
 
+/// What a word makes of a query.
+type Narrow = fn(AuditQuery, String) -> AuditQuery;
+
 /// A log that can be read.
 pub(super) struct Log(Books);
 
@@ -83,18 +86,17 @@ impl Log {
             Books::Folder(governance) => {
                 let Some(log) = governance.log() else { return Ok((Vec::new(), None)) };
                 let mut query = AuditQuery::new().limit(most);
-                let words: [(Option<String>, fn(AuditQuery, String) -> AuditQuery); 5] = [
-                    (agent, AuditQuery::agent),
-                    (server, AuditQuery::server),
-                    (tool, AuditQuery::tool),
-                    (kind, AuditQuery::event_type),
-                    (trace, AuditQuery::trace),
-                ];
-                for (word, narrow) in words {
+                // Each word narrows the query by itself.
+                let mut narrow = |word: Option<String>, by: Narrow| {
                     if let Some(word) = word {
-                        query = narrow(query, word);
+                        query = by(std::mem::take(&mut query), word);
                     }
-                }
+                };
+                narrow(agent, AuditQuery::agent);
+                narrow(server, AuditQuery::server);
+                narrow(tool, AuditQuery::tool);
+                narrow(kind, AuditQuery::event_type);
+                narrow(trace, AuditQuery::trace);
                 if let Some(since) = since {
                     query = query.since(since);
                 }

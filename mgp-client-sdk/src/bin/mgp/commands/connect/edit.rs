@@ -105,8 +105,8 @@ impl Reader<'_> {
             let mut length = rest.len() - trimmed.len();
             if trimmed.starts_with("//") {
                 length += trimmed.find('\n').unwrap_or(trimmed.len());
-            } else if trimmed.starts_with("/*") {
-                length += trimmed[2..].find("*/").map_or(trimmed.len(), |end| end + 4);
+            } else if let Some(comment) = trimmed.strip_prefix("/*") {
+                length += comment.find("*/").map_or(trimmed.len(), |end| end + 4);
             }
             if length == 0 {
                 return;

@@ -40,10 +40,10 @@ pub(super) async fn judge(global: &Global, doctor: &Doctor, servers: &[Server]) 
         .map(|(at, server)| {
             let prober = &prober;
             async move {
-                let probed = match doctor.no_start {
-                    true => None,
-                    false => Some(prober.probe(server, definitions).await),
-                };
+                if doctor.no_start {
+                    return (at, None);
+                }
+                let probed = Some(prober.probe(server, definitions).await);
                 (at, probed)
             }
         })
