@@ -111,6 +111,7 @@ mod govern;
 #[cfg(doctest)]
 mod guides;
 mod health;
+mod herald;
 #[cfg(feature = "http")]
 mod http;
 mod into_stack;
@@ -133,6 +134,7 @@ pub use ask::{
 pub use error::ServeError;
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
+pub use herald::{Herald, Watch, Watches};
 pub use log::Logger;
 pub use mgp_lifecycle::{Drain, DrainConfig, Remaining};
 pub use mgp_lifecycle::{

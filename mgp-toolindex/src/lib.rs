@@ -42,6 +42,7 @@ pub use learn::{Erase, History, HistoryConfig, HistoryStats, Keep, Outcome, Shar
 pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
 pub use session::{
-    HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget, default_budget,
+    ContextPlan, HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget,
+    default_budget,
 };
 pub use tokens::{Exactness, TokenCounter, tokens_at_most};

@@ -8,6 +8,8 @@ mod mirror;
 mod outbound;
 mod patience;
 
+#[cfg(feature = "kernel")]
+pub(crate) use inbound::Bystander;
 pub(crate) use inbound::{Inbound, inbound, not_offered};
 #[cfg(feature = "http")]
 pub(crate) use life::attend;

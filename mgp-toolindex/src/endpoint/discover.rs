@@ -73,7 +73,8 @@ fn find(
     if found.total_available == 0 {
         known_categories(inner, query, caller)?;
     }
-    let budget = inner.sessions.budget();
+    let plan = inner.sessions.plan();
+    let budget = plan.budget_of(&caller.cx().principal);
     let result = present_as(&found, budget, query.how_many(), |tool| {
         name_for(tool, &inner.index, caller) == tool.name()
     });

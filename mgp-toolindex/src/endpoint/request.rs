@@ -193,7 +193,8 @@ impl Decision {
             .tools
             .iter()
             .map(|tool| (tool, name_for(tool, &inner.index, caller) == tool.name()));
-        result.tools_loaded = loaded(told, inner.sessions.budget(), envelope);
+        let plan = inner.sessions.plan();
+        result.tools_loaded = loaded(told, plan.budget_of(&cx.principal), envelope);
         Ok(result)
     }
 

@@ -3,16 +3,17 @@
 //! Applies to: inbound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytestring::ByteString;
 use mgp_types::mgp::{ContextBudget, EvictResult, SessionResult};
 use mgp_types::service::{Context, Principal, Scope, ScopeKind};
 
-use super::budget::{META_TOKENS, Room, default_budget};
+use super::budget::{META_TOKENS, Room};
 use super::cache::{Cache, HeldTool, Put};
 use super::handles::{Handles, SessionLimits};
 use super::pins::Pins;
+use super::plan::ContextPlan;
 use super::trim::fit;
 use crate::catalog::{Allowed, Listed};
 use crate::error::SessionError;
@@ -52,9 +53,7 @@ pub struct Sessions(Arc<Inner>);
 struct Inner {
     /// Tells the sessions of two such books apart on one connection.
     number: u64,
-    budget: ContextBudget,
-    room: Room,
-    pins: Pins,
+    plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
     handles: Handles,
 }
@@ -64,6 +63,7 @@ struct Inner {
 pub struct Session {
     cache: Arc<Cache>,
     handle: Option<String>,
+    room: Room,
 }
 
 /// What is in a session, for one caller at one moment.
@@ -96,26 +96,31 @@ struct OfScope(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
 impl Sessions {
     /// Sessions with the budget of the specification and nothing pinned.
     pub fn new() -> Self {
-        Self::configured(default_budget(), Pins::new(), SessionLimits::default())
+        Self::planned(ContextPlan::default(), SessionLimits::default())
     }
 
     /// Sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) says whether they agree.
     pub fn configured(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
+        Self::planned(ContextPlan::new(budget, pins), limits)
+    }
+
+    /// The same with budgets of single agents.
+    pub fn planned(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (room, handles) = (Room::of(&budget), Handles::default());
-        Self(Arc::new(Inner { number, budget, room, pins, limits, handles }))
+        let (plan, handles) = (RwLock::new(Arc::new(plan)), Handles::default());
+        Self(Arc::new(Inner { number, plan, limits, handles }))
     }
 
-    /// The budget.
+    /// Has another plan hold from the next call on; what is in the sessions stays, as far as it fits.
+    pub fn replan(&self, plan: ContextPlan) {
+        *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
+    }
+
+    /// What tools may cost whom, and what is pinned.
     #[must_use]
-    pub fn budget(&self) -> &ContextBudget {
-        &self.0.budget
-    }
-
-    /// The tools that are pinned, by whom.
-    pub fn pins(&self) -> &Pins {
-        &self.0.pins
+    pub fn plan(&self) -> Arc<ContextPlan> {
+        Arc::clone(&self.0.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many sessions have a handle.
@@ -135,7 +140,8 @@ impl Sessions {
     ) -> Result<Option<Session>, SessionError> {
         if let Some(name) = handle {
             let cache = self.0.handles.find(name, &cx.principal, &self.0.limits)?;
-            return Ok(Some(Session { cache, handle: Some(name.to_owned()) }));
+            let room = self.plan().room_of(&cx.principal);
+            return Ok(Some(Session { cache, handle: Some(name.to_owned()), room }));
         }
         if lasts(&cx.scope) { Ok(Some(self.of_scope(cx))) } else { Ok(None) }
     }
@@ -149,7 +155,7 @@ impl Sessions {
             return Ok(session);
         }
         let (name, cache) = self.0.handles.open(&cx.principal, &self.0.limits)?;
-        Ok(Session { cache, handle: Some(name) })
+        Ok(Session { cache, handle: Some(name), room: self.plan().room_of(&cx.principal) })
     }
 
     fn of_scope(&self, cx: &Context) -> Session {
@@ -167,13 +173,13 @@ impl Sessions {
             all.remove(0);
         }
         all.push(own);
-        Session { cache, handle: None }
+        Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
     /// Counts a tool as used: it stays in the session as long as the budget has room.
     pub fn used(&self, session: &Session, tool: &Listed) {
         if !session.cache.touch(tool) {
-            Self::load(session, std::slice::from_ref(tool), self.0.room.cached);
+            Self::load(session, std::slice::from_ref(tool), session.room.cached);
         }
     }
 
@@ -228,7 +234,7 @@ impl Sessions {
     ) -> Loaded {
         let view = self.view(principal, Some(session), index, allowed);
         let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
-        let room = self.0.room.beside(pinned);
+        let room = session.room.beside(pinned);
         let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
         let mut held: Vec<_> =
             tools.iter().map(|tool| hold(tool, room).filter(|_| !is_pinned(tool))).collect();
@@ -262,13 +268,13 @@ impl Sessions {
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> SessionView {
-        let mut pinned: Vec<HeldTool> = Vec::new();
-        let mut tokens = 0_u64;
-        for tool in self.0.pins.of(principal).filter_map(|name| one(index, allowed, name)) {
+        let (plan, mut pinned) = (self.plan(), Vec::<HeldTool>::new());
+        let (all, mut tokens) = (plan.room_of(principal), 0_u64);
+        for tool in plan.pins().of(principal).filter_map(|name| one(index, allowed, name)) {
             if pinned.iter().any(|held| held.is(&tool)) {
                 continue;
             }
-            match hold(&tool, self.0.room.pinned.saturating_sub(tokens)) {
+            match hold(&tool, all.pinned.saturating_sub(tokens)) {
                 Some(held) => {
                     tokens = tokens.saturating_add(held.tokens.into());
                     pinned.push(held);
@@ -278,7 +284,7 @@ impl Sessions {
                 }
             }
         }
-        let room = self.0.room.beside(tokens);
+        let room = all.beside(tokens);
         let cached = session.map_or_else(Vec::new, |session| {
             session.cache.refresh(room, |held| {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
@@ -295,7 +301,12 @@ impl Sessions {
             .iter()
             .map(|held| u64::from(held.tokens))
             .fold(tokens.saturating_add(META_TOKENS), u64::saturating_add);
-        SessionView { pinned, cached, total_tokens, max_tokens: self.0.budget.max_tokens }
+        SessionView {
+            pinned,
+            cached,
+            total_tokens,
+            max_tokens: plan.budget_of(principal).max_tokens,
+        }
     }
 
     /// Takes tools out of a session by their names; pinned ones stay and are named.

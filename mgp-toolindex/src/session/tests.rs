@@ -211,3 +211,25 @@ fn a_budget_says_what_does_not_fit() {
     assert_eq!(names(&view.pinned), ["huge", "t0"]);
     assert!(view.total_tokens + 3000 <= 8000);
 }
+
+#[test]
+fn another_plan_holds_from_the_next_call_on_and_sessions_stay() {
+    let (index, sessions) = (index(), Sessions::new());
+    let mut cx = cx(ScopeKind::Connection, "ann");
+    cx.principal = Principal::new("here", "ann").agent("bot");
+    let session = sessions.open(&cx, None).unwrap();
+    for name in ["t0", "t1", "t2"] {
+        sessions.used(&session, &index.get("s", name).unwrap());
+    }
+    let view = || {
+        let session = sessions.find(&cx, None).unwrap();
+        sessions.view(&cx.principal, session.as_ref(), &index, &Everything)
+    };
+    assert_eq!(names(&view().cached), ["t2", "t1", "t0"]);
+
+    sessions.replan(ContextPlan::new(default_budget(), Pins::new().agent("bot", ["t2"])));
+    assert_eq!((names(&view().pinned), names(&view().cached)), (vec!["t2"], vec!["t1", "t0"]));
+
+    sessions.replan(ContextPlan::new(default_budget(), Pins::new()).agent("bot", 1100));
+    assert_eq!((view().max_tokens, view().cached.len()), (1100, 2), "what does not fit goes");
+}

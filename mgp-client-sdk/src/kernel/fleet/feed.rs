@@ -17,8 +17,10 @@ use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
 use tower_layer::Layer as _;
 
+use super::ear::What;
 use super::node::Node;
 use super::servers::{self, Ground, News, is_there};
+use super::shelf::Kind;
 use crate::client::Client;
 use crate::error::Error;
 
@@ -38,12 +40,12 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
-        let asked = stale.iter().filter_map(|id| all.get(id)).map(|node| async {
-            match tokio::time::timeout(LISTS, learn(node, fleet.ground())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(why)) => {
-                    tracing::warn!(server = %node.id(), %why, "its tools are not known")
-                }
+        let asked = stale.iter().filter_map(|(id, what)| Some((all.get(id)?, *what)));
+        let asked = asked.map(async |(node, what)| {
+            match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
+                Ok(Ok(true)) => fleet.tell(node, &[what]),
+                Ok(Ok(false)) => {}
+                Ok(Err(why)) => tracing::warn!(server = %node.id(), %why, "its tools are not known"),
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });
@@ -56,14 +58,33 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
     let Some(mut states) = node.upgrade().map(|node| node.client().state().watch()) else { return };
     loop {
         let state = states.borrow_and_update().clone();
-        let Some(id) = node.upgrade().map(|node| node.id().clone()) else { return };
+        let Some(id) = node.upgrade().map(|node| {
+            let (latest, why) = node.client().state().latest();
+            node.diary().entered(&latest, why.as_deref());
+            node.id().clone()
+        }) else {
+            return;
+        };
         ground.index.set_state(id.as_str(), state.clone());
         if is_there(&state) {
-            ground.news.stale(id);
+            ground.news.stale(&id, &What::ALL);
+            let Some(node) = node.upgrade() else { return };
+            tokio::spawn(resume(node, ground.clone()));
         }
         if states.changed().await.is_err() {
             return;
         }
+    }
+}
+
+/// Asks a server that has come back for what those above asked of the one before.
+async fn resume(node: Arc<Node>, ground: Ground) {
+    node.asks_level(None);
+    crate::kernel::log::ask(&node, &ground).await;
+    let ear = ground.ear(node.id().clone());
+    for name in ground.watching.again(&node).await {
+        // What happened meanwhile nobody knows.
+        ear.updated(&name);
     }
 }
 
@@ -80,14 +101,28 @@ enum NotLearned {
     Index(#[from] IndexError),
 }
 
-async fn learn(node: &Arc<Node>, ground: &Ground) -> Result<(), NotLearned> {
+/// Learns what is in a list; `true` when it changed.
+async fn learn(node: &Arc<Node>, what: What, ground: &Ground) -> Result<bool, NotLearned> {
     let client = node.client().client()?;
+    match what {
+        What::Tools => {}
+        What::Resources => {
+            let lists = (node.reread(Kind::Resources), node.reread(Kind::Templates));
+            let (resources, templates) = futures_util::future::join(lists.0, lists.1).await;
+            return Ok(resources || templates);
+        }
+        What::Prompts => return Ok(node.reread(Kind::Prompts).await),
+    }
+    node.shelf().offers(client.capabilities());
     let tools = match client.capabilities().tools {
         Some(_) => list(node.id(), &client, node, ground).await?,
         None => Vec::new(),
     };
     let entry = entry(node, &client, tools, ground);
-    put(&ground.index, entry).await
+    let changed = put(&ground.index, entry).await?;
+    let tools = ground.index.tools_of(node.id().as_str()).len();
+    ground.met.meet(&node.config(), tools);
+    Ok(changed)
 }
 
 /// All pages of the list of tools.
@@ -140,12 +175,12 @@ fn entry(node: &Node, client: &Client, tools: Vec<Tool>, ground: &Ground) -> Ser
 }
 
 /// The index works for some milliseconds: no runtime waits for it.
-async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<(), NotLearned> {
+async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<bool, NotLearned> {
     let index = index.clone();
     let put = tokio::task::spawn_blocking(move || index.put(entry)).await;
     let put = put.map_err(|error| RpcError::internal("the index failed").because(error))??;
     for refused in &put.refused {
         tracing::warn!(server = %refused.server, tool = %refused.name, why = %refused.reason, "not indexed");
     }
-    Ok(())
+    Ok(put.added + put.changed + put.removed > 0)
 }

@@ -38,7 +38,8 @@ impl Fleet {
         }
         let needed = tools.iter().filter_map(Listed::security);
         let needed = needed.flat_map(|security| security.permissions_required.iter().cloned());
-        let configured = node.config().mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
+        let config = node.config();
+        let configured = config.mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
         let mut all: Vec<_> = needed.chain(configured.cloned()).collect();
         all.sort_unstable();
         all.dedup();
