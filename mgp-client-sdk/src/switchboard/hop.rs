@@ -25,6 +25,7 @@ use super::park::{Event, Park, Parked};
 use super::remember::Remember;
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
+use crate::wire::suits;
 
 /// The way to one server.
 #[derive(Clone)]
@@ -147,6 +148,7 @@ impl Round {
                 let answer = client.answer_for(&cx.principal, &ask).await;
                 return answer.map(|answer| (question.key.clone(), answer));
             }
+            suits(&cx.caller, &ask)?;
             let key = above(server, self.number, &question.key);
             cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });

@@ -20,6 +20,8 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
+use super::suits;
+
 /// What the stack is built from.
 #[derive(Clone)]
 pub(crate) struct Inbound {
@@ -189,5 +191,7 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // so it needs no name that stays the same.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
-    origin.ask(&key, Ask::new(method, params)).await.map(Reply::raw)
+    let ask = Ask::new(method, params);
+    suits(&origin.caller, &ask)?;
+    origin.ask(&key, ask).await.map(Reply::raw)
 }

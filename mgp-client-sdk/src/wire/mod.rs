@@ -7,6 +7,7 @@ mod life;
 mod mirror;
 mod outbound;
 mod patience;
+mod suits;
 
 #[cfg(feature = "kernel")]
 pub(crate) use inbound::Bystander;
@@ -17,3 +18,4 @@ pub(crate) use life::{Driver, Life, Lively, Watched, drive, is_answer};
 pub(crate) use mirror::MirrorLayer;
 pub(crate) use outbound::{Road, spanned};
 pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};
+pub(crate) use suits::suits;

@@ -171,10 +171,15 @@ impl Sessions {
     }
 
     /// Counts a tool as used: it stays in the session as long as the budget has room.
-    pub fn used(&self, session: &Session, tool: &Listed) {
-        if !session.cache.touch(tool) {
+    ///
+    /// `true` when it was not in the session before.
+    #[expect(clippy::must_use_candidate, reason = "it is used either way")]
+    pub fn used(&self, session: &Session, tool: &Listed) -> bool {
+        let is_known = session.cache.touch(tool);
+        if !is_known {
             Self::load(session, std::slice::from_ref(tool), self.0.room.cached);
         }
+        !is_known
     }
 
     /// The last query of this session that found a tool: what a history learns from when the tool is called.

@@ -25,9 +25,13 @@ pub(super) fn call(
         let id = ServerId::from(tool.server_id());
         let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
         let session = if may { Some(sessions.open(call.cx(), None)?) } else { None };
+        let principal = call.cx().principal.clone();
         let reply = node.send(call, may).await?;
-        if let Some(session) = session {
-            sessions.used(&session, &tool);
+        if let Some(session) = session
+            && sessions.used(&session, &tool)
+        {
+            // Hosts that honour it list the tool from now on.
+            fleet.ground().herald.tools_changed(|other| *other == principal);
         }
         Ok(reply)
     }
