@@ -18,6 +18,7 @@ use super::callers::Callers;
 use super::error::KernelError;
 use super::fleet::{Fleet, Ground};
 use super::handle::{Inner, Kernel};
+use super::hops;
 use super::policy::policy;
 use super::seen::Seen;
 use super::switch::Switch;
@@ -137,6 +138,10 @@ impl KernelBuilder {
     }
 
     async fn with(self, governance: Governance, index: ToolIndex) -> Result<Kernel, KernelError> {
+        let depth = hops::depth();
+        if hops::is_too_deep(depth) {
+            return Err(KernelError::TooDeep(depth));
+        }
         let Config { servers, kernel, agents, .. } = self.config;
         let budget = kernel.tool_context_budget;
         let context = ContextBudget::new(

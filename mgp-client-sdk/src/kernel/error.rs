@@ -28,6 +28,11 @@ pub enum KernelError {
         /// What is wrong with it.
         why: crate::Error,
     },
+    /// Kernels start each other.
+    #[error(
+        "{0} kernels have started each other: one has itself among its servers; take it out of the configuration"
+    )]
+    TooDeep(u32),
     /// What is served upstream cannot be put together.
     #[error("the kernel cannot be served: {}", .0.message())]
     Upstream(RpcError),

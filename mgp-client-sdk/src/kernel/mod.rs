@@ -17,6 +17,7 @@ mod callers;
 mod error;
 mod fleet;
 mod handle;
+mod hops;
 mod log;
 mod policy;
 mod seen;

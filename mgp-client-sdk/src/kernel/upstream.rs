@@ -9,7 +9,8 @@ use mgp_server_sdk::Server;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::mgp::{Extension, ExtensionSet};
 
-use super::switch::Switch;
+use super::hops::CameLayer;
+use super::switch::{Switch, tasks};
 
 /// What the kernel answers of MGP.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -27,6 +28,7 @@ const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
 /// A server that passes everything on.
 pub(super) fn server(switch: &Switch) -> Server {
     let (router, shown) = (switch.router(), switch.shown());
+    let index = switch.parts().fleet.ground().index.clone();
     let herald = &switch.parts().fleet.ground().herald;
     let server = Server::new("mgp", env!("CARGO_PKG_VERSION")).herald(herald, switch.clone());
     server.drain_handle().fleet(Arc::clone(&shown) as Arc<dyn Fleet>);
@@ -48,7 +50,9 @@ pub(super) fn server(switch: &Switch) -> Server {
             offer.capabilities.completions.get_or_insert_default();
         })
         .logging()
+        .tasks_of(move |tool| tasks::support(&index, tool))
         .layer(switch.notes())
+        .layer(CameLayer)
         .health(|health| health.fleet(shown))
         .endpoints(router)
 }

@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll};
 use mgp_lifecycle::{CatchPanicLayer, Session};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
-    ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
+    ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
     Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, ScopeKind,
@@ -21,6 +21,7 @@ use tower::ServiceBuilder;
 use tower_service::Service;
 
 use super::suits;
+use super::visits::Visits;
 
 /// What the stack is built from.
 #[derive(Clone)]
@@ -82,6 +83,11 @@ impl Service<Call> for Answers {
             return Box::pin(ready(unheard(&call)));
         }
         if call.kind() == Kind::Notification {
+            if call.tells::<ElicitationComplete>()
+                && let Ok(params) = call.params().get()
+            {
+                call.cx().scope.state::<Visits>().over(&params);
+            }
             let (noted, told) = (self.0.notices.call(call.clone()), self.0.own.call(call));
             return Box::pin(async move {
                 noted.await?;
@@ -193,5 +199,6 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
     let ask = Ask::new(method, params);
     suits(&origin.caller, &ask)?;
+    call.cx().scope.state::<Visits>().note(&ask, &origin);
     origin.ask(&key, ask).await.map(Reply::raw)
 }

@@ -8,6 +8,7 @@ mod mirror;
 mod outbound;
 mod patience;
 mod suits;
+mod visits;
 
 #[cfg(feature = "kernel")]
 pub(crate) use inbound::Bystander;

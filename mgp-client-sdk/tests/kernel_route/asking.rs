@@ -10,7 +10,7 @@ use mgp_types::mcp::{
     CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, Root,
 };
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open};
+use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
 
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
@@ -24,7 +24,8 @@ fn curious(era: Era) -> Server {
         Ok::<_, RpcError>(guest.map_or_else(|| "nobody".to_owned(), |guest| guest.name))
     });
     let page = Tool::new("page", "Shows", |cx: Context| async move {
-        let visited = cx.elicit_url("Sign in", "https://example.com/x").await?;
+        let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
+        cx.elicitation_complete("page-1").await;
         Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) { "visited" } else { "not visited" })
     });
     let model = Tool::new("model", "Thinks", |cx: Context| async move {
@@ -52,6 +53,8 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         let kernel = world(below).await;
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
+        let over: Arc<AtomicUsize> = Arc::default();
+        let hears = Arc::clone(&over);
         let builder = begins(above)
             .on_elicitation(move |question: ElicitParams| {
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -67,6 +70,10 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
                 assert_eq!(question.url.as_deref(), Some("https://example.com/x"));
                 Ok(ElicitResult::new(ElicitAction::Accept))
             })
+            .on_elicitation_complete(move |id| {
+                assert_eq!(id, "page-1");
+                hears.fetch_add(1, Ordering::SeqCst);
+            })
             .on_sampling(|_| async {
                 Ok(serde_json::from_str::<CreateMessageResult>(
                     r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#,
@@ -79,6 +86,9 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         assert_eq!(host.call("form").await.unwrap().to_text(), "Ann", "{pair}");
         assert_eq!(asked.load(Ordering::SeqCst), 1, "{pair}");
         assert_eq!(host.call("page").await.unwrap().to_text(), "visited", "{pair}");
+        if (above, below) == (Era::Legacy, Era::Legacy) {
+            until("the page is over", || async { over.load(Ordering::SeqCst) == 1 }).await;
+        }
         assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
         assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
         kernel.stop().await;

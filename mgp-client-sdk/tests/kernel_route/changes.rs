@@ -100,3 +100,35 @@ async fn a_tool_that_was_used_is_in_the_list_of_its_caller_who_is_told() {
     }
 }
 
+
+#[tokio::test]
+async fn a_resource_is_watched_again_once_its_server_is_back() {
+    for below in [Era::Legacy, Era::Modern] {
+        let handles = Handles::default();
+        let made = Arc::clone(&handles);
+        let mut mgp = open(&["one", "die"]);
+        mgp.restart.backoff_base = std::time::Duration::from_millis(10);
+        let make = move || {
+            let die = Tool::new("die", "Ends the server", |cx: Context| async move {
+                cx.peer.close("it is over");
+                "gone"
+            });
+            changing(below, &made).tool(die)
+        };
+        let kernel = kernel(Kernel::builder().local_as("c", mgp, make)).await;
+        knows(&kernel, "c", 2).await;
+        let told: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let hears = Arc::clone(&told);
+        let builder = begins(Era::Legacy).on_change(move |what| hears.lock().unwrap().push(what.clone()));
+        let host = host(&kernel, "ann", builder).await;
+        host.subscribe("test://a").await.unwrap();
+        let update = Changed::Resource("test://a".to_owned());
+        let _ = host.call("die").await;
+        until("the update of coming back", || async { told.lock().unwrap().contains(&update) }).await;
+        told.lock().unwrap().clear();
+        let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
+        resources.updated("test://a");
+        until("an update of the new one", || async { told.lock().unwrap().contains(&update) }).await;
+        kernel.stop().await;
+    }
+}

@@ -5,6 +5,8 @@
 mod asking;
 mod changes;
 mod flow;
+mod hops;
 mod lists;
+mod tasks;
 mod tenants;
 mod world;

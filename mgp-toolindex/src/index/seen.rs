@@ -43,8 +43,9 @@ impl ToolIndex {
         (tools, CategoryTree::of(&now.catalog, within.as_deref()))
     }
 
-    /// All tools that a name may stand for.
-    pub(crate) fn meant(&self, name: &str) -> Vec<Listed> {
+    /// All tools that a name may stand for, `name` or `server.name`, whoever may use them.
+    #[must_use]
+    pub fn meant(&self, name: &str) -> Vec<Listed> {
         let now = self.shared.snapshot();
         let splits = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let mut slots: Vec<Slot> =

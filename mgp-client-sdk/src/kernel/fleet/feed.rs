@@ -15,6 +15,7 @@ use mgp_types::method::ToolsList;
 use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
 use mgp_types::RpcError;
+use tokio::sync::watch;
 use tower_layer::Layer as _;
 
 use super::ear::What;
@@ -26,6 +27,9 @@ use crate::error::Error;
 
 /// How many pages of a list are read.
 const PAGES: usize = 100;
+
+/// How long changes of what may be seen are gathered.
+const ROW: Duration = Duration::from_millis(100);
 
 /// How long listing may take.
 const LISTS: Duration = Duration::from_secs(30);
@@ -50,6 +54,20 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
             }
         });
         join_all(asked).await;
+    }
+}
+
+/// Tells those above, whenever somebody may see more or less than before, until the fleet is gone.
+pub(super) async fn tell(mut changes: watch::Receiver<u64>, fleet: servers::Weak) {
+    while changes.changed().await.is_ok() {
+        let Some(fleet) = fleet.upgrade() else { return };
+        let herald = &fleet.ground().herald;
+        herald.tools_changed(|_| true);
+        herald.resources_changed(|_| true);
+        herald.prompts_changed(|_| true);
+        drop(fleet);
+        // Changes come in rows.
+        tokio::time::sleep(ROW).await;
     }
 }
 

@@ -10,6 +10,7 @@ use mgp_transport::ChildCommand;
 use mgp_types::service::SpawnError;
 
 use super::servers::Ground;
+use crate::kernel::hops;
 use crate::supervised::{Reached, Target};
 
 /// What is started: filled in anew each time, so that a password that changed is the new one.
@@ -37,6 +38,7 @@ fn reached(server: ExpandedServer) -> Result<Reached, SpawnError> {
             let mut program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
+                .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                 .server(id.as_str());
             if let Some(cwd) = cwd {
                 program = program.cwd(cwd);

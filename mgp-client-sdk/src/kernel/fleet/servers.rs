@@ -82,6 +82,8 @@ impl Fleet {
     pub(crate) fn new(ground: Ground) -> Self {
         let fleet = Self(Arc::new(Inner { ground, table: RwLock::default() }));
         tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
+        let changes = fleet.0.ground.governance.changes();
+        tokio::spawn(feed::tell(changes, Weak(Arc::downgrade(&fleet.0))));
         fleet
     }
 

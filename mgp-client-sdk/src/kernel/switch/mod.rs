@@ -5,6 +5,7 @@
 mod list;
 mod names;
 mod page;
+pub(super) mod tasks;
 mod tools;
 mod whole;
 

@@ -5,10 +5,11 @@
 use std::future::Future;
 
 use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool};
+use mgp_types::mcp::TaskSupport;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::{Parts, Switch};
+use super::{Parts, Switch, tasks};
 
 /// Passes a call on.
 pub(super) fn call(
@@ -26,7 +27,11 @@ pub(super) fn call(
         let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
         let session = if may { Some(sessions.open(call.cx(), None)?) } else { None };
         let principal = call.cx().principal.clone();
-        let reply = node.send(call, may).await?;
+        let reply = if tasks::of(&tool) == TaskSupport::Required {
+            tasks::see_through(&node, call, may).await?
+        } else {
+            node.send(call, may).await?
+        };
         if let Some(session) = session
             && sessions.used(&session, &tool)
         {
@@ -43,6 +48,10 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Listed, RpcError> {
     if call.tool().is_some_and(|named| MetaTool::of(named.name).is_some()) {
         *call.params_mut() = Params::tool(tool.name(), &arguments.into());
     } else {
+        if call.params().mentions("\"task\"") {
+            // The task is the kernel's, and the call below a plain one.
+            *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+        }
         call.params_mut().retarget(Target::Tool(tool.name().into()));
     }
     Ok(tool)
