@@ -5,9 +5,11 @@
 //!
 //! Applies to: both.
 
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use mgp_types::service::{BoxFuture, Call, Facts, Kind, MgpService, Reply, Stack};
+use mgp_types::mcp::Tool;
+use mgp_types::service::{BoxFuture, Call, Context, Facts, Kind, MgpService, Reply, Stack};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer;
@@ -15,6 +17,9 @@ use tower_service::Service;
 
 /// How many kernels a call passes.
 const HOPS: u32 = 8;
+
+/// How many kernels a tool is behind that is listed.
+const LEVELS: u32 = 3;
 
 /// The member of `_meta` that counts them.
 const MEMBER: &str = "dev.cloto/hops";
@@ -123,13 +128,43 @@ impl Service<Call> for Goes {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if call.kind() == Kind::Request && is_kernel(&call.cx().callee) {
-            let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
-            let passed = Payload::from_trusted(passed.saturating_add(1).to_string());
-            call.hop_mut().meta.push((MEMBER.into(), passed));
-        }
+        let callee = Arc::clone(&call.cx().callee);
+        mark(&mut call, &callee);
         self.0.send(call)
     }
+}
+
+/// Counts, in a request to a kernel, how many it has passed.
+pub(super) fn mark(call: &mut Call, callee: &Facts) {
+    if call.kind() == Kind::Request && is_kernel(callee) {
+        let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
+        let passed = Payload::from_trusted(passed.saturating_add(1).to_string());
+        call.hop_mut().meta.push((MEMBER.into(), passed));
+    }
+}
+
+/// Whether a kernel calls: it has an index of its own, so it is told all tools.
+pub(super) fn is_from_kernel(cx: &Context) -> bool {
+    cx.extensions.get::<Hops>().is_some()
+}
+
+/// The tools that a kernel lists, each with how many kernels it is behind; none that is behind too many, for two kernels
+/// that list each other would never come to an end.
+pub(super) fn behind(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
+    if !is_kernel(callee) {
+        return tools;
+    }
+    let deeper = |mut tool: Tool| {
+        let mut meta = tool.meta.take().unwrap_or_default();
+        let levels = meta.get(MEMBER).and_then(|said| said.get::<u32>().ok()).unwrap_or(0);
+        if levels >= LEVELS {
+            return None;
+        }
+        meta.encode(MEMBER, &(levels + 1)).ok()?;
+        tool.meta = Some(meta);
+        Some(tool)
+    };
+    tools.into_iter().filter_map(deeper).collect()
 }
 
 /// Whether a callee says that it is a kernel.

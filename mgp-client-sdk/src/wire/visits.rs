@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_types::mcp::{ElicitationCompleteParams, Era};
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request as _};
-use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, Outlet};
+use mgp_types::service::{Ask, Asking, Call, CallKey, Context, Extensions, Outlet};
 use serde::Deserialize;
 
 /// How many pages of one connection are remembered; the oldest is forgotten first.
@@ -27,6 +27,7 @@ impl Visits {
             id: Option<String>,
         }
         // Of the modern era nobody is told.
+        let Asking::Peer(peer) = &caller.asking else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }
@@ -35,6 +36,8 @@ impl Visits {
             return;
         }
         let mut cx = caller.clone();
+        // The call is on its way to the server; what is told goes back to where it came from.
+        cx.peer = peer.clone();
         cx.outlet = Outlet::none();
         cx.extensions = Extensions::default();
         let mut pages = self.pages();

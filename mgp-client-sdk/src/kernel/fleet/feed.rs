@@ -24,6 +24,7 @@ use super::servers::{self, Ground, News, is_there};
 use super::shelf::Kind;
 use crate::client::Client;
 use crate::error::Error;
+use crate::kernel::hops;
 
 /// How many pages of a list are read.
 const PAGES: usize = 100;
@@ -130,6 +131,7 @@ async fn learn(node: &Arc<Node>, what: What, ground: &Ground) -> Result<bool, No
         Some(_) => list(node.id(), &client, node, ground).await?,
         None => Vec::new(),
     };
+    let tools = hops::behind(tools, client.server());
     let entry = entry(node, &client, tools, ground);
     put(&ground.index, entry).await
 }
@@ -145,7 +147,9 @@ async fn list(
     let stack = Stack::new(gate.layer(node.client().ungated().clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
     for _ in 0..PAGES {
-        let reply = stack.send(Call::ask::<ToolsList>(&params, client.context())?).await?;
+        let mut call = Call::ask::<ToolsList>(&params, client.context())?;
+        hops::mark(&mut call, client.server());
+        let reply = stack.send(call).await?;
         let page: ListToolsResult = reply.get()?;
         tools.extend(page.tools);
         match page.next_cursor {
