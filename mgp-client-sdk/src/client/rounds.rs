@@ -47,13 +47,12 @@ impl Client {
         asks: Vec<(String, Ask)>,
     ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
-            let answer = match cx.asking {
-                Asking::Nobody => self.answer(cx.clone(), &ask).await,
+            let answer = if let Asking::Nobody = cx.asking {
+                self.answer(cx.clone(), &ask).await
+            } else {
                 // The call came from elsewhere, and so does the answer.
-                _ => {
-                    suits(&cx.caller, &ask)?;
-                    cx.ask_afresh(&format!("task.{key}"), ask).await
-                }
+                suits(&cx.caller, &ask)?;
+                cx.ask_afresh(&format!("task.{key}"), ask).await
             };
             answer.map(|answer| (key, answer))
         });

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use mgp_discovery::{Config, Expander, ServerMgp};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, Policies};
-use mgp_toolindex::{MetaTools, MetaTool, Pins, SessionLimits, Sessions, ToolIndex};
 use mgp_server_sdk::{Herald, Server};
+use mgp_toolindex::{MetaTool, MetaTools, Pins, SessionLimits, Sessions, ToolIndex};
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::ServerId;
 
 use super::callers::Callers;
 use super::error::KernelError;
-use super::fleet::{Fleet, Ground};
+use super::fleet::{Fleet, Ground, News, manifests};
 use super::handle::{Inner, Kernel};
 use super::hops;
 use super::policy::policy;
@@ -35,11 +35,7 @@ pub struct KernelBuilder {
 
 impl Default for KernelBuilder {
     fn default() -> Self {
-        Self {
-            config: Config::default(),
-            expander: Expander::of_process(),
-            within: HashMap::new(),
-        }
+        Self { config: Config::default(), expander: Expander::of_process(), within: HashMap::new() }
     }
 }
 
@@ -132,7 +128,9 @@ impl KernelBuilder {
             .map(|(name, _)| name.clone())
             .collect();
         let sits_there = move |principal: &mgp_types::service::Principal| {
-            principal.as_agent().is_some_and(|agent| interactive.iter().any(|name| name == agent.as_str()))
+            principal
+                .as_agent()
+                .is_some_and(|agent| interactive.iter().any(|name| name == agent.as_str()))
         };
         Governance::builder().policies(policies).approver(Elicit::new(sits_there))
     }
@@ -161,23 +159,24 @@ impl KernelBuilder {
                 index.remove(&known.server_id)?;
             }
         }
-        let ground =
-            Ground {
-                governance,
-                index,
-                expander: self.expander,
-                news: Default::default(),
-                within: Arc::new(self.within),
-                herald: Herald::new(),
-                callers: Callers::default(),
-                watching: Watching::default(),
-            };
-        let fleet = Fleet::new(ground);
+        let ground = Ground {
+            governance,
+            index,
+            expander: self.expander,
+            news: News::default(),
+            within: Arc::new(self.within),
+            herald: Herald::new(),
+            callers: Callers::default(),
+            watching: Watching::default(),
+        };
+        let kept = manifests(ground.governance.store()).await?;
+        let fleet = Fleet::new(ground, kept);
         for server in servers {
             let id = server.id.as_str().to_owned();
             let added = fleet.add(server).await;
             added.map_err(|why| KernelError::Server { server: id, why })?;
         }
+        fleet.forget_others().await;
         let meta = MetaTools::new().without(MetaTool::Request);
         let switch = Switch::new(fleet.clone(), seen, sessions, meta);
         Ok(Kernel(Arc::new(Inner { fleet, switch })))

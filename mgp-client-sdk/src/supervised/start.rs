@@ -63,7 +63,9 @@ impl Target {
         match self {
             Self::Child(command) => Ok(Reached::Child(command.clone())),
             #[cfg(feature = "http")]
-            Self::Url(url) => Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() }),
+            Self::Url(url) => {
+                Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() })
+            }
             #[cfg(feature = "kernel")]
             Self::Said(say) => say().await,
         }

@@ -109,11 +109,7 @@ fn above(server: &ServerId, round: u32, key: &str) -> String {
 pub(crate) struct SeesThrough;
 
 /// Makes a call of a legacy callee, and sees the task through that it asked for.
-fn send(
-    client: &Client,
-    stack: &Stack,
-    call: Call,
-) -> BoxFuture<'static, Result<Reply, RpcError>> {
+fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
     if call.cx().extensions.get::<SeesThrough>().is_none() {
         return stack.send(call);
     }

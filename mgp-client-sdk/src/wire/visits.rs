@@ -31,7 +31,9 @@ impl Visits {
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }
-        let Ok(Page { mode: Some(mode), id: Some(id) }) = ask.params().get::<Page>() else { return };
+        let Ok(Page { mode: Some(mode), id: Some(id) }) = ask.params().get::<Page>() else {
+            return;
+        };
         if mode != "url" {
             return;
         }

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_client_sdk::{Kernel, ToolResult};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Visited};
-use mgp_types::mcp::{
-    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, Root,
-};
+use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, Root};
 
 use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
 
@@ -26,7 +24,11 @@ fn curious(era: Era) -> Server {
     let page = Tool::new("page", "Shows", |cx: Context| async move {
         let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
         cx.elicitation_complete("page-1").await;
-        Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) { "visited" } else { "not visited" })
+        Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) {
+            "visited"
+        } else {
+            "not visited"
+        })
     });
     let model = Tool::new("model", "Thinks", |cx: Context| async move {
         let said = cx.sample("2+2?").max_tokens(5).await?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::{Changed, Kernel, ToolResult};
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Prompt, Resource, Resources, Prompts, Tools};
+use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::Era;
 
 use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
@@ -26,7 +26,8 @@ async fn what_changes_below_is_told_above() {
         let pair = format!("{above:?} {below:?}");
         let handles = Handles::default();
         let made = Arc::clone(&handles);
-        let builder = Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
+        let builder =
+            Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
         let kernel = kernel(builder).await;
         knows(&kernel, "c", 1).await;
         let told: Arc<Mutex<Vec<Changed>>> = Arc::default();
@@ -61,7 +62,10 @@ async fn what_changes_below_is_told_above() {
         told.lock().unwrap().clear();
         resources.updated("test://a");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        assert!(!told.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())), "{pair}");
+        assert!(
+            !told.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())),
+            "{pair}"
+        );
         kernel.stop().await;
     }
 }
@@ -70,7 +74,8 @@ async fn what_changes_below_is_told_above() {
 async fn a_tool_that_was_used_is_in_the_list_of_its_caller_who_is_told() {
     for era in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();
-        let builder = Kernel::builder().local_as("c", open(&["one"]), move || changing(Era::Modern, &handles));
+        let builder = Kernel::builder()
+            .local_as("c", open(&["one"]), move || changing(Era::Modern, &handles));
         let kernel = kernel(builder).await;
         knows(&kernel, "c", 1).await;
         let told: Arc<Mutex<[usize; 2]>> = Arc::default();
@@ -100,7 +105,6 @@ async fn a_tool_that_was_used_is_in_the_list_of_its_caller_who_is_told() {
     }
 }
 
-
 #[tokio::test]
 async fn a_resource_is_watched_again_once_its_server_is_back() {
     for below in [Era::Legacy, Era::Modern] {
@@ -119,16 +123,19 @@ async fn a_resource_is_watched_again_once_its_server_is_back() {
         knows(&kernel, "c", 2).await;
         let told: Arc<Mutex<Vec<Changed>>> = Arc::default();
         let hears = Arc::clone(&told);
-        let builder = begins(Era::Legacy).on_change(move |what| hears.lock().unwrap().push(what.clone()));
+        let builder =
+            begins(Era::Legacy).on_change(move |what| hears.lock().unwrap().push(what.clone()));
         let host = host(&kernel, "ann", builder).await;
         host.subscribe("test://a").await.unwrap();
         let update = Changed::Resource("test://a".to_owned());
         let _ = host.call("die").await;
-        until("the update of coming back", || async { told.lock().unwrap().contains(&update) }).await;
+        until("the update of coming back", || async { told.lock().unwrap().contains(&update) })
+            .await;
         told.lock().unwrap().clear();
         let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
         resources.updated("test://a");
-        until("an update of the new one", || async { told.lock().unwrap().contains(&update) }).await;
+        until("an update of the new one", || async { told.lock().unwrap().contains(&update) })
+            .await;
         kernel.stop().await;
     }
 }

@@ -59,12 +59,18 @@ async fn what_a_call_sends_meanwhile_arrives_where_it_was_called() {
         let logs: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&logs);
         let builder = begins(above).on_log(move |message| {
-            heard.lock().unwrap().push(format!("{} {:?}", message.logger.unwrap_or_default(), message.data));
+            heard.lock().unwrap().push(format!(
+                "{} {:?}",
+                message.logger.unwrap_or_default(),
+                message.data
+            ));
         });
         let host = host(&kernel, "ann", builder).await;
         let items: Arc<Mutex<Vec<Item>>> = Arc::default();
         let taken = Arc::clone(&items);
-        let mut call = host.call("steps").outlet(Outlet::from_fn(move |item| taken.lock().unwrap().push(item)));
+        let mut call = host
+            .call("steps")
+            .outlet(Outlet::from_fn(move |item| taken.lock().unwrap().push(item)));
         if above == Era::Modern {
             call = call.log_level(LogLevel::Info);
         }
@@ -103,7 +109,8 @@ async fn a_level_that_is_set_above_is_set_below() {
     let (kernel, ..) = world(Era::Legacy).await;
     let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
     let heard = Arc::clone(&logs);
-    let builder = begins(Era::Legacy).on_log(move |message| heard.lock().unwrap().push(message.level));
+    let builder =
+        begins(Era::Legacy).on_log(move |message| heard.lock().unwrap().push(message.level));
     let host = host(&kernel, "ann", builder).await;
     host.set_level(LogLevel::Debug).await.unwrap();
     until("debug messages arrive", || async {

@@ -26,7 +26,8 @@ async fn what_is_behind_two_kernels_is_reached_through_both() {
         let host = host(&outer, "ann", begins(era)).await;
         let result = host.call("now").await.unwrap();
         assert_eq!(result.to_text(), "noon", "{era:?}");
-        until("the resource is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
+        until("the resource is listed", || async { host.resources().await.unwrap().len() == 1 })
+            .await;
         let read = host.read_resource("file:///a").await.unwrap();
         assert_eq!(read.contents[0].text.as_deref(), Some("text"), "{era:?}");
     }
@@ -44,7 +45,8 @@ async fn a_kernel_that_has_itself_among_its_servers_cuts_the_circle() {
     let host = host(&kernel, "ann", begins(Era::Legacy)).await;
     until("the circle is cut", || async {
         let refused = host.read_resource("nowhere://x").await.unwrap_err();
-        refused.code() == ErrorCode::INVALID_PARAMS && refused.to_string().contains("passed 8 kernels")
+        refused.code() == ErrorCode::INVALID_PARAMS
+            && refused.to_string().contains("passed 8 kernels")
     })
     .await;
     kernel.stop().await;

@@ -1,6 +1,8 @@
 //! Resources, prompts and completion: what a host sees of several servers, and where its calls go.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, Kernel};
 use mgp_server_sdk::{Args, Prompt, Resource, Server, Typed};
@@ -20,9 +22,11 @@ struct City {
 }
 
 fn weather(era: Era, says: &'static str) -> Server {
-    let now = Resource::template("weather://{city}/now", "weather", move |Args(at): Args<City>| async move {
-        format!("{says} in {}", at.city)
-    })
+    let now = Resource::template(
+        "weather://{city}/now",
+        "weather",
+        move |Args(at): Args<City>| async move { format!("{says} in {}", at.city) },
+    )
     .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
     let plan = Prompt::new("plan", "Plans a day", move |Args(at): Args<City>| async move {
         format!("Plan a day in {}: {says}.", at.city)
@@ -56,7 +60,12 @@ async fn what_two_servers_have_is_told_apart_and_each_name_leads_back() {
         let kernel = both(below).await;
         let host = host(&kernel, "ann", begins(above)).await;
         let listed = uris(&host).await;
-        let expected = ["mgp+rain:file:///readme", "mgp++4dy+5fsun:file:///readme", "only://rain", "only://sun"];
+        let expected = [
+            "mgp+rain:file:///readme",
+            "mgp++4dy+5fsun:file:///readme",
+            "only://rain",
+            "only://sun",
+        ];
         assert_eq!(listed, expected.map(str::to_owned).into(), "{above:?} {below:?}");
         for (uri, text) in [
             ("mgp+rain:file:///readme", "rain"),
@@ -121,7 +130,8 @@ async fn an_agent_sees_what_belongs_to_the_servers_it_may_use_as_a_whole() {
     })
     .await;
     let operator = Principal::local().operator();
-    let mut grant = AccessGrantParams::new(EntryType::ServerGrant, "ann", "sun", AccessPermission::Allow);
+    let mut grant =
+        AccessGrantParams::new(EntryType::ServerGrant, "ann", "sun", AccessPermission::Allow);
     grant.justification = Some("test".to_owned());
     kernel.governance().access().grant(&operator, grant).await.unwrap();
     until("both are listed", || async { ann.resources().await.unwrap().len() == 4 }).await;
@@ -138,9 +148,8 @@ async fn long_lists_come_in_pages() {
             })
         }
     };
-    let builder = Kernel::builder()
-        .local_as("a", open(&[]), many("a"))
-        .local_as("b", open(&[]), many("b"));
+    let builder =
+        Kernel::builder().local_as("a", open(&[]), many("a")).local_as("b", open(&[]), many("b"));
     let kernel = kernel(builder).await;
     let host = host(&kernel, "ann", begins(Era::Modern)).await;
     until("all are listed", || async { host.resources().await.unwrap().len() == 800 }).await;
@@ -151,4 +160,40 @@ async fn long_lists_come_in_pages() {
     let refused = host.list_resources_page(Some("p500.1")).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS);
     kernel.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_listed_is_known_to_the_next_kernel_and_starts_nothing() {
+    let folder = std::env::temp_dir().join(format!("mgp-route-{}", std::process::id()));
+    let made = Arc::new(AtomicUsize::new(0));
+    let builder = || {
+        let made = Arc::clone(&made);
+        Kernel::builder().local_as("rain", open(&[]), move || {
+            made.fetch_add(1, Ordering::SeqCst);
+            weather(Era::Modern, "rain")
+        })
+    };
+    let first = builder().in_folder(&folder).await.unwrap();
+    let ann = host(&first, "ann", begins(Era::Legacy)).await;
+    until("all is listed", || async {
+        ann.resources().await.unwrap().len() == 2 && ann.prompts().await.unwrap().len() == 1
+    })
+    .await;
+    // What is kept is written after it is shown.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    first.stop().await;
+    drop((ann, first));
+    let before = made.load(Ordering::SeqCst);
+
+    let second = builder().in_folder(&folder).await.unwrap();
+    let ann = host(&second, "ann", begins(Era::Modern)).await;
+    assert_eq!(ann.resources().await.unwrap().len(), 2);
+    assert_eq!(ann.prompts().await.unwrap().len(), 1);
+    assert_eq!(made.load(Ordering::SeqCst), before, "a list starts nothing");
+    let read = ann.read_resource("only://rain").await.unwrap();
+    assert_eq!(read.contents[0].text.as_deref(), Some("rain"));
+    assert_eq!(made.load(Ordering::SeqCst), before + 1, "reading does");
+    second.stop().await;
+    drop((ann, second));
+    let _ = std::fs::remove_dir_all(folder);
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Kernel, ToolResult};
-use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::ContextExt;
+use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
 use tokio::sync::Notify;
 
@@ -64,7 +64,8 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
         let host = host(&kernel, "ann", builder).await;
         for (tool, said) in [("only", "done too"), ("asks", "Ann")] {
             let result = host.call(tool).await;
-            let result = result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
+            let result =
+                result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
             assert_eq!(result.to_text(), said, "{above:?} {below:?}");
         }
         kernel.stop().await;

@@ -27,28 +27,34 @@ struct Guest {
 
 fn shared(era: Era, both: Arc<Barrier>) -> Server {
     let met = Arc::clone(&both);
-    let talk = Tool::new("talk", "Talks", move |Args(Who { who }): Args<Who>, cx: Context, log: Logger| {
-        let met = Arc::clone(&met);
-        async move {
-            met.wait().await;
-            for step in 1..=20 {
-                let _ = cx.outlet.text(&who).await;
-                let total = if who == "ann" { 1000.0 } else { 2000.0 };
-                let _ = cx.outlet.progress(step.into(), total).await;
-                log.log(LogLevel::Info, &who).await;
-                tokio::task::yield_now().await;
+    let talk = Tool::new(
+        "talk",
+        "Talks",
+        move |Args(Who { who }): Args<Who>, cx: Context, log: Logger| {
+            let met = Arc::clone(&met);
+            async move {
+                met.wait().await;
+                for step in 1..=20 {
+                    let _ = cx.outlet.text(&who).await;
+                    let total = if who == "ann" { 1000.0 } else { 2000.0 };
+                    let _ = cx.outlet.progress(step.into(), total).await;
+                    log.log(LogLevel::Info, &who).await;
+                    tokio::task::yield_now().await;
+                }
+                met.wait().await;
+                who
             }
-            met.wait().await;
-            who
-        }
-    });
+        },
+    );
     let ask = Tool::new("ask", "Asks", move |Args(Who { who }): Args<Who>, cx: Context| {
         let both = Arc::clone(&both);
         async move {
             both.wait().await;
             let answer = cx.elicit::<Guest>(format!("for {who}")).await;
             both.wait().await;
-            Ok::<_, RpcError>(answer?.accepted().map_or_else(|| "nobody".to_owned(), |guest| guest.name))
+            Ok::<_, RpcError>(
+                answer?.accepted().map_or_else(|| "nobody".to_owned(), |guest| guest.name),
+            )
         }
     });
     of(Server::new("s", "1").tool(talk).tool(ask).logging(), era)
@@ -72,7 +78,8 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Heard)
             questions.add(format!("question {}", question.message));
             async move {
                 let mut answer = ElicitResult::new(ElicitAction::Accept);
-                answer.content = Some(serde_json::from_str(&format!(r#"{{"name":"{who}"}}"#)).unwrap());
+                answer.content =
+                    Some(serde_json::from_str(&format!(r#"{{"name":"{who}"}}"#)).unwrap());
                 Ok(answer)
             }
         });
@@ -112,7 +119,10 @@ async fn what_two_hosts_cause_at_once_stays_with_each() {
         }
         let [one, two] = calls;
         let (one, two) = tokio::join!(one.into_future(), two.into_future());
-        assert_eq!((one.unwrap().to_text(), two.unwrap().to_text()), ("ann".to_owned(), "bob".to_owned()));
+        assert_eq!(
+            (one.unwrap().to_text(), two.unwrap().to_text()),
+            ("ann".to_owned(), "bob".to_owned())
+        );
         for (own, other, total, heard) in
             [("ann", "bob", "2000", of_ann), ("bob", "ann", "1000", of_bob)]
         {

@@ -74,4 +74,3 @@ where
 pub(crate) async fn knows(kernel: &Kernel, server: &str, tools: usize) {
     until("its tools are known", || async { kernel.index().tools_of(server).len() == tools }).await;
 }
-

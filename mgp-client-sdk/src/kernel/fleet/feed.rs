@@ -4,21 +4,23 @@
 //!
 //! Applies to: outbound.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
-use mgp_types::RpcError;
 use tokio::sync::watch;
 use tower_layer::Layer as _;
 
 use super::ear::What;
+use super::manifest;
 use super::node::Node;
 use super::servers::{self, Ground, News, is_there};
 use super::shelf::Kind;
@@ -41,16 +43,22 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         let stale = tokio::select! {
             stale = news.next() => stale,
             // Nobody rings any more once the fleet is gone; it is looked for now and then.
-            () = tokio::time::sleep(LISTS) => Default::default(),
+            () = tokio::time::sleep(LISTS) => BTreeSet::default(),
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
         let asked = stale.iter().filter_map(|(id, what)| Some((all.get(id)?, *what)));
         let asked = asked.map(async |(node, what)| {
             match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
-                Ok(Ok(true)) => fleet.tell(node, &[what]),
+                Ok(Ok(true)) => {
+                    fleet.tell(node, &[what]);
+                    let store = fleet.ground().governance.store();
+                    manifest::keep(store, node.id(), node.shelf()).await;
+                }
                 Ok(Ok(false)) => {}
-                Ok(Err(why)) => tracing::warn!(server = %node.id(), %why, "its tools are not known"),
+                Ok(Err(why)) => {
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known");
+                }
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_discovery::Server;
-use mgp_types::mcp::{
-    ElicitationCapability, ListChanged, SamplingCapability,
-};
+use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, Router};
@@ -76,10 +74,9 @@ impl Instance {
         builder = builder
             .on_change(move |what| ear.changed(what, whose.as_ref()))
             .config(move |config| {
-                config.bystander =
-                    Some(Bystander::new(move |method| {
-                        bystander.bystander(method, of_bystander.as_ref())
-                    }));
+                config.bystander = Some(Bystander::new(move |method| {
+                    bystander.bystander(method, of_bystander.as_ref())
+                }));
             })
             .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
                 log::told(&logs, of_logs.as_ref(), &cx, message);
@@ -99,10 +96,8 @@ impl Instance {
         if let Ok(client) = self.client.client() {
             return Ok(client);
         }
-        if matches!(
-            self.client.state().now(),
-            ServerState::Registered | ServerState::Disconnected
-        ) {
+        if matches!(self.client.state().now(), ServerState::Registered | ServerState::Disconnected)
+        {
             self.client.start().await;
         }
         match tokio::time::timeout(at_most, self.client.ready()).await {
@@ -193,7 +188,10 @@ impl Own {
         self.instance.wake(at_most).await
     }
 
-    pub(super) fn send(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    pub(super) fn send(
+        self: &Arc<Self>,
+        call: Call,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (Running::enter(self), self.instance.send(call));
         Box::pin(async move {
             let _running = running;

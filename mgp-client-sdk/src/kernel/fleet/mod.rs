@@ -6,6 +6,7 @@ mod ear;
 mod feed;
 mod instance;
 mod known;
+mod manifest;
 mod node;
 mod reach;
 mod servers;
@@ -13,6 +14,7 @@ mod shelf;
 
 pub(super) use ear::{Ear, What};
 pub(super) use known::Shown;
+pub(super) use manifest::all as manifests;
 pub(super) use node::Node;
-pub(super) use servers::{Fleet, Ground};
+pub(super) use servers::{Fleet, Ground, News};
 pub(super) use shelf::{Entry, Kind, List};

@@ -5,18 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_discovery::{Expander, Server};
 use mgp_security::Governance;
 use mgp_server_sdk::Herald;
 use mgp_toolindex::ToolIndex;
+use mgp_types::Payload;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 use tokio::sync::Notify;
 
 use super::ear::{Ear, What};
 use super::feed;
+use super::manifest;
 use super::node::Node;
 use crate::error::Error;
 use crate::kernel::callers::Callers;
@@ -63,6 +65,14 @@ pub(crate) struct Fleet(Arc<Inner>);
 struct Inner {
     ground: Ground,
     table: RwLock<Arc<Table>>,
+    /// What is known from before of servers that were not added yet.
+    kept: Mutex<HashMap<String, Payload>>,
+}
+
+impl Inner {
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Payload>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The same without keeping the servers alive.
@@ -79,8 +89,9 @@ impl Fleet {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(crate) fn new(ground: Ground) -> Self {
-        let fleet = Self(Arc::new(Inner { ground, table: RwLock::default() }));
+    pub(crate) fn new(ground: Ground, kept: HashMap<String, Payload>) -> Self {
+        let (table, kept) = (RwLock::default(), Mutex::new(kept));
+        let fleet = Self(Arc::new(Inner { ground, table, kept }));
         tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
         let changes = fleet.0.ground.governance.changes();
         tokio::spawn(feed::tell(changes, Weak(Arc::downgrade(&fleet.0))));
@@ -90,12 +101,24 @@ impl Fleet {
     /// Adds a server; one that nobody has seen yet is started, to learn what it has.
     pub(crate) async fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = Arc::new(Node::new(config, &self.0.ground)?);
+        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
+            node.shelf().restore(&kept);
+        }
         tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
         self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
-        if self.0.ground.index.tools_of(node.id().as_str()).is_empty() {
+        let has_tools = !self.0.ground.index.tools_of(node.id().as_str()).is_empty();
+        if !has_tools && node.shelf().capabilities().is_none() {
             node.client().start().await;
         }
         Ok(node)
+    }
+
+    /// Forgets what was kept of servers that were not added.
+    pub(crate) async fn forget_others(&self) {
+        let others = std::mem::take(&mut *self.0.kept());
+        for server in others.keys() {
+            manifest::forget(self.0.ground.governance.store(), &server.as_str().into()).await;
+        }
     }
 
     /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
@@ -105,6 +128,7 @@ impl Fleet {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
         node.stop(reason).await;
+        manifest::forget(self.0.ground.governance.store(), id).await;
         self.tell(&node, &What::ALL);
         Some(node)
     }
@@ -132,7 +156,9 @@ impl Fleet {
     /// Tells those who see a server that lists changed with it.
     pub(crate) fn tell(&self, node: &Node, what: &[What]) {
         let ear = self.0.ground.ear(node.id().clone());
-        what.iter().for_each(|what| ear.tell(*what));
+        for what in what {
+            ear.tell(*what);
+        }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
@@ -169,7 +195,8 @@ impl News {
     /// Waits until there is something to ask.
     pub(super) async fn next(&self) -> BTreeSet<(ServerId, What)> {
         loop {
-            let stale = mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
+            let stale =
+                mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
             if !stale.is_empty() {
                 return stale;
             }

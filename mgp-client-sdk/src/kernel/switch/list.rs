@@ -12,17 +12,15 @@ use super::{Parts, Switch};
 use crate::kernel::hops;
 
 /// The list of a caller.
-pub(super) async fn tools(switch: Switch, call: Call) -> Result<Reply, RpcError> {
+pub(super) fn tools(switch: &Switch, call: &Call) -> Result<Reply, RpcError> {
     let Parts { fleet, sessions, search, meta, .. } = switch.parts();
     let (index, cx) = (&fleet.ground().index, call.cx());
     let caller = search.caller(cx);
     let session = sessions.find(cx, None)?;
     let view = sessions.view(&cx.principal, session.as_ref(), index, &caller);
     // Another kernel has an index of its own.
-    let level = match hops::is_from_kernel(cx) {
-        true => ContextLevel::Standard,
-        false => ContextLevel::Hybrid,
-    };
+    let level =
+        if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
     let tools = surface(&level, meta, index, &caller, &view);
     Reply::of(&ListToolsResult::new(tools))
 }

@@ -13,8 +13,8 @@ use mgp_types::mcp::{
     ReadResourceResult,
 };
 use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, ResourcesList, ResourcesRead,
-    ResourcesTemplatesList, Request, RootsListChanged,
+    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
+    ResourcesTemplatesList, RootsListChanged,
 };
 use mgp_types::service::{Call, Context, Params, Reply, Router, Stack, Target};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -214,10 +214,13 @@ impl Switch {
     // === Roots ===
 
     /// Tells the servers a caller sees that its roots are others now; those of the modern era ask each time.
-    async fn roots_changed(self, cx: Context) {
-        let clients = self.seen(&cx).into_iter().flat_map(|node| match node.is_isolated() {
-            true => node.present(&cx.principal).into_iter().collect(),
-            false => node.running(),
+    pub(super) async fn roots_changed(self, cx: Context) {
+        let clients = self.seen(&cx).into_iter().flat_map(|node| {
+            if node.is_isolated() {
+                node.present(&cx.principal).into_iter().collect()
+            } else {
+                node.running()
+            }
         });
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);
         let told = legacy.map(|client| async move {
@@ -232,11 +235,7 @@ impl Switch {
 }
 
 /// The resource a URI means among the servers a caller sees.
-fn resource_of(
-    cx: &Context,
-    uri: &str,
-    nodes: &[Arc<Node>],
-) -> Result<Option<Meant>, RpcError> {
+fn resource_of(cx: &Context, uri: &str, nodes: &[Arc<Node>]) -> Result<Option<Meant>, RpcError> {
     match Names::of(Kind::Resources, nodes).find(uri) {
         Found::One(meant) => return Ok(Some(meant)),
         Found::Many(names) => return Err(ambiguous(cx, "resource", uri, &names)),
