@@ -131,6 +131,7 @@ impl Endpoints {
 
     /// Notes that a tool was called: it stays in the session, and the history of the index, if it has one, learns which
     /// query found it. `handle` is the session handle that came with the call, if one did.
+    /// `true` says that the tool was not in the session before: the caller's list of tools has changed.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`](crate::SessionError::UnknownHandle) if the handle ended or is another
@@ -141,16 +142,14 @@ impl Endpoints {
         handle: Option<&str>,
         tool: &Listed,
         outcome: Outcome,
-    ) -> Result<(), SessionError> {
+    ) -> Result<bool, SessionError> {
         let session = self.0.sessions.find(cx, handle)?;
-        if let Some(session) = &session {
-            self.0.sessions.used(session, tool);
-        }
+        let is_new = session.as_ref().is_some_and(|session| self.0.sessions.used(session, tool));
         if let Some(history) = self.0.index.history() {
             let asking = asking(cx, session.as_ref());
             history.called(&cx.principal, asking, &tool.tool_id(), outcome);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// The methods.

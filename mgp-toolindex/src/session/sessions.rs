@@ -179,12 +179,14 @@ impl Sessions {
     /// Counts a tool as used: it stays in the session as long as the budget has room.
     ///
     /// One that is pinned is there anyway, and takes no room of others.
-    pub fn used(&self, session: &Session, tool: &Listed) {
-        if !session.cache.touch(tool)
-            && let Some(held) = hold(tool, session.room.cached)
-        {
+    /// `true` when it was not in the session before.
+    #[expect(clippy::must_use_candidate, reason = "it is used either way")]
+    pub fn used(&self, session: &Session, tool: &Listed) -> bool {
+        let is_known = session.cache.touch(tool);
+        if !is_known && let Some(held) = hold(tool, session.room.cached) {
             session.cache.put(held, session.room.cached);
         }
+        !is_known
     }
 
     /// Puts tools into a session; none of them makes another one go that came with it.

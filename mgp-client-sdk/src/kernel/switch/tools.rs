@@ -5,10 +5,11 @@
 use std::future::Future;
 
 use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
+use mgp_types::mcp::TaskSupport;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::{Parts, Switch};
+use super::{Parts, Switch, tasks};
 
 /// Passes a call on.
 pub(super) fn call(
@@ -25,14 +26,22 @@ pub(super) fn call(
         let id = ServerId::from(tool.server_id());
         let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
         let cx = call.cx().clone();
-        let answer = node.send(call, may).await;
+        let answer = if tasks::of(&tool) == TaskSupport::Required {
+            tasks::see_through(&node, call, may).await
+        } else {
+            node.send(call, may).await
+        };
         if may {
             let outcome = match &answer {
                 Ok(reply) if !has_failed(reply) => Outcome::Answered,
                 _ => Outcome::Failed,
             };
             // Without a handle there is none that could have ended.
-            let _ = search.called(&cx, None, &tool, outcome);
+            if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
+                // Hosts that honour it list the tool from now on.
+                let herald = &fleet.ground().herald;
+                herald.tools_changed(|other| *other == cx.principal);
+            }
         }
         answer
     }
@@ -44,6 +53,10 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Listed, RpcError> {
     if call.tool().is_some_and(|named| MetaTool::of(named.name).is_some()) {
         *call.params_mut() = Params::tool(tool.name(), &arguments.into());
     } else {
+        if call.params().mentions("\"task\"") {
+            // The task is the kernel's, and the call below a plain one.
+            *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+        }
         call.params_mut().retarget(Target::Tool(tool.name().into()));
     }
     Ok(tool)
