@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use mgp_discovery::{Config, Expander, Loaded, ServerMgp, Sources, Trust};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
-use mgp_toolindex::{MetaTool, MetaTools, SessionLimits, Sessions, ToolIndex};
 use mgp_server_sdk::{Herald, Server};
+use mgp_toolindex::{MetaTool, MetaTools, SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
@@ -203,19 +203,18 @@ impl KernelBuilder {
         let store = Arc::clone(governance.store());
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| Origin { sources, trust });
-        let ground =
-            Ground {
-                governance,
-                index,
-                expander,
-                news: Default::default(),
-                within: Arc::new(within),
-                met: Met::load(Arc::clone(&store)).await?,
-                starts: Arc::new(Semaphore::new(STARTS)),
-                herald: Herald::new(),
-                callers: Callers::default(),
-                watching: Watching::default(),
-            };
+        let ground = Ground {
+            governance,
+            index,
+            expander,
+            news: Default::default(),
+            within: Arc::new(within),
+            met: Met::load(Arc::clone(&store)).await?,
+            starts: Arc::new(Semaphore::new(STARTS)),
+            herald: Herald::new(),
+            callers: Callers::default(),
+            watching: Watching::default(),
+        };
         let fleet = Fleet::new(ground);
         for server in servers {
             let id = server.id.as_str().to_owned();

@@ -10,12 +10,15 @@ use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
 use mgp_toolindex::{ContextPlan, Pins};
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::Principal;
+use tokio::sync::watch;
 
 /// What is in force.
 pub(super) struct Current {
     config: Mutex<Config>,
     pub(super) interactive: Interactive,
     pub(super) origin: Option<Origin>,
+    /// Ends with the kernel, and with it whoever follows its files.
+    lives: watch::Sender<()>,
     /// Configurations are put in force one after the other.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
@@ -34,7 +37,13 @@ pub(super) struct Interactive(Arc<RwLock<HashSet<String>>>);
 impl Current {
     pub(super) fn new(config: Config, interactive: Interactive, origin: Option<Origin>) -> Self {
         interactive.set(&config.agents);
-        Self { config: Mutex::new(config), interactive, origin, turn: tokio::sync::Mutex::default() }
+        let (config, lives) = (Mutex::new(config), watch::Sender::new(()));
+        Self { config, interactive, origin, lives, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Ends with the kernel.
+    pub(super) fn life(&self) -> watch::Receiver<()> {
+        self.lives.subscribe()
     }
 
     pub(super) fn config(&self) -> Config {

@@ -7,9 +7,7 @@ use std::task::{Context as Task, Poll};
 use mgp_server_sdk::Logger;
 use mgp_types::mcp::{Era, LogMessageParams, SetLevelParams, key};
 use mgp_types::method::{LogMessage, LoggingSetLevel};
-use mgp_types::service::{
-    Asking, Call, Context, Item, Principal, Reply, Room, Stack,
-};
+use mgp_types::service::{Asking, Call, Context, Item, Principal, Reply, Room, Stack};
 use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;

@@ -9,6 +9,7 @@ use mgp_discovery::{Change, Config, Effect, Finding, Loaded, Reach, Reload, Relo
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::Principal;
 use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::watch;
 
 use super::current::{Origin, plan};
 use super::error::KernelError;
@@ -31,7 +32,10 @@ impl Kernel {
         self.reload_by(&by_file()).await
     }
 
-    pub(super) async fn reload_by(&self, by: &Principal) -> Result<KernelReloadResult, KernelError> {
+    pub(super) async fn reload_by(
+        &self,
+        by: &Principal,
+    ) -> Result<KernelReloadResult, KernelError> {
         let Some(Origin { sources, trust }) = &self.0.current.origin else {
             return Err(KernelError::NoSources);
         };
@@ -124,9 +128,9 @@ impl Kernel {
         let fleet = &self.0.fleet;
         let replaced = change.changed.iter().filter(|changed| {
             changed.effect == Effect::Restart
-                || before.server(changed.server.id.as_str()).is_some_and(|old| {
-                    supervision(old) != supervision(&changed.server)
-                })
+                || before
+                    .server(changed.server.id.as_str())
+                    .is_some_and(|old| supervision(old) != supervision(&changed.server))
         });
         let replaced: Vec<Server> = replaced.map(|changed| changed.server.clone()).collect();
         for changed in &change.changed {
@@ -181,15 +185,21 @@ impl Kernel {
 }
 
 /// Follows the files of a kernel until it is gone.
-pub(super) async fn follow(kernel: Weak<Inner>, mut reload: Reload) {
+async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiver<()>) {
     loop {
-        let reloaded = reload.next().await;
+        let reloaded = tokio::select! {
+            reloaded = reload.next() => reloaded,
+            // It holds the state of the kernel, which somebody else may want now.
+            _ = life.changed() => return,
+        };
         let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
         let Reloaded::Changed(_, mut loaded) = reloaded else { continue };
         kernel.keep_broken(&mut loaded);
         match kernel.put_in_force(*loaded, &by_file()).await {
             Ok(result) => tracing::info!(changes = result.changed.len(), "another configuration"),
-            Err(error) => tracing::error!(%error, "another configuration is in force in parts only"),
+            Err(error) => {
+                tracing::error!(%error, "another configuration is in force in parts only")
+            }
         }
     }
 }
@@ -197,7 +207,7 @@ pub(super) async fn follow(kernel: Weak<Inner>, mut reload: Reload) {
 /// Begins to follow the files a kernel was configured by.
 pub(super) fn begin(kernel: &Kernel, origin: Origin, loaded: &Loaded) {
     let reload = Reload::new(origin.sources, origin.trust, loaded);
-    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload));
+    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.current.life()));
 }
 
 /// Who changes something when a file does: whoever may write it.

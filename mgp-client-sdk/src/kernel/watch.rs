@@ -57,9 +57,12 @@ impl Watching {
                 return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
             }
             let node = Arc::downgrade(node);
-            let held = table
-                .entry(name.clone())
-                .or_insert_with(|| Held { watchers: 0, node, of, uri: uri.to_owned() });
+            let held = table.entry(name.clone()).or_insert_with(|| Held {
+                watchers: 0,
+                node,
+                of,
+                uri: uri.to_owned(),
+            });
             held.watchers += 1;
             held.watchers == 1
         };

@@ -144,9 +144,8 @@ fn attribute(question: &Call, bystander: Option<&Bystander>) -> Result<Context, 
     let cx = question.cx();
     let in_flight = cx.peer.all_in_flight();
     let own = cx.scope.id();
-    let is_own = |call: &&InFlight| {
-        call.cx.scope.id() == own && matches!(call.cx.asking, Asking::Nobody)
-    };
+    let is_own =
+        |call: &&InFlight| call.cx.scope.id() == own && matches!(call.cx.asking, Asking::Nobody);
     let mut callers = in_flight.iter().filter(|call| !is_own(call));
     let mut askable = callers.clone().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
     let Some(first) = askable.next() else {
@@ -173,7 +172,8 @@ fn attribute(question: &Call, bystander: Option<&Bystander>) -> Result<Context, 
 
 /// Whether two calls came from two clients that stay; requests that stand alone may be one client's.
 fn is_elsewhere(one: &Context, other: &Context) -> bool {
-    let stays = |cx: &Context| matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+    let stays =
+        |cx: &Context| matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
     one.scope.id() != other.scope.id() && (stays(one) || stays(other))
 }
 

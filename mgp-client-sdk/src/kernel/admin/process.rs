@@ -80,8 +80,7 @@ impl Kernel {
         for cx in callers {
             let caller = parts.search.caller(&cx);
             let session = parts.sessions.find(&cx, None)?;
-            let view =
-                parts.sessions.view(&cx.principal, session.as_ref(), self.index(), &caller);
+            let view = parts.sessions.view(&cx.principal, session.as_ref(), self.index(), &caller);
             let told = view.result(|tool| name_for(tool, self.index(), &caller));
             let mut session = KernelSession::new(view.total_tokens, view.max_tokens);
             session.agent_id = agent(&cx.principal);

@@ -10,9 +10,7 @@ use mgp_types::mgp::{
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
     ToolStanding,
 };
-use mgp_types::service::{
-    Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _,
-};
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _};
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::Desk;
@@ -134,7 +132,8 @@ impl Kernel {
             .map(|waiting| waiting.held.fingerprint)
             .next();
         let Some(waits) = waits else {
-            let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
+            let message =
+                format!("no definition of `{tool}` of `{server_id}` waits for a decision");
             return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
         };
         // What was looked at is what is decided about, and nothing that came since.

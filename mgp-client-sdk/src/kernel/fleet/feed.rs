@@ -45,7 +45,9 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
             match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
                 Ok(Ok(true)) => fleet.tell(node, &[what]),
                 Ok(Ok(false)) => {}
-                Ok(Err(why)) => tracing::warn!(server = %node.id(), %why, "its tools are not known"),
+                Ok(Err(why)) => {
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known")
+                }
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });

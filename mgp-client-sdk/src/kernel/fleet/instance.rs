@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_discovery::Server;
-use mgp_types::mcp::{
-    ElicitationCapability, ListChanged, SamplingCapability,
-};
+use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, Router};
@@ -73,12 +71,7 @@ impl Instance {
         builder = match &config.mgp {
             None => builder.plain(),
             Some(mgp) if !mgp.extensions.is_empty() => {
-                let offered = ExtensionSet::from_names(&mgp.extensions);
-                builder.config(|config| {
-                    if let Some(mgp) = &mut config.offer.mgp {
-                        mgp.extensions = mgp.extensions & offered;
-                    }
-                })
+                builder.at_most(ExtensionSet::from_names(&mgp.extensions))
             }
             Some(_) => builder,
         };
@@ -89,10 +82,9 @@ impl Instance {
         builder = builder
             .on_change(move |what| ear.changed(what, whose.as_ref()))
             .config(move |config| {
-                config.bystander =
-                    Some(Bystander::new(move |method| {
-                        bystander.bystander(method, of_bystander.as_ref())
-                    }));
+                config.bystander = Some(Bystander::new(move |method| {
+                    bystander.bystander(method, of_bystander.as_ref())
+                }));
             })
             .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
                 log::told(&logs, of_logs.as_ref(), &cx, message);
@@ -112,10 +104,8 @@ impl Instance {
         if let Ok(client) = self.client.client() {
             return Ok(client);
         }
-        if matches!(
-            self.client.state().now(),
-            ServerState::Registered | ServerState::Disconnected
-        ) {
+        if matches!(self.client.state().now(), ServerState::Registered | ServerState::Disconnected)
+        {
             self.client.start().await;
         }
         match tokio::time::timeout(at_most, self.client.ready()).await {
@@ -164,7 +154,8 @@ impl Instances {
             let Some(oldest) = oldest else { return Err(full(&self.0.config)) };
             self.0.end(&mut table, &oldest);
         }
-        let instance = Instance::new(&self.0.config, &self.0.ground, &self.0.diary, Some(principal));
+        let instance =
+            Instance::new(&self.0.config, &self.0.ground, &self.0.diary, Some(principal));
         let instance = instance.map_err(RpcError::from)?;
         let used = Mutex::new(Instant::now());
         let own = Arc::new(Own { instance, running: AtomicUsize::new(0), used });
@@ -207,7 +198,10 @@ impl Own {
         self.instance.wake(at_most).await
     }
 
-    pub(super) fn send(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    pub(super) fn send(
+        self: &Arc<Self>,
+        call: Call,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (running, sending) = (Running::enter(self), self.instance.send(call));
         Box::pin(async move {
             let _running = running;

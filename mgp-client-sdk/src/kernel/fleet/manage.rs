@@ -80,7 +80,8 @@ impl Fleet {
         (server.since, server.error) = node.diary().standing();
         if let Ok(client) = node.client().client() {
             let facts = client.server();
-            server.era = Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
+            server.era =
+                Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
             server.protocol_version = Some(facts.revision.to_string());
             server.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
             server.pid = client.pid();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, MetaTools, Sessions};
-use mgp_types::method::{Request as _, ToolsCall, ToolsList};
 use mgp_types::RpcError;
+use mgp_types::method::{Request as _, ToolsCall, ToolsList};
 use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 

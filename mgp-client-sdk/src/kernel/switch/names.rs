@@ -92,7 +92,11 @@ impl Names {
                 let mut found = self.shelves.iter().filter_map(|(node, _)| of(node));
                 let first = found.next()?;
                 // `a.b.c` may be of `a` and of `a.b`: the one that lists it is meant.
-                if self.lists(&first.0, &first.1) { Some(first) } else { found.next().or(Some(first)) }
+                if self.lists(&first.0, &first.1) {
+                    Some(first)
+                } else {
+                    found.next().or(Some(first))
+                }
             }
             Kind::Resources | Kind::Templates => {
                 let (server, uri) = name.strip_prefix(SCHEME)?.split_once(':')?;
@@ -131,7 +135,9 @@ fn word(server: &ServerId) -> String {
 /// Whether a template may have made a URI: its fixed texts stand in it, in order.
 pub(super) fn fits(template: &str, uri: &str) -> bool {
     let mut pieces = template.split('{');
-    let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else { return false };
+    let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else {
+        return false;
+    };
     let mut is_open = false;
     for piece in pieces {
         let Some((expression, text)) = piece.split_once('}') else { return false };
@@ -159,12 +165,17 @@ mod tests {
 
     #[test]
     fn an_id_fits_a_scheme_and_no_two_look_alike() {
-        let words = ["files", "Files", "my_files", "my+5ffiles", "a.b-c"].map(|id| word(&id.into()));
+        let words =
+            ["files", "Files", "my_files", "my+5ffiles", "a.b-c"].map(|id| word(&id.into()));
         assert_eq!(words, ["files", "+46iles", "my+5ffiles", "my+2b5ffiles", "a.b-c"]);
         let uri = qualify(Kind::Resources, &"My_1".into(), "file:///a:b");
         assert_eq!(uri, "mgp++4dy+5f1:file:///a:b");
         let scheme = uri.split_once(':').unwrap().0;
-        assert!(scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b)));
+        assert!(
+            scheme
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))
+        );
     }
 
     #[track_caller]

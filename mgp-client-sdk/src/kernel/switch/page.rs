@@ -28,9 +28,10 @@ pub(super) fn of(kind: Kind, names: &Names, call: &Call) -> Result<Reply, RpcErr
         None => 0,
         Some(cursor) => read(cursor, revision).ok_or_else(bad_cursor)?,
     };
-    let all = names.shelves().iter().flat_map(|(node, list)| {
-        list.entries().iter().map(move |entry| (node.id(), entry))
-    });
+    let all = names
+        .shelves()
+        .iter()
+        .flat_map(|(node, list)| list.entries().iter().map(move |entry| (node.id(), entry)));
     let member = match kind {
         Kind::Resources => "resources",
         Kind::Templates => "resourceTemplates",

@@ -13,8 +13,8 @@ use mgp_types::mcp::{
     ReadResourceResult,
 };
 use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, ResourcesList, ResourcesRead,
-    ResourcesTemplatesList, Request, RootsListChanged,
+    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
+    ResourcesTemplatesList, RootsListChanged,
 };
 use mgp_types::service::{Call, Context, Params, Reply, Router, Stack, Target};
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -228,11 +228,7 @@ impl Switch {
 }
 
 /// The resource a URI means among the servers a caller sees.
-fn resource_of(
-    cx: &Context,
-    uri: &str,
-    nodes: &[Arc<Node>],
-) -> Result<Option<Meant>, RpcError> {
+fn resource_of(cx: &Context, uri: &str, nodes: &[Arc<Node>]) -> Result<Option<Meant>, RpcError> {
     match Names::of(Kind::Resources, nodes).find(uri) {
         Found::One(meant) => return Ok(Some(meant)),
         Found::Many(names) => return Err(ambiguous(cx, "resource", uri, &names)),
@@ -257,9 +253,7 @@ fn resource_of(
         })
     };
     let offering = || {
-        by(&|node| {
-            node.shelf().capabilities().is_some_and(|offered| offered.resources.is_some())
-        })
+        by(&|node| node.shelf().capabilities().is_some_and(|offered| offered.resources.is_some()))
     };
     let mut may_have = of_template;
     if may_have.is_empty() {
