@@ -34,8 +34,16 @@ use clap::Parser as _;
 
 use cli::{Cli, Command};
 use exit::{Ended, Failure};
+use mgp_transport::Keeper;
+
+/// What a process is started with that keeps a server.
+const KEEPER: &str = "__keeper";
 
 fn main() -> ExitCode {
+    // Before all else: there is one for each server, and it is to stay small.
+    if let Some(ended) = Keeper::run(KEEPER) {
+        return ended;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
@@ -88,6 +96,7 @@ fn detached(cli: Cli) -> Ended {
 }
 
 fn on_a_runtime(work: impl Future<Output = Ended>) -> Ended {
+    Keeper::this_program(KEEPER).install();
     // One thread: a kernel waits for others most of the time, and each thread costs memory and hand-overs.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
