@@ -10,6 +10,8 @@ mod connect;
 mod doctor;
 mod import;
 mod index;
+#[cfg(unix)]
+mod kernel;
 mod schema;
 mod trust;
 mod world;

@@ -21,6 +21,9 @@ use crate::{control, span};
 /// How long a kernel may take beyond what running calls may take.
 const LEAVES: Duration = Duration::from_secs(30);
 
+/// What the protocol says beside a result, and nobody asked for.
+pub(super) const RESULT_TYPE: &str = "resultType";
+
 /// `mgp stop`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  mgp stop --timeout 5s")]
@@ -102,7 +105,9 @@ impl Shown for All {
 
 pub(crate) async fn status(global: &Global) -> Ended {
     let client = control::connect(global).await?;
-    show(global, &Status(client.request::<KernelInfo>(&KernelInfoParams::new()).await?))
+    let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+    info.extra.remove(RESULT_TYPE);
+    show(global, &Status(info))
 }
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
+use mgp_client_sdk::types::ErrorCode;
 use mgp_client_sdk::types::method::{
     KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
     KernelServersStop, Request,
@@ -21,6 +22,7 @@ use mgp_discovery::{Sources, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use tokio::time::{Instant, sleep};
 
 use super::grant::{self, Granted};
 use crate::books::Books;
@@ -30,6 +32,12 @@ use crate::output::{Cell, Page, Shown, Tone, brief, show};
 use crate::own_file::OwnFile;
 use crate::places::Configured;
 use crate::{control, span};
+
+/// How long a server may take to be there.
+const STARTS: Duration = Duration::from_secs(30);
+
+/// How often is looked whether it is.
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// `mgp servers`.
 #[derive(Clone, Debug, Subcommand)]
@@ -71,7 +79,7 @@ pub(crate) enum Servers {
 pub(crate) struct Which {
     /// The server
     server: String,
-    /// How long running calls may take to end, as 30s
+    /// How long running calls may take to end, and a server to be there, as 30s
     #[arg(long, value_name = "SPAN", value_parser = span::span)]
     timeout: Option<Duration>,
 }
@@ -115,11 +123,15 @@ pub(crate) struct Rm {
     configured: Configured,
 }
 
-/// All servers.
+/// All servers, or the one that was named.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct All(Vec<KernelServer>);
+pub(crate) struct All {
+    servers: Vec<KernelServer>,
+    #[serde(skip)]
+    is_named: bool,
+}
 
 /// A server that was added.
 #[derive(Debug, Serialize)]
@@ -154,15 +166,15 @@ pub(super) fn state(state: &ServerState) -> Cell {
 
 impl Shown for All {
     fn show(&self, page: &mut Page) {
-        if self.0.is_empty() {
+        if self.servers.is_empty() {
             return page.line(
                 "no servers; add one with `mgp servers add`, or take them over with `mgp import`",
             );
         }
-        if let [server] = self.0.as_slice() {
+        if let ([server], true) = (self.servers.as_slice(), self.is_named) {
             return one(server, page);
         }
-        let rows = self.0.iter().map(|server| {
+        let rows = self.servers.iter().map(|server| {
             let says = server.error.as_deref().map_or_else(|| server.reach.clone(), str::to_owned);
             [
                 server.id.as_str().into(),
@@ -238,7 +250,7 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> Ended {
                     "there is no server `{server}`; see `mgp servers ls`"
                 )));
             }
-            show(global, &All(all))
+            show(global, &All { servers: all, is_named: server.is_some() })
         }
         Servers::Logs { server, lines } => {
             let client = control::connect(global).await?;
@@ -260,21 +272,46 @@ where
     let client = control::connect(global).await?;
     let mut params = KernelServerParams::new(&*which.server);
     params.timeout_ms = which.timeout.map(millis);
-    let done = client.request::<R>(&params).await?;
-    if done.status != ServerState::Error {
-        return Ok(());
+    let mut status = client.request::<R>(&params).await?.status;
+    let is_start = [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD);
+    // Whoever starts a server wants to know whether it came up.
+    let end = Instant::now() + which.timeout.unwrap_or(STARTS);
+    while is_start && !is_settled(&status) && Instant::now() < end {
+        sleep(LOOKS).await;
+        status = match told(&client, &which.server).await? {
+            Some(server) => server.status,
+            None => break,
+        };
     }
-    Err(Failure::failed(why(&client, &which.server).await))
+    if status == ServerState::Error || (is_start && status != ServerState::Connected) {
+        return Err(Failure::failed(why(&client, &which.server).await));
+    }
+    Ok(())
+}
+
+/// Whether a server that is started is there, or will not be at once.
+fn is_settled(state: &ServerState) -> bool {
+    matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
+}
+
+async fn told(client: &Client, server: &str) -> Ended<Option<KernelServer>> {
+    let mut params = KernelServersParams::new();
+    params.server_id = Some(server.to_owned());
+    Ok(client.request::<KernelServers>(&params).await?.servers.into_iter().next())
 }
 
 /// Why a server does not run.
 async fn why(client: &Client, server: &str) -> String {
-    let mut params = KernelServersParams::new();
-    params.server_id = Some(server.to_owned());
-    let said = client.request::<KernelServers>(&params).await.ok();
-    let error = said.and_then(|said| said.servers.into_iter().next()?.error);
+    let error = told(client, server).await.ok().flatten().and_then(|server| server.error);
     let error = error.unwrap_or_else(|| "it does not run".to_owned());
-    format!("{server}: {error}; see `mgp servers logs {server}`")
+    let mut params = KernelServerLogsParams::new(server);
+    params.lines = Some(1);
+    let lines = client.request::<KernelServersLogs>(&params).await.map(|said| said.lines);
+    let said = match lines.unwrap_or_default().pop() {
+        Some(line) => format!("; it said: {}", brief(&line.text, 200)),
+        None => String::new(),
+    };
+    format!("{server} is not there: {error}{said}; look with `mgp doctor {server}`")
 }
 
 pub(super) fn millis(span: Duration) -> u64 {
@@ -358,17 +395,23 @@ async fn remove(global: &Global, rm: &Rm) -> Ended {
         return Ok(());
     }
     // Not of the file, so perhaps one that was registered while a kernel ran.
-    match control::connect(global).await {
-        Ok(client) => {
-            client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
-            Ok(())
+    let registered = match control::connect(global).await {
+        Ok(client) => client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await,
+        Err(failure) if failure.is_no_kernel() => {
+            return Err(Failure::failed(format!(
+                "there is no server `{id}` in {}; one that was registered can be removed while a kernel runs",
+                rm.configured.own_file()?.display()
+            )));
         }
-        Err(failure) if failure.is_no_kernel() => Err(Failure::failed(format!(
-            "there is no server `{id}` in {}; one that was registered can be removed while a kernel runs",
-            rm.configured.own_file()?.display()
-        ))),
-        Err(failure) => Err(failure),
-    }
+        Err(failure) => return Err(failure),
+    };
+    registered.map(drop).map_err(|error| match error.code() {
+        // What kernels do not know, they have not registered.
+        ErrorCode::METHOD_NOT_FOUND => Failure::failed(format!(
+            "there is no server `{id}` in your configuration; see `mgp servers ls {id}` for where it is from"
+        )),
+        _ => error.into(),
+    })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

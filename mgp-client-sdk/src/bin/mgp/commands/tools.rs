@@ -17,6 +17,7 @@ use mgp_client_sdk::types::mgp::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::kernel::RESULT_TYPE;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, brief, note, show};
@@ -216,11 +217,9 @@ impl Shown for Found {
             return page.line("nothing was found that this agent may use");
         }
         let rows = self.0.iter().map(|tool| {
-            let id =
-                tool.tool_id.clone().unwrap_or_else(|| format!("{}.{}", tool.server_id, tool.name));
             let score = tool.relevance_score.as_ref().map(ToString::to_string);
             [
-                id.into(),
+                tool.tool_id.as_deref().into(),
                 score.map(|score| score.chars().take(4).collect::<String>()).into(),
                 brief(tool.description.as_deref().unwrap_or_default(), 80).into(),
             ]
@@ -287,7 +286,12 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
             params.query = Some(search.query.clone());
             params.max_results = Some(search.most);
             params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-            show(global, &Found(client.mgp().tools_discover(&params).await?.tools))
+            let mut tools = client.mgp().tools_discover(&params).await?.tools;
+            for tool in &mut tools {
+                let id = format!("{}.{}", tool.server_id, tool.name);
+                tool.tool_id.get_or_insert(id);
+            }
+            show(global, &Found(tools))
         }
         Tools::Call(call) => self::call(global, call).await,
         Tools::Pin(pin) => self::pin(pin),
@@ -296,7 +300,9 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
             let client = control::connect(global).await?;
             let mut params = KernelTokensParams::new();
             params.agent_id = Some(agent.clone());
-            show(global, &Tokens(client.request::<KernelToolsTokens>(&params).await?))
+            let mut tokens = client.request::<KernelToolsTokens>(&params).await?;
+            tokens.extra.remove(RESULT_TYPE);
+            show(global, &Tokens(tokens))
         }
     }
 }

@@ -74,7 +74,7 @@ impl Log {
                 params.server_id = server;
                 params.tool = tool;
                 params.event_type = kind.map(|kind| kind.as_str().into());
-                params.trace_id = trace;
+                params.trace = trace;
                 params.since = since.map(Into::into);
                 params.until = until.map(Into::into);
                 params.limit = Some(most as u64);
