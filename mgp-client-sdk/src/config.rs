@@ -48,6 +48,12 @@ pub struct ClientConfig {
     pub answers: Router,
     /// Who is told of changes and progress.
     pub(crate) hooks: Hooks,
+    /// The way past the gates of one connection, for what a kernel itself wants to hear.
+    #[cfg(feature = "kernel")]
+    pub(crate) own: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
+    /// Whom a server may ask that has no call in flight.
+    #[cfg(feature = "kernel")]
+    pub(crate) bystander: Option<crate::wire::Bystander>,
 }
 
 impl ClientConfig {
@@ -72,6 +78,10 @@ impl ClientConfig {
             principal: Principal::local(),
             answers: Router::new(),
             hooks: Hooks::default(),
+            #[cfg(feature = "kernel")]
+            own: std::sync::Arc::default(),
+            #[cfg(feature = "kernel")]
+            bystander: None,
         }
     }
 }

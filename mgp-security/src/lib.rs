@@ -48,7 +48,8 @@ pub use access::{
     KernelToolsLayer, NotOperator, PassEnded,
 };
 pub use approval::{
-    About, Approver, Configured, Decision, DecisionSource, Elicit, First, Question, Terminal,
+    About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, Elicit, First, Inbox,
+    InboxConfig, Question, RequestState, Terminal,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,
@@ -60,7 +61,9 @@ pub use definition::{
     Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{LongName, Refusal};
-pub use governance::{Bypass, GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use governance::{
+    Administration, Bypass, GovernLayer, Governance, GovernanceBuilder, Governed,
+};
 pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,

@@ -48,6 +48,8 @@ pub struct ServerPolicy {
     /// How permissions are decided. `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
+    /// What `auto_approve` does not approve: it is asked for as if the policy was `interactive`.
+    pub auto_approve_except: Vec<Permission>,
     /// The permissions the configuration grants.
     pub permissions: Vec<Permission>,
     /// The risk of single tools, in place of what is worked out.
@@ -65,6 +67,7 @@ impl Default for ServerPolicy {
             trust: TrustLevel::Standard,
             default_policy: DefaultPolicy::OptIn,
             permission_policy: ApprovalPolicy::Interactive,
+            auto_approve_except: Vec::new(),
             permissions: Vec::new(),
             risk: BTreeMap::new(),
             validators: BTreeMap::new(),
@@ -93,6 +96,25 @@ impl ServerPolicy {
     pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.permission_policy = policy;
         self
+    }
+
+    /// Sets what `auto_approve` does not approve.
+    #[must_use]
+    pub fn auto_approve_except(mut self, except: impl IntoIterator<Item = Permission>) -> Self {
+        self.auto_approve_except.extend(except);
+        self
+    }
+
+    /// How one permission is decided.
+    pub(crate) fn decides(&self, permission: &Permission) -> &ApprovalPolicy {
+        let is_excepted = || {
+            let excepted = self.auto_approve_except.iter().flat_map(Permission::expand);
+            permission.expand().iter().any(|name| excepted.clone().any(|except| except == *name))
+        };
+        match &self.permission_policy {
+            ApprovalPolicy::AutoApprove if is_excepted() => &ApprovalPolicy::Interactive,
+            policy => policy,
+        }
     }
 
     /// Grants permissions by configuration.

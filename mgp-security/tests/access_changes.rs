@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mgp_security::{Access, Policies, ServerPolicy};
+use mgp_security::{Access, KernelToolsLayer, Policies, ServerPolicy};
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessQueryParams, AccessRevokeParams, AuditEvent,
     DefaultPolicy, EntryType,
 };
-use mgp_types::service::{MemoryAudit, Principal, Stack, mock};
+use mgp_types::service::{MemoryAudit, Principal, Router, Stack, mock};
 use mgp_types::store::{Db, MemoryStore};
 use mgp_types::{Payload, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tower_layer::Layer as _;
 
 struct Book {
     access: Access,
@@ -161,6 +162,32 @@ async fn what_would_not_mean_what_it_seems_is_refused() {
         assert_eq!(ask(&mut ann, "mgp/access/grant", params).await, Err(-32602), "{wrong}");
     }
     assert!(book.log.events().is_empty());
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_before_what_was_asked_is_judged() {
+    let book = book();
+    let tools = Stack::new(KernelToolsLayer::new(book.access.router()).layer(Router::new()));
+    for method in ["mgp/access/query", "mgp/access/grant", "mgp/access/revoke"] {
+        for bad in [json!({ "server_id": "files", "agent_id": 3 }), json!({ "nonsense": [] })] {
+            let mut ada = client(&book.access, Principal::new("acme", "ada"));
+            assert_eq!(ask(&mut ada, method, bad.clone()).await, Err(1000), "{method} {bad}");
+            let mut ann = client(&book.access, ann());
+            assert_eq!(ask(&mut ann, method, bad.clone()).await, Err(-32602), "{method} {bad}");
+        }
+        let mut ada = mock::client(tools.clone());
+        ada.cx.principal = Principal::new("acme", "ada");
+        let call = |arguments: Value| json!({ "name": method, "arguments": arguments });
+        for bad in [json!([1]), json!(3), json!({ "agent_id": 3 })] {
+            assert_eq!(ask(&mut ada, "tools/call", call(bad)).await, Err(1000), "{method}");
+        }
+        ada.cx.principal = ann();
+        assert_eq!(ask(&mut ada, "tools/call", call(json!([1]))).await, Err(-32602), "{method}");
+    }
+    let blocked = of_type(&book.log, "PERMISSION_DENIED");
+    assert_eq!(blocked.len(), 15, "each is recorded");
+    let server = blocked[0].target.as_ref().unwrap().server_id.as_deref();
+    assert_eq!(server, Some("files"));
 }
 
 #[tokio::test]

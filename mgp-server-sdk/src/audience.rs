@@ -5,7 +5,8 @@
 //!
 //! Applies to: inbound.
 
-use std::collections::{BTreeSet, HashMap};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ use crate::error::Refusal;
 const LISTENERS: usize = 131_072;
 
 /// How many resources one listener may watch.
-const WATCHED: usize = 1_000;
+pub(crate) const WATCHED: usize = 1_000;
 
 /// How long changes are gathered before they are told.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -81,10 +82,26 @@ struct Listener {
 
 #[derive(Default)]
 struct State {
-    watched: BTreeSet<String>,
+    /// By what names the resource here.
+    watched: BTreeMap<String, Watching>,
     news: News,
     /// Whether a task tells the news.
     telling: bool,
+}
+
+/// A resource that is watched.
+pub(crate) struct Watching {
+    /// What its watcher calls it.
+    pub(crate) uri: String,
+    /// Dropped once it is watched no longer.
+    pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Watching {
+    /// A resource that has one name only.
+    pub(crate) fn plain(uri: String) -> (String, Self) {
+        (uri.clone(), Self { uri, _guard: None })
+    }
 }
 
 /// What is to be told.
@@ -154,10 +171,17 @@ impl Audience {
 
     /// Tells everyone that a list changed.
     pub(crate) fn changed(&self, list: List) {
+        self.changed_for(list, |_| true);
+    }
+
+    /// Tells some that a list changed.
+    pub(crate) fn changed_for(&self, list: List, whom: impl Fn(&Principal) -> bool) {
         if !self.announced().has(list) {
             return;
         }
-        for listener in self.listeners().values().filter(|listener| listener.lists.has(list)) {
+        let listeners = self.listeners();
+        let hear = listeners.values().filter(|listener| listener.lists.has(list));
+        for listener in hear.filter(|listener| whom(&listener.principal)) {
             listener.note(|news, _| {
                 news.lists.insert(list);
                 true
@@ -167,9 +191,17 @@ impl Audience {
 
     /// Tells those who watch a resource that it changed.
     pub(crate) fn updated(&self, uri: &str) {
+        self.updated_for(uri, |_| true);
+    }
+
+    /// Tells some of those who watch a resource that it changed.
+    pub(crate) fn updated_for(&self, name: &str, whom: impl Fn(&Principal) -> bool) {
         for listener in self.listeners().values() {
-            listener.note(|news, watched| {
-                watched.contains(uri) && news.resources.insert(uri.to_owned())
+            listener.note(|news, watched| match watched.get(name) {
+                Some(watching) if whom(&listener.principal) => {
+                    news.resources.insert(watching.uri.clone())
+                }
+                _ => false,
             });
         }
     }
@@ -217,7 +249,7 @@ impl Audience {
         cx: &Context,
         mark: Meta,
         lists: Lists,
-        watched: Vec<String>,
+        watched: Vec<(String, Watching)>,
     ) -> Result<Listening, RpcError> {
         if watched.len() > WATCHED {
             return Err(Refusal::TooManyWatched(WATCHED).into());
@@ -237,16 +269,30 @@ impl Audience {
 
     /// Watches a resource for the session of a call.
     pub(crate) fn watch(&self, cx: &Context, uri: String) -> Result<(), RpcError> {
+        let (name, watching) = Watching::plain(uri);
+        self.watch_as(cx, name, watching)
+    }
+
+    /// The same for one that has another name here.
+    pub(crate) fn watch_as(
+        &self,
+        cx: &Context,
+        name: String,
+        watching: Watching,
+    ) -> Result<(), RpcError> {
         self.join(cx);
         let listeners = self.listeners();
         let Some(listener) = listeners.get(&Key::Session(cx.scope.id())) else {
             return Err(Refusal::TooManyListeners.into());
         };
         let mut state = listener.state();
-        if state.watched.len() >= WATCHED && !state.watched.contains(&uri) {
+        if state.watched.len() >= WATCHED && !state.watched.contains_key(&name) {
             return Err(Refusal::TooManyWatched(WATCHED).into());
         }
-        state.watched.insert(uri);
+        let before = state.watched.insert(name, watching);
+        drop(state);
+        drop(listeners);
+        drop(before);
         Ok(())
     }
 
@@ -254,8 +300,11 @@ impl Audience {
     pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
         if let Some(listener) = self.listeners().get(&Key::Session(cx.scope.id())) {
             let mut state = listener.state();
-            state.watched.remove(uri);
+            let gone: Vec<_> =
+                state.watched.extract_if(.., |_, watching| watching.uri == uri).collect();
             state.news.resources.remove(uri);
+            drop(state);
+            drop(gone);
         }
     }
 
@@ -320,7 +369,7 @@ impl Listener {
     }
 
     /// Takes news, and sees that they are told; `add` says whether there are any.
-    fn note(self: &Arc<Self>, add: impl FnOnce(&mut News, &BTreeSet<String>) -> bool) {
+    fn note(self: &Arc<Self>, add: impl FnOnce(&mut News, &BTreeMap<String, Watching>) -> bool) {
         let mut state = self.state();
         let State { watched, news, telling } = &mut *state;
         if add(news, watched) && !*telling {

@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::Arc;
+
 use mgp_lifecycle::{Drain, ServerOffer};
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability};
 use mgp_types::method::Initialized;
@@ -12,13 +14,14 @@ use crate::audience::{Audience, Lists};
 use crate::complete::Completing;
 use crate::error::Flaw;
 use crate::furnish::Logging;
+use crate::herald::{Herald, Watched, Watches};
 use crate::listen::Told;
 use crate::prompt::{Prompt, Prompts};
 use crate::request::{Function, RequestHandler, Serving};
 use crate::resource::{Resource, ResourceSet, Resources};
 use crate::server::Server;
 use crate::tool::Tools;
-use crate::{listen, log};
+use crate::{herald, listen, log};
 
 /// What a server offers besides tools.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Features {
     completer: Option<Function<Completion>>,
     logging: Logging,
     audience: Audience,
+    /// Who sees to it that resources are watched, where that is not the server itself.
+    watches: Option<Arc<dyn Watches>>,
     /// What was put together wrongly.
     flaws: Vec<Flaw>,
 }
@@ -42,19 +47,24 @@ pub(crate) struct Ends {
 
 impl Default for Features {
     fn default() -> Self {
-        let audience = Audience::default();
+        Self::told(Audience::default())
+    }
+}
+
+impl Features {
+    /// Nothing yet, and who is told of it.
+    fn told(audience: Audience) -> Self {
         Self {
             resources: Resources::new(audience.clone()),
             prompts: Prompts::new(audience.clone()),
             completer: None,
             logging: Logging::Off,
             audience,
+            watches: None,
             flaws: Vec::new(),
         }
     }
-}
 
-impl Features {
     /// What keeps a server from being built.
     pub(crate) fn flaws(&mut self, state: &Extensions) -> Vec<Flaw> {
         let mut flaws = std::mem::take(&mut self.flaws);
@@ -126,7 +136,11 @@ impl Features {
             ends.drain.tell(move |change| audience.tell_state(&change));
         }
         if tells_changes || ends.are_told {
-            let resources = watches.then_some(resources);
+            let by = self.watches.map_or(Watched::Own(resources), Watched::By);
+            let resources = watches.then_some(by);
+            if let Some(resources @ Watched::By(_)) = &resources {
+                router = router.merge(herald::routes(self.audience.clone(), resources.clone()));
+            }
             let told = Told { audience: self.audience.clone(), resources, tells_changes };
             router = router.merge(listen::routes(told, ends.drain));
             let audience = self.audience;
@@ -181,6 +195,15 @@ impl Server {
     /// Lets tools, prompts and resources send log messages to their callers; without it their messages go nowhere.
     pub fn logging(mut self) -> Self {
         self.features.logging = Logging::On;
+        self
+    }
+
+    /// Has a [`Herald`] tell what changes, which may serve several servers at once; put it before resources and prompts.
+    ///
+    /// `watches` sees to it that resources are watched.
+    pub fn herald(mut self, herald: &Herald, watches: impl Watches) -> Self {
+        self.features = Features::told(herald.audience().clone());
+        self.features.watches = Some(Arc::new(watches));
         self
     }
 

@@ -111,6 +111,7 @@ mod govern;
 #[cfg(doctest)]
 mod guides;
 mod health;
+mod herald;
 #[cfg(feature = "http")]
 mod http;
 mod into_stack;
@@ -131,6 +132,7 @@ pub use ask::{
     ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
 };
 pub use error::ServeError;
+pub use herald::{Herald, Watch, Watches};
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;

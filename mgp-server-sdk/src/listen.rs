@@ -15,15 +15,16 @@ use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsLi
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
-use crate::audience::{Audience, List, Lists};
-use crate::resource::Resources;
+use crate::audience::{Audience, List, Lists, WATCHED, Watching};
+use crate::error::Refusal;
+use crate::herald::Watched;
 
 /// What a stream can tell.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) audience: Audience,
     /// Resources are watched where the server offers that.
-    pub(crate) resources: Option<Resources>,
+    pub(crate) resources: Option<Watched>,
     /// Whether there is anything to tell somebody who does not speak MGP.
     pub(crate) tells_changes: bool,
 }
@@ -61,8 +62,18 @@ async fn listen(
         (List::Resources, wanted.resources_list_changed == Some(true)),
     ])
     .and(audience.announced());
-    let mut watched = wanted.resource_subscriptions.into_vec();
-    watched.retain(|uri| resources.is_some_and(|resources| resources.knows(uri)));
+    let asked = wanted.resource_subscriptions.into_vec();
+    if asked.len() > WATCHED {
+        return Err(Refusal::TooManyWatched(WATCHED).into());
+    }
+    let mut watched = Vec::new();
+    for uri in asked {
+        if let Some(resources) = resources
+            && let Some(watching) = resources.begin(&cx, uri).await
+        {
+            watched.push(watching);
+        }
+    }
     let agreed = agreed(lists, &watched);
     let listening = audience.listen(&cx, mark.clone(), lists, watched)?;
 
@@ -83,12 +94,13 @@ async fn listen(
 }
 
 /// What of the wish is granted: nothing is promised that is never told.
-fn agreed(lists: Lists, watched: &[String]) -> SubscriptionFilter {
+fn agreed(lists: Lists, watched: &[(String, Watching)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut agreed = SubscriptionFilter::new();
     agreed.tools_list_changed = granted(List::Tools);
     agreed.prompts_list_changed = granted(List::Prompts);
     agreed.resources_list_changed = granted(List::Resources);
-    agreed.resource_subscriptions = watched.to_vec().into();
+    let uris = watched.iter().map(|(_, watching)| watching.uri.clone());
+    agreed.resource_subscriptions = uris.collect::<Vec<_>>().into();
     agreed
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams};
 use mgp_types::method::LoggingSetLevel;
-use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, MetaKey, Router};
+use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, MetaKey, Router, Scope};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 
@@ -56,6 +56,19 @@ impl Logger {
         wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
     }
 
+    /// The least grave level that goes anywhere; none where no message does.
+    #[must_use]
+    pub fn level(&self) -> Option<LogLevel> {
+        let wanted = self.cx.extensions.get::<Wanted>()?;
+        self.cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
+    }
+
+    /// Whether a legacy session takes messages of a level that belong to none of its calls.
+    #[must_use]
+    pub fn is_heard_by(session: &Scope, level: LogLevel) -> bool {
+        level >= session.state::<SessionLevel>().get()
+    }
+
     /// Sends a message; waits while the caller reads slowly.
     ///
     /// # Cancel safety
@@ -99,9 +112,13 @@ enum Wanted {
 
 impl Wanted {
     fn takes(&self, level: LogLevel) -> bool {
+        level >= self.least()
+    }
+
+    fn least(&self) -> LogLevel {
         match self {
-            Self::Session(least) => level >= least.get(),
-            Self::Request(least) => level >= *least,
+            Self::Session(least) => least.get(),
+            Self::Request(least) => *least,
         }
     }
 }

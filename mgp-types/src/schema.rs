@@ -59,8 +59,12 @@ pub fn methods_markdown() -> String {
         page,
         "The specification has {requests} methods and {notifications} notifications of its own, set in bold."
     );
-    section(&mut page, "MGP", MethodInfo::is_mgp);
+    section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernels());
     section(&mut page, "MCP", |info| !info.is_mgp());
+    section(&mut page, "This kernel's own", MethodInfo::is_kernels);
+    page.push_str(
+        "\nThe methods of this kernel are in no specification; only operators may call them.\n",
+    );
     page
 }
 

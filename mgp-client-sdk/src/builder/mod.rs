@@ -76,6 +76,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Offers no more than these extensions of what would be offered.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn at_most(mut self, extensions: ExtensionSet) -> Self {
+        self.mgp = self.mgp.map(|set| set & extensions);
+        self
+    }
+
     /// Speaks plain MCP only.
     pub fn plain(mut self) -> Self {
         self.mgp = None;

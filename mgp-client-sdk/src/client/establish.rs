@@ -213,6 +213,9 @@ async fn shake_hands(
     let capabilities = capabilities.unwrap_or_default();
     let listening = (facts.era == Era::Modern).then(|| {
         let parts = Parts {
+            #[cfg(feature = "kernel")]
+            stack: config.own.get().unwrap_or(&stack).clone(),
+            #[cfg(not(feature = "kernel"))]
             stack: stack.clone(),
             cx: cx.clone(),
             life: life.clone(),
@@ -226,6 +229,8 @@ async fn shake_hands(
     });
     Ok(Client(Arc::new(Inner {
         listening,
+        #[cfg(feature = "kernel")]
+        own: config.own.get().unwrap_or(&stack).clone(),
         stack,
         peer,
         cx,
@@ -294,6 +299,10 @@ fn heard(config: &ClientConfig, lists: &Arc<Lists>) -> Stack {
         own: config.answers.clone(),
         notices: notices(lists, &config.hooks),
         asks: Asks::of(&config.offer.capabilities),
+        #[cfg(feature = "kernel")]
+        bystander: config.bystander.clone(),
+        #[cfg(not(feature = "kernel"))]
+        bystander: None,
     })
 }
 

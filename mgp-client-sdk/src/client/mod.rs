@@ -66,6 +66,9 @@ struct Inner {
     /// In the modern era.
     listening: Option<Listening>,
     stack: Stack,
+    /// Past the gates, for what a kernel itself asks.
+    #[cfg(feature = "kernel")]
+    own: Stack,
     peer: Peer,
     cx: Context,
     facts: Arc<Facts>,
@@ -287,6 +290,12 @@ impl Client {
         let mut cx = self.0.cx.clone();
         cx.key = CallKey::next();
         cx
+    }
+
+    /// The stack without the gates that outlive the connection, where there are such.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn ungated(&self) -> &Stack {
+        &self.0.own
     }
 
     /// Whether the server is there.

@@ -2,46 +2,113 @@
 //!
 //! Applies to: both.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{Config, Expander};
-use mgp_security::{Elicit, Governance, GovernanceBuilder, Policies};
-use mgp_toolindex::{MetaTools, MetaTool, Pins, SessionLimits, Sessions, ToolIndex};
-use mgp_types::mgp::ContextBudget;
+use mgp_discovery::{Config, Expander, Loaded, ServerMgp, Sources, Trust};
+use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
+use mgp_server_sdk::{Herald, Server};
+use mgp_toolindex::{MetaTool, MetaTools, SessionLimits, Sessions, ToolIndex};
+use mgp_types::service::{Principal, ServerId};
+use mgp_types::store::MemoryStore;
+use tokio::sync::Semaphore;
 
+use super::callers::Callers;
+use super::current::{Current, Interactive, Origin, logging, plan, recording};
 use super::error::KernelError;
-use super::fleet::{Fleet, Ground};
+use super::fleet::{Fleet, Ground, Met, News, manifests};
 use super::handle::{Inner, Kernel};
+use super::hops;
 use super::host::Host;
 use super::policy::policy;
+use super::reload;
 use super::seen::Seen;
 use super::switch::Switch;
+use super::watch::Watching;
+use crate::supervised::Make;
+
+/// How many servers start at once.
+const STARTS: usize = 8;
 
 /// Puts a [`Kernel`] together.
-#[derive(Debug)]
 #[must_use = "nothing runs until it is built"]
 pub struct KernelBuilder {
     config: Config,
     expander: Expander,
+    within: HashMap<ServerId, Make>,
+    sources: Option<Sources>,
+    interactive: Interactive,
 }
 
 impl Default for KernelBuilder {
     fn default() -> Self {
-        Self { config: Config::default(), expander: Expander::of_process() }
+        Self {
+            config: Config::default(),
+            expander: Expander::of_process(),
+            within: HashMap::new(),
+            sources: None,
+            interactive: Interactive::default(),
+        }
     }
 }
 
 impl KernelBuilder {
     /// Runs the servers of this configuration.
     pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
+        let local = std::mem::replace(&mut self.config, config).servers.into_iter();
+        let local = local.filter(|server| self.within.contains_key(&server.id));
+        let local: Vec<_> = local.collect();
+        self.config.servers.retain(|server| !self.within.contains_key(&server.id));
+        self.config.servers.extend(local);
+        self
+    }
+
+    /// Runs the servers that these files say, and follows the files: what changes there is put in force as by
+    /// [`Kernel::reload`].
+    ///
+    /// The configuration of a project counts once it was approved; approvals are kept with the rest of the state.
+    pub fn sources(mut self, sources: Sources) -> Self {
+        self.sources = Some(sources);
         self
     }
 
     /// Fills in `${…}` with this one instead of the environment.
     pub fn expander(mut self, expander: Expander) -> Self {
         self.expander = expander;
+        self
+    }
+
+    /// Runs a server in this process, made anew whenever it is started; it is governed like any other.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Kernel;
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// let clock = || Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
+    /// let builder = Kernel::builder().local("clock", clock);
+    /// # drop(builder);
+    /// ```
+    pub fn local(
+        self,
+        id: impl Into<ServerId>,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        self.local_as(id, ServerMgp::default(), make)
+    }
+
+    /// The same with what `[servers.mgp]` says of a server in a file.
+    pub fn local_as(
+        mut self,
+        id: impl Into<ServerId>,
+        mgp: ServerMgp,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        let id = id.into();
+        self.config.servers.retain(|server| server.id != id);
+        self.config.servers.push(mgp_discovery::Server::within(id.clone(), mgp));
+        self.within.insert(id, Arc::new(make));
         self
     }
 
@@ -52,10 +119,11 @@ impl KernelBuilder {
     ///
     /// # Cancel safety
     /// Dropping the future stops what was started.
-    pub async fn build(self) -> Result<Kernel, KernelError> {
+    pub async fn build(mut self) -> Result<Kernel, KernelError> {
         let governance = self.governance().build();
         governance.open().await?;
-        self.with(governance, ToolIndex::new()).await
+        let loaded = self.load(&governance).await?;
+        self.with(governance, ToolIndex::new(), loaded).await
     }
 
     /// A kernel whose state is in a folder that only its owner may use: grants, permissions, pins, the tool index and
@@ -66,10 +134,36 @@ impl KernelBuilder {
     ///
     /// # Cancel safety
     /// As [`build`](Self::build).
-    pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
+    pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
+        if let Some(sources) = &self.sources {
+            // How the log is kept is for the user's own file to say: whatever project is approved says nothing of it.
+            let nobody = Trust::new(Arc::new(MemoryStore::new()));
+            self.config.kernel = sources.load(&nobody).await?.config.kernel;
+        }
         let (governance, db) = self.governance().in_folder_with_db(folder).await?;
         let index = ToolIndex::builder().open(db).await?;
-        self.with(governance, index).await
+        let loaded = self.load(&governance).await?;
+        self.with(governance, index, loaded).await
+    }
+
+    /// Reads the files, with the approvals that the state has.
+    async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
+        let Some(sources) = &self.sources else { return Ok(None) };
+        let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
+        for finding in &loaded.findings {
+            tracing::warn!("{finding}");
+        }
+        if let Some(unapproved) = &loaded.unapproved {
+            tracing::warn!("{unapproved}");
+        }
+        let config = loaded.config.clone();
+        let builder = std::mem::take(self);
+        *self = builder.config(config);
+        let policies = governance.policies();
+        for server in &self.config.servers {
+            policies.set(server.id.clone(), policy(&self.config.kernel, server));
+        }
+        Ok(Some(loaded))
     }
 
     fn governance(&self) -> GovernanceBuilder {
@@ -77,49 +171,75 @@ impl KernelBuilder {
         for server in &self.config.servers {
             policies.set(server.id.clone(), policy(&self.config.kernel, server));
         }
-        let interactive: Vec<String> = self
-            .config
-            .agents
-            .iter()
-            .filter(|(_, agent)| agent.interactive)
-            .map(|(name, _)| name.clone())
-            .collect();
-        let sits_there = move |principal: &mgp_types::service::Principal| {
-            principal.as_agent().is_some_and(|agent| interactive.iter().any(|name| name == agent.as_str()))
-        };
-        Governance::builder().policies(policies).approver(Elicit::new(sits_there))
+        let interactive = self.interactive.clone();
+        let sits_there = move |principal: &Principal| interactive.has(principal);
+        let audit = &self.config.kernel.audit;
+        Governance::builder()
+            .policies(policies)
+            .approver(Elicit::new(sits_there))
+            .inbox(InboxConfig::default())
+            .recording(recording(audit))
+            .logging(logging(audit.clone()))
     }
 
-    async fn with(self, governance: Governance, index: ToolIndex) -> Result<Kernel, KernelError> {
-        let Config { servers, kernel, agents, .. } = self.config;
-        let budget = kernel.tool_context_budget;
-        let context = ContextBudget::new(
-            budget.max_tokens,
-            budget.pinned_reserve,
-            budget.discovery_reserve,
-            budget.cache_limit,
-        );
-        let mut pins = Pins::new();
-        for (name, agent) in &agents {
-            pins = pins.agent(name.as_str(), agent.pinned.iter().cloned());
+    async fn with(
+        self,
+        governance: Governance,
+        index: ToolIndex,
+        loaded: Option<Loaded>,
+    ) -> Result<Kernel, KernelError> {
+        let depth = hops::depth();
+        if hops::is_too_deep(depth) {
+            return Err(KernelError::TooDeep(depth));
         }
-        let sessions = Sessions::configured(context, pins, SessionLimits::default());
+        let Self { config, expander, within, sources, interactive } = self;
+        let sessions = Sessions::planned(plan(&config), SessionLimits::default());
+        let tenant = Principal::local().tenant().clone();
+        for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
+            governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
+        }
+        let servers = config.servers.clone();
         let seen = Seen::new(&governance);
         for known in index.entries() {
             if !servers.iter().any(|server| server.id.as_str() == known.server_id) {
                 index.remove(&known.server_id)?;
             }
         }
-        let ground =
-            Ground { governance, index, expander: self.expander, news: Default::default() };
-        let fleet = Fleet::new(ground);
+        let store = Arc::clone(governance.store());
+        let trust = Trust::new(Arc::clone(&store));
+        let origin = sources.map(|sources| Origin { sources, trust });
+        let ground = Ground {
+            governance,
+            index,
+            expander,
+            news: News::default(),
+            within: Arc::new(within),
+            met: Met::load(Arc::clone(&store)).await?,
+            starts: Arc::new(Semaphore::new(STARTS)),
+            herald: Herald::new(),
+            callers: Callers::default(),
+            watching: Watching::default(),
+        };
+        let kept = manifests(ground.governance.store()).await?;
+        let fleet = Fleet::new(ground, kept);
         for server in servers {
             let id = server.id.as_str().to_owned();
-            let added = fleet.add(server).await;
-            added.map_err(|why| KernelError::Server { server: id, why })?;
+            fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
+        fleet.forget_others().await;
         let meta = MetaTools::new().without(MetaTool::Request);
         let switch = Switch::new(fleet.clone(), seen, sessions, meta);
-        Ok(Kernel(Arc::new(Inner { fleet, switch, host: Host::default() })))
+        let current = Current::new(config, interactive, origin.clone());
+        let kernel = Kernel(Arc::new(Inner { fleet, switch, host: Host::default(), current }));
+        if let (Some(origin), Some(loaded)) = (origin, loaded) {
+            reload::begin(&kernel, origin, &loaded);
+        }
+        Ok(kernel)
+    }
+}
+
+impl fmt::Debug for KernelBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelBuilder").field("config", &self.config).finish_non_exhaustive()
     }
 }

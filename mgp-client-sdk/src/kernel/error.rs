@@ -28,6 +28,20 @@ pub enum KernelError {
         /// What is wrong with it.
         why: crate::Error,
     },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] mgp_discovery::Error),
+    /// There are no files to read.
+    #[error("this kernel was not configured by files; build it with `sources`")]
+    NoSources,
+    /// What another configuration says of policies or groups is not in force.
+    #[error("the configuration is not in force: {}", .0.message())]
+    Governed(RpcError),
+    /// Kernels start each other.
+    #[error(
+        "{0} kernels have started each other: one has itself among its servers; take it out of the configuration"
+    )]
+    TooDeep(u32),
     /// What is served upstream cannot be put together.
     #[error("the kernel cannot be served: {}", .0.message())]
     Upstream(RpcError),

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use mgp_security::Governance;
 use mgp_server_sdk::Server;
 use mgp_toolindex::ToolIndex;
-use mgp_types::mgp::ShutdownReason;
+use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState, ShutdownReason};
+use mgp_types::service::ServerId;
 
+use super::admin;
 use super::builder::KernelBuilder;
+use super::current::Current;
 use super::fleet::Fleet;
 use super::host::Host;
 use super::switch::Switch;
@@ -37,6 +40,7 @@ pub(super) struct Inner {
     pub(super) fleet: Fleet,
     pub(super) switch: Switch,
     pub(super) host: Host,
+    pub(super) current: Current,
 }
 
 impl Kernel {
@@ -47,7 +51,7 @@ impl Kernel {
 
     /// A server that answers with what the kernel has: serve it on stdio, at a URL, or over any pair of streams.
     pub fn server(&self) -> Server {
-        upstream::server(&self.0.switch)
+        upstream::server(&self.0.switch, admin::router(self))
     }
 
     /// Who may do what.
@@ -60,6 +64,43 @@ impl Kernel {
     #[must_use]
     pub fn index(&self) -> &ToolIndex {
         &self.0.fleet.ground().index
+    }
+
+    /// Its servers, by their ids, with all that an operator may know of them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<KernelServer> {
+        self.0.fleet.all().values().map(|node| self.0.fleet.describe(node)).collect()
+    }
+
+    /// Starts a server unless it runs, and gives its state once it is there or did not come; none for one nobody knows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it starting.
+    pub async fn start_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(Fleet::start(&*self.0.fleet.get(id.as_str())?, None).await)
+    }
+
+    /// Lets a server finish and stops it with its whole tree; no call starts it until it is
+    /// [started](Self::start_server) again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it stopping.
+    pub async fn stop_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(Fleet::halt(&self.0.fleet.get(id.as_str())?, None).await)
+    }
+
+    /// Lets a server finish, and starts it anew; earlier failures are forgotten.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it to that.
+    pub async fn restart_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(Fleet::renew(&self.0.fleet.get(id.as_str())?, None).await)
+    }
+
+    /// The last lines a server wrote to its standard error, the oldest first: 500 at most are kept, of 64 KiB.
+    #[must_use]
+    pub fn server_log(&self, id: &ServerId) -> Option<Vec<KernelLogLine>> {
+        Some(self.0.fleet.get(id.as_str())?.diary().lines(usize::MAX))
     }
 
     /// Stops all servers, each with its whole tree, once what runs there is finished.

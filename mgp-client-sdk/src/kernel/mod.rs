@@ -8,21 +8,29 @@
 //!
 //! - `fleet/`: the servers, each with its supervised client; `feed.rs` there brings their tools into the index.
 //! - `switch/`: what becomes of a call from above.
+//! - `admin/`: what an operator does, `mgp/kernel/*`; `reload.rs`: what another configuration changes.
 //! - `clients.rs`: who is connected; `host.rs`: what the kernel and the program around it tell each other.
 //! - `seen.rs`: what a caller sees, in one place for calls, lists, searches and the registry.
 //!
 //! Applies to: both.
 
+mod admin;
 mod builder;
+mod callers;
 mod clients;
+mod current;
 mod error;
 mod fleet;
 mod handle;
+mod hops;
 mod host;
+mod log;
 mod policy;
+mod reload;
 mod seen;
 mod switch;
 mod upstream;
+mod watch;
 
 pub use builder::KernelBuilder;
 pub use clients::{Carrier, Clients, Connected, Present};

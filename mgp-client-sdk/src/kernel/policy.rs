@@ -9,12 +9,13 @@ use mgp_security::{ConfirmFrom, ServerPolicy};
 /// How a server is governed; one that was never offered MGP is governed by the defaults.
 pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
+    let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
     let Some(mgp) = &server.mgp else {
-        return ServerPolicy::default().permission_policy(general);
+        return defaults.permission_policy(general);
     };
-    let mut policy = ServerPolicy::default()
+    let mut policy = defaults
         .trust(mgp.trust_level.clone())
-        .default_policy(mgp.default_policy.clone())
+        .default_policy(mgp.default_policy)
         .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
         .permissions(mgp.permissions.iter().cloned())
         .confirm(match mgp.confirm {

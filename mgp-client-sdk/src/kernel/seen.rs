@@ -29,6 +29,13 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// Whether a caller sees what belongs to a server as a whole.
+    pub(crate) fn sees_server(&self, cx: &Context, server: &ServerId) -> bool {
+        self.access.sees_server(cx, server).is_ok()
+    }
+}
+
 impl Visibility for Seen {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         self.access.sees(cx, server, tool)?;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use mgp_lifecycle::Fleet;
 use mgp_server_sdk::Server;
-use mgp_types::mcp::ListChanged;
+use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::Router;
 
-use super::switch::Switch;
+use super::hops::CameLayer;
+use super::switch::{Switch, tasks};
 
 /// What the kernel answers of MGP.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -25,9 +27,11 @@ const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
     Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
 
 /// A server that passes everything on.
-pub(super) fn server(switch: &Switch) -> Server {
-    let (router, shown) = (switch.router(), switch.shown());
-    let server = Server::new("mgp", env!("CARGO_PKG_VERSION"));
+pub(super) fn server(switch: &Switch, admin: Router) -> Server {
+    let (router, shown) = (switch.router(admin), switch.shown());
+    let index = switch.parts().fleet.ground().index.clone();
+    let herald = &switch.parts().fleet.ground().herald;
+    let server = Server::new("mgp", env!("CARGO_PKG_VERSION")).herald(herald, switch.clone());
     server.drain_handle().fleet(Arc::clone(&shown) as Arc<dyn Fleet>);
     server
         .instructions(INSTRUCTIONS)
@@ -37,8 +41,19 @@ pub(super) fn server(switch: &Switch) -> Server {
             }
             let mut tools = ListChanged::new();
             tools.list_changed = Some(true);
-            offer.capabilities.tools = Some(tools);
+            offer.capabilities.tools = Some(tools.clone());
+            // Offered always: what servers have comes and goes, and a list may be empty.
+            offer.capabilities.prompts = Some(tools);
+            let mut resources = ResourcesCapability::new();
+            resources.list_changed = Some(true);
+            resources.subscribe = Some(true);
+            offer.capabilities.resources = Some(resources);
+            offer.capabilities.completions.get_or_insert_default();
         })
+        .logging()
+        .tasks_of(move |tool| tasks::support(&index, tool))
+        .layer(switch.notes())
+        .layer(CameLayer)
         .health(|health| health.fleet(shown))
         .endpoints(router)
 }

@@ -21,4 +21,4 @@ mod watch;
 
 pub use handle::SupervisedClient;
 #[cfg(feature = "kernel")]
-pub(crate) use start::{Reached, Target};
+pub(crate) use start::{Make, Reached, Target};

@@ -222,6 +222,12 @@ impl Trunk {
         Self { gated: self.end.clone(), ..self.clone() }.stack()
     }
 
+    /// The same for what is said on one connection.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn ungated_on(&self, line: &Arc<Line>) -> Stack {
+        Self { gated: self.end.clone(), ..self.clone() }.addressed(Some(Arc::clone(line)))
+    }
+
     /// Takes the road of a new connection; gives the stack of its client.
     pub(crate) fn join(&self, road: Road) -> (Arc<Line>, Stack) {
         let (peer, session, scope) = (road.peer.clone(), Arc::clone(&road.session), road.scope);

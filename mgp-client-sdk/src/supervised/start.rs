@@ -51,14 +51,23 @@ pub(crate) enum Reached {
         /// Of every request, beside those that the configuration has.
         headers: http::HeaderMap,
     },
+    /// A server of this process, over memory.
+    #[cfg(feature = "kernel")]
+    Within(Make),
 }
+
+/// Makes a server of this process, anew for each incarnation.
+#[cfg(feature = "kernel")]
+pub(crate) type Make = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
 
 impl Target {
     async fn reach(&self) -> Result<Reached, SpawnError> {
         match self {
             Self::Child(command) => Ok(Reached::Child(command.clone())),
             #[cfg(feature = "http")]
-            Self::Url(url) => Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() }),
+            Self::Url(url) => {
+                Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() })
+            }
             #[cfg(feature = "kernel")]
             Self::Said(say) => say().await,
         }
@@ -196,6 +205,8 @@ impl Run {
             },
             #[cfg(feature = "http")]
             Reached::Url { .. } => (None, None),
+            #[cfg(feature = "kernel")]
+            Reached::Within(_) => (None, None),
         };
         Ok(Self {
             plan,
@@ -251,6 +262,10 @@ impl Run {
 
     async fn connect(&self) -> Result<Ready, Error> {
         let mut config = self.plan.config.clone();
+        #[cfg(feature = "kernel")]
+        {
+            config.own = Arc::default();
+        }
         let told = Arc::clone(&self.told);
         config.hooks.states.push(Arc::new(move |state| {
             if state.new_state == ServerState::Draining {
@@ -259,8 +274,12 @@ impl Run {
             }
         }));
         let mut joined = None;
+        #[cfg(feature = "kernel")]
+        let own = Arc::clone(&config.own);
         let join = |road| {
             let (line, stack) = self.plan.trunk.join(road);
+            #[cfg(feature = "kernel")]
+            let _ = own.set(self.plan.trunk.ungated_on(&line));
             joined = Some(line);
             stack
         };
@@ -277,6 +296,17 @@ impl Run {
             Reached::Url { url, headers } => {
                 config.http.headers.extend(headers.clone());
                 client::reach(url, config, join).await?
+            }
+            #[cfg(feature = "kernel")]
+            Reached::Within(make) => {
+                let (here, there) = mgp_transport::duplex();
+                let server = make().owned_by_peer();
+                tokio::spawn(async move {
+                    if let Err(error) = server.serve(there.reader, there.writer).await {
+                        tracing::warn!(%error, "a server of this process ended");
+                    }
+                });
+                client::establish(here.reader, here.writer, config, join, None).await?
             }
         };
         let line = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;

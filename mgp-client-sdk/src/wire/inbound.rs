@@ -2,20 +2,26 @@
 //!
 //! Applies to: inbound.
 
+use std::fmt;
 use std::future::ready;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{CatchPanicLayer, Session};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
-    ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
+    ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, Stack,
+    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, ScopeKind,
+    Stack,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
+
+use super::suits;
+use super::visits::Visits;
 
 /// What the stack is built from.
 #[derive(Clone)]
@@ -26,6 +32,27 @@ pub(crate) struct Inbound {
     pub(crate) notices: Router,
     /// What the client offered to be asked for.
     pub(crate) asks: Asks,
+    /// Whom a server may ask that has no call in flight; nobody without it.
+    pub(crate) bystander: Option<Bystander>,
+}
+
+/// Says whom a question of a method is for that belongs to no call.
+#[derive(Clone)]
+pub(crate) struct Bystander(Arc<Find>);
+
+type Find = dyn Fn(&str) -> Option<Context> + Send + Sync;
+
+impl Bystander {
+    #[cfg(feature = "kernel")]
+    pub(crate) fn new(find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+}
+
+impl fmt::Debug for Bystander {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bystander")
+    }
 }
 
 /// Puts the layers over what the client answers itself.
@@ -58,6 +85,11 @@ impl Service<Call> for Answers {
             return Box::pin(ready(unheard(&call)));
         }
         if call.kind() == Kind::Notification {
+            if call.tells::<ElicitationComplete>()
+                && let Ok(params) = call.params().get()
+            {
+                call.cx().scope.state::<Visits>().over(&params);
+            }
             let (noted, told) = (self.0.notices.call(call.clone()), self.0.own.call(call));
             return Box::pin(async move {
                 noted.await?;
@@ -75,7 +107,7 @@ impl Service<Call> for Answers {
 
 impl Answers {
     fn answer(&mut self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let Inbound { own, asks, .. } = &mut self.0;
+        let Inbound { own, asks, bystander, .. } = &mut self.0;
         let method = call.method().as_str();
         if own.methods().any(|known| known == method) {
             return own.call(call);
@@ -86,7 +118,7 @@ impl Answers {
                 if !asks.offers(method) {
                     return Box::pin(ready(Err(not_offered(method))));
                 }
-                let origin = attribute(&call.cx().peer.all_in_flight());
+                let origin = attribute(&call, bystander.as_ref());
                 Box::pin(async move { pass_on(origin?, &call).await })
             }
             _ => own.call(call),
@@ -114,23 +146,49 @@ fn unheard(call: &Call) -> Result<Reply, RpcError> {
 
 /// Finds the caller a server's question belongs to (DESIGN §5).
 ///
-/// On stdio the question names no call, so it is attributed only if exactly one principal has calls in flight;
-/// anything else would show one caller's question to another.
-fn attribute(in_flight: &[InFlight]) -> Result<Context, RpcError> {
-    let mut askable = in_flight.iter().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
+/// The peer of a question that came on a call's stream knows that call only.
+/// On stdio a question names no call, so it is attributed only if exactly one
+/// principal has calls in flight, from one place; anything else would show one caller's question to another.
+/// What the client itself asked for in between is nobody's.
+fn attribute(question: &Call, bystander: Option<&Bystander>) -> Result<Context, RpcError> {
+    let cx = question.cx();
+    let in_flight = cx.peer.all_in_flight();
+    let own = cx.scope.id();
+    let is_own =
+        |call: &&InFlight| call.cx.scope.id() == own && matches!(call.cx.asking, Asking::Nobody);
+    let mut callers = in_flight.iter().filter(|call| !is_own(call));
+    let mut askable = callers.clone().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
     let Some(first) = askable.next() else {
-        return Err(RpcError::new(
-            ErrorCode::PERMISSION_DENIED,
-            "no call is in flight whose caller could be asked",
-        ));
+        // With a call in flight the question may be that call's.
+        let by = if callers.next().is_none() { bystander } else { None };
+        return by
+            .and_then(|Bystander(find)| find(question.method().as_str()))
+            .ok_or_else(|| refused("no call is in flight whose caller could be asked"));
     };
-    if in_flight.iter().any(|call| call.cx.principal != first.cx.principal) {
-        return Err(RpcError::new(
-            ErrorCode::PERMISSION_DENIED,
-            "several callers have calls in flight: whom the question is for cannot be told",
+    if callers.clone().any(|call| call.cx.principal != first.cx.principal) {
+        return Err(refused(
+            "several callers have calls in flight: whom the question is for cannot be told; \
+             `isolation = \"per_agent\"` gives each an instance of its own",
+        ));
+    }
+    // One person at two hosts: a question belongs to the host whose call it is.
+    if callers.any(|call| is_elsewhere(&first.cx, &call.cx)) {
+        return Err(refused(
+            "several clients of one caller have calls in flight: which of them the question is for cannot be told",
         ));
     }
     Ok(first.cx.clone())
+}
+
+/// Whether two calls came from two clients that stay; requests that stand alone may be one client's.
+fn is_elsewhere(one: &Context, other: &Context) -> bool {
+    let stays =
+        |cx: &Context| matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+    one.scope.id() != other.scope.id() && (stays(one) || stays(other))
+}
+
+fn refused(why: &'static str) -> RpcError {
+    RpcError::new(ErrorCode::PERMISSION_DENIED, why)
 }
 
 async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
@@ -141,5 +199,8 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // so it needs no name that stays the same.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
-    origin.ask(&key, Ask::new(method, params)).await.map(Reply::raw)
+    let ask = Ask::new(method, params);
+    suits(&origin.caller, &ask)?;
+    call.cx().scope.state::<Visits>().note(&ask, &origin);
+    origin.ask(&key, ask).await.map(Reply::raw)
 }

@@ -93,6 +93,17 @@ pub enum Reach {
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
     },
+    /// In this process: whoever runs it knows how; no file can say so.
+    Within,
+}
+
+impl Server {
+    /// A server of this process, governed like any other.
+    #[must_use]
+    pub fn within(id: impl Into<ServerId>, mgp: ServerMgp) -> Self {
+        let (reach, file) = (Reach::Within, PathBuf::new());
+        Self { id: id.into(), reach, mgp: Some(mgp), file, origin: Origin::Given }
+    }
 }
 
 /// What stands in configurations may be secret, so only names are shown.
@@ -125,6 +136,7 @@ impl fmt::Debug for Reach {
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .field("transport", transport)
                 .finish_non_exhaustive(),
+            Self::Within => f.write_str("Within"),
         }
     }
 }

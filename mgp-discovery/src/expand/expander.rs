@@ -77,6 +77,8 @@ pub enum ExpandedReach {
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
     },
+    /// In this process.
+    Within,
 }
 
 /// What could not be filled in, by place; no value is part of it.
@@ -158,6 +160,7 @@ impl Expander {
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
             },
+            Reach::Within => ExpandedReach::Within,
         };
         if filling.reasons.is_empty() {
             return Ok(ExpandedServer { id: server.id.clone(), reach });

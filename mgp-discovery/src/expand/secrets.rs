@@ -73,6 +73,7 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
                 look("url".to_owned(), name, value);
             }
         }
+        Reach::Within => {}
     }
     found
 }

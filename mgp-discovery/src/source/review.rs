@@ -85,6 +85,7 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
         Reach::Url { url, headers, .. } => {
             std::iter::once(url).chain(headers.values()).map(String::as_str).collect()
         }
+        Reach::Within => Vec::new(),
     };
     let mut needs = Vec::new();
     for need in texts.iter().filter_map(|text| Template::parse(text).ok()).flat_map(|t| t.needs()) {
@@ -99,6 +100,7 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
             words.join(" ") + &folder
         }
         Reach::Url { url, .. } => quoted(url),
+        Reach::Within => "in this process".to_owned(),
     };
     Reviewed {
         id: server.id.clone(),

@@ -55,7 +55,11 @@ impl Drain {
     /// It begins here, in wire order: what comes behind it on the wire comes too late.
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
-        let asked = params.get().map(|params| self.asked(&cx, params));
+        let asked = match params.get() {
+            // Who may not ask is told so before what is asked is judged.
+            Err(_) if !Owner::is(&cx) => Err(Refusal::NotOwner.into()),
+            params => params.map(|params| self.asked(&cx, params)),
+        };
         Box::pin(async move { Reply::of(&asked?.await?) })
     }
 

@@ -292,6 +292,8 @@ async fn only_the_owner_is_heard() {
     let refused = client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
     assert_eq!(refused.code().0, 1000);
     assert!(refused.message().contains("operator authority"), "{refused}");
+    let refused = client.request("mgp/lifecycle/shutdown", r#"{"reason":3}"#).await.unwrap_err();
+    assert_eq!(refused.code().0, 1000, "what was asked is judged later");
     assert!(!drain.is_draining());
 
     client.cx.principal = Principal::new("acme", "ada").operator();

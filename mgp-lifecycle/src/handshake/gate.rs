@@ -24,7 +24,7 @@ pub(crate) fn entry(call: &Call, caller: &Facts) -> Entry {
     let known = lookup(method);
     let inactive = match known.and_then(|info| info.extension) {
         Some(extension) => !caller.has(extension),
-        None => known.is_none() && is_mgp_named(method) && !caller.speaks_mgp(),
+        None => is_mgp_named(method) && !caller.speaks_mgp(),
     };
     let foreign = known.is_some_and(|info| !info.is_in_era(caller.era));
     match (inactive || foreign, call.kind()) {

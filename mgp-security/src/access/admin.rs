@@ -92,7 +92,7 @@ impl Access {
         }
     }
 
-    async fn refuse(
+    pub(super) async fn refuse(
         &self,
         asker: Asker<'_>,
         method: &str,

@@ -45,6 +45,11 @@ impl<'a> Asker<'a> {
         Self { principal, trace: None, credentials: Credentials::NONE, is_recorded: false }
     }
 
+    /// Who it is.
+    pub(crate) fn principal(&self) -> &'a Principal {
+        self.principal
+    }
+
     /// Refuses credentials that ended.
     pub(crate) fn holds(self) -> Result<(), Refusal> {
         Ok(self.credentials.hold()?)

@@ -126,6 +126,17 @@ impl Access {
         self.look(principal, server, tool, &Moment::of(&|| at))
     }
 
+    /// Whether a caller sees what belongs to a server as a whole: its resources and prompts.
+    ///
+    /// # Errors
+    /// [`Hidden`] with the rule that hides it.
+    pub fn sees_server(&self, cx: &Context, server: &ServerId) -> Result<(), Hidden> {
+        if self.plainly_allows(cx, Some(server), None) {
+            return Ok(());
+        }
+        shown(self.decide_call(cx, Some(server), None))
+    }
+
     /// The entry in force that names a tool and allows it, where no other on that level denies.
     ///
     /// The agent's own comes before those of its groups, and these before everyone's.
@@ -315,11 +326,15 @@ impl Inner {
 /// [`AccessLayer`](super::AccessLayer) also lists what credentials permit to see and not to call.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
-        match self.decide_call(cx, server, Some(tool)) {
-            Ok(decided) if decided.is_allowed() => Ok(()),
-            Ok(decided) => Err(Hidden::by(decided.rule().as_str().to_owned())),
-            Err(ended) => Err(Hidden::by(ended.to_string())),
-        }
+        shown(self.decide_call(cx, server, Some(tool)))
+    }
+}
+
+fn shown(decided: Result<Decided, PassEnded>) -> Result<(), Hidden> {
+    match decided {
+        Ok(decided) if decided.is_allowed() => Ok(()),
+        Ok(decided) => Err(Hidden::by(decided.rule().as_str().to_owned())),
+        Err(ended) => Err(Hidden::by(ended.to_string())),
     }
 }
 

@@ -124,12 +124,10 @@ impl Served {
         };
         let (_, _, mut cx) = call.into_parts();
         Recorded::mark(&mut cx);
+        // Whether they are an object is for the method to say, once it knows that the caller may ask at all.
         let params = match Params::split(method, arguments.as_shared().clone()) {
-            Ok(params) if params.is_object_or_none() => params,
-            _ => {
-                let error = RpcError::invalid_params("`arguments` must be an object");
-                return Either::Right { future: ready(Err(error)) };
-            }
+            Ok(params) => params,
+            Err(error) => return Either::Right { future: ready(Err(error)) },
         };
         let name = Method::from_static(method);
         let answer = self.router.clone().call(match kind {

@@ -31,3 +31,4 @@ pub use kernel::{KernelTools, KernelToolsLayer};
 pub use layer::{AccessLayer, Gated};
 pub(crate) use pass::Need;
 pub use refused::{AccessDenied, NotOperator, PassEnded};
+pub(crate) use router::named_server;

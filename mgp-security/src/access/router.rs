@@ -4,11 +4,13 @@
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
-use mgp_types::service::{Call, Params, Reply, Router, Stack};
+use mgp_types::mgp::AccessQueryParams;
+use mgp_types::service::{Call, Context, Params, Reply, Router, ServerId, Stack};
 use serde::Deserialize;
 
-use super::asker::Asker;
+use super::asker::{About, Asker};
 use super::book::Access;
+use super::pass::Need;
 
 impl Access {
     /// Answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
@@ -19,11 +21,17 @@ impl Access {
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            .on::<AccessQuery, _, _>(move |cx, params| {
-                let access = query.clone();
-                async move { access.answer(Asker::of(&cx), params).await }
-            })
             // Who may not administer is told so before anything else of the call is looked at.
+            .route(
+                AccessQuery::METHOD,
+                Stack::from_fn(move |call| {
+                    let access = query.clone();
+                    async move {
+                        let (params, cx) = access.asked(&call).await?;
+                        Reply::of(&access.answer(Asker::of(cx), params).await?)
+                    }
+                }),
+            )
             .route(
                 AccessGrant::METHOD,
                 Stack::from_fn(move |call| {
@@ -46,11 +54,31 @@ impl Access {
             )
     }
 
+    /// The params of a question; whether it is about the caller only they can tell.
+    async fn asked<'a>(
+        &self,
+        call: &'a Call,
+    ) -> Result<(AccessQueryParams, &'a Context), RpcError> {
+        let (params, cx) = (call.params(), call.cx());
+        let unread = match params.get() {
+            Ok(params) => return Ok((params, cx)),
+            Err(unread) => unread,
+        };
+        let asker = Asker::of(cx);
+        match asker.may(Need::Read, AccessQuery::METHOD, About::Others) {
+            Ok(()) => Err(unread),
+            Err(refusal) => {
+                let server = server_of(params);
+                Err(self.refuse(asker, AccessQuery::METHOD, server.as_deref(), refusal).await)
+            }
+        }
+    }
+
     /// The params of somebody who may change something.
     async fn admit<'a, R: Request>(
         &self,
         call: &'a Call,
-    ) -> Result<(R::Params, &'a mgp_types::service::Context), RpcError> {
+    ) -> Result<(R::Params, &'a Context), RpcError> {
         let (params, cx) = (call.params(), call.cx());
         self.authorise::<R>(Asker::of(cx), server_of(params).as_deref()).await?;
         Ok((params.get()?, cx))
@@ -58,6 +86,10 @@ impl Access {
 }
 
 /// The server that params name, for the record.
+pub(crate) fn named_server(params: &Params) -> Option<ServerId> {
+    server_of(params).as_deref().map(ServerId::from)
+}
+
 fn server_of(params: &Params) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {

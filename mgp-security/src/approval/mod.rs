@@ -5,6 +5,7 @@
 mod configured;
 mod elicit;
 mod first;
+mod inbox;
 mod shown;
 mod terminal;
 
@@ -22,6 +23,7 @@ use mgp_types::{Hash, Object, RpcError, Timestamp};
 pub use configured::Configured;
 pub use elicit::Elicit;
 pub use first::First;
+pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::Terminal;
 
 /// Decides what the rules leave to a person, or to a configuration.

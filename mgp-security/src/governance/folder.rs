@@ -52,7 +52,16 @@ pub enum FolderError {
     Empty(PathBuf),
 }
 
+/// What becomes of the log's configuration.
+pub(super) type Logging = Box<dyn FnOnce(LogConfig) -> LogConfig + Send>;
+
 impl GovernanceBuilder {
+    /// Changes how the audit log of [`in_folder`](Self::in_folder) is kept: elsewhere, longer, or more surely.
+    pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
+        self.logging = Some(Box::new(change));
+        self
+    }
+
     /// Puts the books together and opens them, with everything that must survive in a folder: `state.db`, the audit log
     /// in `audit/`, and `digest.key`. They take the place of [`store`](Self::store) and [`log`](Self::log).
     ///
@@ -76,7 +85,7 @@ impl GovernanceBuilder {
     /// # Cancel safety
     /// As [`in_folder`](Self::in_folder).
     pub async fn in_folder_with_db(
-        self,
+        mut self,
         folder: impl AsRef<Path>,
     ) -> Result<(Governance, Db), FolderError> {
         let folder = folder.as_ref();
@@ -85,6 +94,7 @@ impl GovernanceBuilder {
         let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
         let store: Arc<dyn Store> = Arc::new(db.clone());
         let config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
+        let config = self.logging.take().map_or(config.clone(), |change| change(config));
         let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
         let governance = self.store(store).log(log).build();
         governance.open().await.map_err(FolderError::state(&path))?;
@@ -143,6 +153,24 @@ impl Governance {
             Ok(counted) => Ok(counted?),
             Err(ended) => std::panic::resume_unwind(ended.into_panic()),
         }
+    }
+}
+
+impl Governance {
+    /// Verifies the audit log that is being written, as [`verify`](Self::verify) does a log at rest.
+    ///
+    /// # Errors
+    /// [`LogError`] names the first record that is not what was written; else it cannot be read, or there is no log.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn verify_log(&self) -> Result<u64, LogError> {
+        let log = self.log().ok_or_else(Bad::no_head)?;
+        let (dir, name) = log.place();
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        let head = Head::in_store(&**self.store(), &name).await?.ok_or_else(Bad::no_head)?;
+        let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
+        counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
     }
 }
 

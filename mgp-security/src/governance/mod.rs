@@ -18,9 +18,9 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 
 use crate::access::{
-    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need,
+    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need, named_server,
 };
-use crate::approval::{Approver, Elicit};
+use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::definition::{Definition, DefinitionLayer, Definitions, Whose};
 use crate::error::Refusal;
@@ -78,6 +78,7 @@ struct Books {
     access: Access,
     definitions: Definitions,
     permissions: Permissions,
+    inbox: Option<Inbox>,
     confirmations: Confirmations,
     validators: Vec<(Validator, Arc<dyn Validate>)>,
     changed: Arc<watch::Sender<u64>>,
@@ -93,7 +94,10 @@ pub struct GovernanceBuilder {
     recording: AuditConfig,
     policies: Policies,
     approver: Arc<dyn Approver>,
+    inbox: Option<InboxConfig>,
     validators: Vec<(Validator, Arc<dyn Validate>)>,
+    #[cfg(feature = "sqlite")]
+    logging: Option<folder::Logging>,
 }
 
 impl GovernanceBuilder {
@@ -135,6 +139,13 @@ impl GovernanceBuilder {
         self
     }
 
+    /// Keeps questions that the [approver](Self::approver) can ask nobody about until an operator answers them; see
+    /// [`Inbox`].
+    pub fn inbox(mut self, config: InboxConfig) -> Self {
+        self.inbox = Some(config);
+        self
+    }
+
     /// Provides the check behind a validator's name, in place of one of that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.push((name, Arc::new(check)));
@@ -144,7 +155,9 @@ impl GovernanceBuilder {
     /// Puts the books together; what the store holds is read by [`Governance::open`].
     #[must_use]
     pub fn build(self) -> Governance {
-        let Self { store, audit, log, recording, policies, approver, validators } = self;
+        let Self {
+            store, audit, log, recording, policies, mut approver, inbox, validators, ..
+        } = self;
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {
             Some(key) => recording.key(key.clone()),
@@ -153,6 +166,13 @@ impl GovernanceBuilder {
         let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
         let (one, two, three) = kept();
         let access = Access::new(one, two, three);
+        let inbox = inbox.map(|config| {
+            let (store, audit, _) = kept();
+            Inbox::configured(store, audit, config)
+        });
+        if let Some(inbox) = &inbox {
+            approver = Arc::new(First::of(approver).then(inbox.clone()));
+        }
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
@@ -170,6 +190,7 @@ impl GovernanceBuilder {
             access,
             definitions,
             permissions,
+            inbox,
             confirmations,
             validators,
             changed: Arc::new(watch::Sender::new(0)),
@@ -191,7 +212,10 @@ impl Governance {
             recording: AuditConfig::new(),
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
+            inbox: None,
             validators: Vec::new(),
+            #[cfg(feature = "sqlite")]
+            logging: None,
         }
     }
 
@@ -205,6 +229,9 @@ impl Governance {
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.access.open().await?;
         self.0.permissions.open().await?;
+        if let Some(inbox) = &self.0.inbox {
+            inbox.open().await?;
+        }
         self.0.definitions.open().await
     }
 
@@ -224,6 +251,12 @@ impl Governance {
     #[must_use]
     pub fn definitions(&self) -> &Definitions {
         &self.0.definitions
+    }
+
+    /// Where questions wait for an operator; none unless it was [asked for](GovernanceBuilder::inbox).
+    #[must_use]
+    pub fn inbox(&self) -> Option<&Inbox> {
+        self.0.inbox.as_ref()
     }
 
     /// What the operator configured; [`set_policy`](Self::set_policy) changes it on the record.
@@ -338,6 +371,30 @@ impl Governance {
         }
     }
 
+    /// Refuses a call of a method that is for operators, before anything of it is looked at; that it was tried is
+    /// recorded, with the server its params name.
+    ///
+    /// # Errors
+    /// 1000 unless an operator calls whose credentials permit what the method does.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the attempt unrecorded; nothing was done.
+    pub async fn operators_only(
+        &self,
+        call: &Call,
+        does: Administration,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::of(call.cx());
+        let need = match does {
+            Administration::Reads => Need::Read,
+            Administration::Changes => Need::Write,
+        };
+        let Err(refusal) = asker.may(need, method, About::All) else { return Ok(()) };
+        let server = named_server(call.params());
+        Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+    }
+
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
     #[must_use]
     pub fn router(&self) -> Router {
@@ -383,6 +440,16 @@ impl fmt::Debug for GovernanceBuilder {
             .field("policies", &self.policies)
             .finish_non_exhaustive()
     }
+}
+
+/// What a method for operators does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Administration {
+    /// It tells something.
+    Reads,
+    /// It changes something.
+    Changes,
 }
 
 /// Layer of [`Governance::layer`] and [`Governance::own`].

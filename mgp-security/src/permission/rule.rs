@@ -90,7 +90,8 @@ impl<'a> Stand<'a> {
         if let Err(why) = nameable(permission) {
             return Self::Closed(Denied, why.to_owned());
         }
-        let asks = match policy.permission_policy {
+        let decides = policy.decides(permission);
+        let asks = match decides {
             ApprovalPolicy::ConfigOnly => {
                 if is_listed(policy, permission) {
                     return Self::Granted(None);
@@ -100,13 +101,13 @@ impl<'a> Stand<'a> {
             }
             ApprovalPolicy::Interactive => true,
             ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll => false,
-            ref other => {
+            other => {
                 return Self::Closed(Denied, format!("the policy `{other}` is not known"));
             }
         };
         let undecided =
             |status, why| if asks { Self::Open(status, why) } else { Self::Closed(status, why) };
-        let held = Book::find(held, permission).filter(|held| counts(held, policy));
+        let held = Book::find(held, permission).filter(|held| counts(held, decides));
         if let Some(held) = held {
             let approval = &held.approval;
             let (by, over) = (&approval.approved_by, held.is_over(at));
@@ -130,7 +131,7 @@ impl<'a> Stand<'a> {
         if is_listed(policy, permission) {
             return Self::Granted(None);
         }
-        match policy.permission_policy {
+        match decides {
             ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
             ApprovalPolicy::Interactive => {
                 Self::Open(Undecided, "nobody has decided about it".to_owned())
@@ -181,9 +182,8 @@ fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
 }
 
 /// What a policy granted holds only under that policy, and under `deny_all` nobody but an operator grants.
-fn counts(held: &Held, policy: &ServerPolicy) -> bool {
+fn counts(held: &Held, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
-    let policy = &policy.permission_policy;
     match approval.source {
         ApprovalSource::Operator => true,
         ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,

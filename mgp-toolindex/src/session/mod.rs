@@ -12,6 +12,7 @@ mod budget;
 mod cache;
 mod handles;
 mod pins;
+mod plan;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub use self::budget::{check_budget, default_budget};
 pub use self::cache::HeldTool;
 pub use self::handles::SessionLimits;
 pub use self::pins::Pins;
+pub use self::plan::ContextPlan;
 pub(crate) use self::sessions::one;
 pub use self::sessions::{Session, SessionView, Sessions};
 pub(crate) use self::trim::{Fitted, fit};

@@ -3,21 +3,22 @@
 //! Applies to: inbound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytestring::ByteString;
 use mgp_types::mgp::{ContextBudget, EvictResult, SessionResult};
 use mgp_types::service::{Context, Principal, Scope, ScopeKind};
 
-use super::budget::{META_TOKENS, Room, default_budget};
+use super::budget::{META_TOKENS, Room};
 use super::cache::{Cache, HeldTool, Put};
 use super::handles::{Handles, SessionLimits};
 use super::pins::Pins;
+use super::plan::ContextPlan;
 use super::trim::fit;
 use crate::catalog::{Allowed, Listed};
 use crate::error::SessionError;
-use crate::index::ToolIndex;
-use crate::tokens::{TokenCounter, lean_of};
+use crate::index::{Resolved, ToolIndex};
+use crate::tokens::{Exactness, TokenCounter, lean_of};
 
 /// How many principals a connection has sessions for; the one that called longest ago goes first.
 const PRINCIPALS_MAX: usize = 16;
@@ -52,9 +53,7 @@ pub struct Sessions(Arc<Inner>);
 struct Inner {
     /// Tells the sessions of two such books apart on one connection.
     number: u64,
-    budget: ContextBudget,
-    room: Room,
-    pins: Pins,
+    plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
     handles: Handles,
 }
@@ -64,6 +63,7 @@ struct Inner {
 pub struct Session {
     cache: Arc<Cache>,
     handle: Option<String>,
+    room: Room,
 }
 
 /// What is in a session, for one caller at one moment.
@@ -96,26 +96,31 @@ struct OfScope(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
 impl Sessions {
     /// Sessions with the budget of the specification and nothing pinned.
     pub fn new() -> Self {
-        Self::configured(default_budget(), Pins::new(), SessionLimits::default())
+        Self::planned(ContextPlan::default(), SessionLimits::default())
     }
 
     /// Sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) says whether they agree.
     pub fn configured(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
+        Self::planned(ContextPlan::new(budget, pins), limits)
+    }
+
+    /// The same with budgets of single agents.
+    pub fn planned(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (room, handles) = (Room::of(&budget), Handles::default());
-        Self(Arc::new(Inner { number, budget, room, pins, limits, handles }))
+        let (plan, handles) = (RwLock::new(Arc::new(plan)), Handles::default());
+        Self(Arc::new(Inner { number, plan, limits, handles }))
     }
 
-    /// The budget.
+    /// Has another plan hold from the next call on; what is in the sessions stays, as far as it fits.
+    pub fn replan(&self, plan: ContextPlan) {
+        *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
+    }
+
+    /// What tools may cost whom, and what is pinned.
     #[must_use]
-    pub fn budget(&self) -> &ContextBudget {
-        &self.0.budget
-    }
-
-    /// The tools that are pinned, by whom.
-    pub fn pins(&self) -> &Pins {
-        &self.0.pins
+    pub fn plan(&self) -> Arc<ContextPlan> {
+        Arc::clone(&self.0.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many sessions have a handle.
@@ -135,7 +140,8 @@ impl Sessions {
     ) -> Result<Option<Session>, SessionError> {
         if let Some(name) = handle {
             let cache = self.0.handles.find(name, &cx.principal, &self.0.limits)?;
-            return Ok(Some(Session { cache, handle: Some(name.to_owned()) }));
+            let room = self.plan().room_of(&cx.principal);
+            return Ok(Some(Session { cache, handle: Some(name.to_owned()), room }));
         }
         if lasts(&cx.scope) { Ok(Some(self.of_scope(cx))) } else { Ok(None) }
     }
@@ -149,7 +155,7 @@ impl Sessions {
             return Ok(session);
         }
         let (name, cache) = self.0.handles.open(&cx.principal, &self.0.limits)?;
-        Ok(Session { cache, handle: Some(name) })
+        Ok(Session { cache, handle: Some(name), room: self.plan().room_of(&cx.principal) })
     }
 
     fn of_scope(&self, cx: &Context) -> Session {
@@ -167,57 +173,45 @@ impl Sessions {
             all.remove(0);
         }
         all.push(own);
-        Session { cache, handle: None }
+        Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
     /// Counts a tool as used: it stays in the session as long as the budget has room.
-    pub fn used(&self, session: &Session, tool: &Listed) {
-        if !session.cache.touch(tool) {
-            Self::load(session, std::slice::from_ref(tool), self.0.room.cached);
+    ///
+    /// One that is pinned is there anyway, and takes no room of others.
+    /// `true` when it was not in the session before.
+    #[expect(clippy::must_use_candidate, reason = "it is used either way")]
+    pub fn used(&self, session: &Session, tool: &Listed) -> bool {
+        let is_known = session.cache.touch(tool);
+        if !is_known && let Some(held) = hold(tool, session.room.cached) {
+            session.cache.put(held, session.room.cached);
         }
+        !is_known
     }
 
-    /// The last query of this session that found a tool: what a history learns from when the tool is called.
-    #[must_use]
-    pub fn query_for(&self, session: &Session, tool: &Listed) -> Option<String> {
-        session.cache.search_for(tool)
-    }
-
-    /// Remembers what a search found, so that it is known which search a call comes from.
-    pub fn searched<'a>(
-        &self,
-        session: &Session,
-        query: &str,
-        found: impl Iterator<Item = &'a Listed>,
-    ) {
-        session.cache.searched(query, found);
-    }
-
-    /// Puts tools into a session, each as large as fits.
-    fn load(session: &Session, tools: &[Listed], room: u64) -> Loaded {
-        let held: Vec<Option<HeldTool>> = tools.iter().map(|tool| hold(tool, room)).collect();
-        Self::put(session, &held, room)
-    }
-
+    /// Puts tools into a session; none of them makes another one go that came with it.
     fn put(session: &Session, held: &[Option<HeldTool>], room: u64) -> Loaded {
-        let mut tokens = 0_u64;
-        let put: Vec<_> = held
-            .iter()
-            .map(|held| held.as_ref().map(|held| session.cache.put(held.clone(), room)))
-            .collect();
-        for (held, put) in held.iter().zip(&put) {
-            if let (Some(held), Some(Put::Added)) = (held, put) {
+        let (mut tokens, mut all) = (0_u64, 0_u64);
+        let mut put = |held: &HeldTool| {
+            let with = all.saturating_add(held.tokens.into());
+            if with > room {
+                return false;
+            }
+            let put = session.cache.put(held.clone(), room);
+            if put == Put::Added {
                 tokens = tokens.saturating_add(held.tokens.into());
             }
-        }
-        let is_in =
-            put.into_iter().map(|put| matches!(put, Some(Put::Added | Put::Known))).collect();
+            all = with;
+            put != Put::TooLarge
+        };
+        let is_in = held.iter().map(|held| held.as_ref().is_some_and(&mut put)).collect();
         Loaded { tokens, is_in }
     }
 
     /// Puts tools that were asked for into a session, and counts exactly what they add.
     ///
-    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet.
+    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet; where many wait
+    /// for that, bounds above stand in.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -228,25 +222,27 @@ impl Sessions {
     ) -> Loaded {
         let view = self.view(principal, Some(session), index, allowed);
         let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
-        let room = self.0.room.beside(pinned);
+        let room = session.room.beside(pinned);
         let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
-        let mut held: Vec<_> =
-            tools.iter().map(|tool| hold(tool, room).filter(|_| !is_pinned(tool))).collect();
+        let mut held = together(tools, room, is_pinned);
         let mut unsure: Vec<&mut HeldTool> = held
             .iter_mut()
             .flatten()
             .filter(|held| held.is_trimmed() || !held.tool.0.is_counted())
             .collect();
         let texts: Vec<String> = unsure.iter().map(|held| held.text().into()).collect();
-        for (held, tokens) in unsure.iter_mut().zip(TokenCounter::count_all(&texts)) {
-            held.tokens = tokens;
-            if !held.is_trimmed() {
-                held.tool.0.count(tokens);
+        let (counts, exactness) = TokenCounter::count_all(&texts);
+        if exactness == Exactness::Exact {
+            let mut whole = Vec::new();
+            for (held, tokens) in unsure.iter_mut().zip(counts) {
+                held.tokens = tokens;
+                if !held.is_trimmed() {
+                    held.tool.0.count(tokens);
+                    whole.push(held.tool.clone());
+                }
             }
+            index.counted(whole);
         }
-        index.counted(
-            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
-        );
         let mut loaded = Self::put(session, &held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
             *is_in |= is_pinned(tool);
@@ -262,13 +258,13 @@ impl Sessions {
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> SessionView {
-        let mut pinned: Vec<HeldTool> = Vec::new();
-        let mut tokens = 0_u64;
-        for tool in self.0.pins.of(principal).filter_map(|name| one(index, allowed, name)) {
+        let (plan, mut pinned) = (self.plan(), Vec::<HeldTool>::new());
+        let (all, mut tokens) = (plan.room_of(principal), 0_u64);
+        for tool in plan.pins().of(principal).filter_map(|name| one(index, allowed, name)) {
             if pinned.iter().any(|held| held.is(&tool)) {
                 continue;
             }
-            match hold(&tool, self.0.room.pinned.saturating_sub(tokens)) {
+            match hold(&tool, all.pinned.saturating_sub(tokens)) {
                 Some(held) => {
                     tokens = tokens.saturating_add(held.tokens.into());
                     pinned.push(held);
@@ -278,24 +274,25 @@ impl Sessions {
                 }
             }
         }
-        let room = self.0.room.beside(tokens);
+        let room = all.beside(tokens);
         let cached = session.map_or_else(Vec::new, |session| {
-            session.cache.refresh(room, |held| {
+            session.cache.refresh(room, &pinned, |held| {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
                 let now = index.get(server, name).filter(|_| allowed.allows(server, name))?;
                 let is_same = now.hash() == held.tool.hash() && held.tokens <= now.tokens();
                 if is_same { Some(held.clone()) } else { hold(&now, room) }
             })
         });
-        let cached: Vec<_> = cached
-            .into_iter()
-            .filter(|held| !pinned.iter().any(|pin| pin.is(&held.tool)))
-            .collect();
         let total_tokens = cached
             .iter()
             .map(|held| u64::from(held.tokens))
             .fold(tokens.saturating_add(META_TOKENS), u64::saturating_add);
-        SessionView { pinned, cached, total_tokens, max_tokens: self.0.budget.max_tokens }
+        SessionView {
+            pinned,
+            cached,
+            total_tokens,
+            max_tokens: plan.budget_of(principal).max_tokens,
+        }
     }
 
     /// Takes tools out of a session by their names; pinned ones stay and are named.
@@ -317,13 +314,9 @@ impl Sessions {
         };
         let stays = |name: &&String| view.pinned.iter().any(|held| is_named(&held.tool, name));
         let gone = session.map_or_else(Vec::new, |session| {
-            session.cache.evict(|held| {
-                let is_pinned = view.pinned.iter().any(|pin| pin.is(&held.tool));
-                !is_pinned && names.iter().any(|name| is_named(&held.tool, name))
-            })
+            session.cache.evict(|held| names.iter().any(|name| is_named(&held.tool, name)))
         });
         let freed = gone.iter().map(|held| u64::from(held.tokens)).fold(0, u64::saturating_add);
-        // A pinned tool that was used is pinned, and not cached besides.
         let left = view.cached.len().saturating_sub(gone.len());
         let mut result = EvictResult::new(gone.len() as u64, left as u64, freed);
         result.not_evicted = names.iter().filter(stays).cloned().collect::<Vec<_>>().into();
@@ -338,6 +331,11 @@ impl Default for Sessions {
 }
 
 impl Session {
+    /// Tells it from all other sessions of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.cache.number()
+    }
+
     /// Names it where requests stand alone; whoever holds it sends it with each request.
     #[must_use]
     pub fn handle(&self) -> Option<&str> {
@@ -389,9 +387,32 @@ fn hold(tool: &Listed, room: u64) -> Option<HeldTool> {
     Some(HeldTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
+/// Tools as large as fits beside each other: where not all fit whole, each has its share and what others leave.
+fn together(
+    tools: &[Listed],
+    room: u64,
+    is_pinned: impl Fn(&Listed) -> bool,
+) -> Vec<Option<HeldTool>> {
+    let wanted = || tools.iter().filter(|tool| !is_pinned(tool));
+    let all = wanted().map(|tool| u64::from(tool.tokens())).fold(0, u64::saturating_add);
+    let (mut left, mut many) = (room, wanted().count() as u64);
+    let hold = |tool: &Listed| {
+        if is_pinned(tool) {
+            return None;
+        }
+        let share = if all <= room { left } else { left / many.max(1) };
+        many = many.saturating_sub(1);
+        let held = hold(tool, share);
+        left = left.saturating_sub(held.as_ref().map_or(0, |held| held.tokens.into()));
+        held
+    };
+    tools.iter().map(hold).collect()
+}
+
 /// The one tool a name means to a caller.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
-    let mut seen = index.meant(name);
-    seen.retain(|tool| allowed.allows(tool.server_id(), tool.name()));
-    if seen.len() == 1 { seen.pop() } else { None }
+    match index.resolve(name, allowed) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
 }

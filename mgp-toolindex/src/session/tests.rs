@@ -176,22 +176,6 @@ fn what_is_asked_for_is_counted_exactly_and_once() {
 }
 
 #[test]
-fn a_call_is_traced_to_the_search_that_found_its_tool() {
-    let (index, sessions) = (index(), Sessions::new());
-    let session = sessions.open(&cx(ScopeKind::Connection, "ann"), None).unwrap();
-    let get = |name| index.get("s", name).unwrap();
-    for (query, found) in [("first", ["t0", "t1"]), ("second", ["t1", "t2"])] {
-        sessions.searched(&session, query, found.map(get).iter());
-    }
-    let query = |name| sessions.query_for(&session, &get(name));
-    assert_eq!(query("t0").as_deref(), Some("first"));
-    assert_eq!(query("t1").as_deref(), Some("second"));
-    assert_eq!(query("t3"), None);
-    (0..8).for_each(|_| sessions.searched(&session, "later", std::iter::empty()));
-    assert_eq!(query("t1"), None);
-}
-
-#[test]
 fn a_budget_says_what_does_not_fit() {
     let index = index();
     let pins = [index.get("s", "huge").unwrap(), index.get("s", "t0").unwrap()];
@@ -210,4 +194,26 @@ fn a_budget_says_what_does_not_fit() {
     let view = sessions.view(&who, None, &index, &Everything);
     assert_eq!(names(&view.pinned), ["huge", "t0"]);
     assert!(view.total_tokens + 3000 <= 8000);
+}
+
+#[test]
+fn another_plan_holds_from_the_next_call_on_and_sessions_stay() {
+    let (index, sessions) = (index(), Sessions::new());
+    let mut cx = cx(ScopeKind::Connection, "ann");
+    cx.principal = Principal::new("here", "ann").agent("bot");
+    let session = sessions.open(&cx, None).unwrap();
+    for name in ["t0", "t1", "t2"] {
+        sessions.used(&session, &index.get("s", name).unwrap());
+    }
+    let view = || {
+        let session = sessions.find(&cx, None).unwrap();
+        sessions.view(&cx.principal, session.as_ref(), &index, &Everything)
+    };
+    assert_eq!(names(&view().cached), ["t2", "t1", "t0"]);
+
+    sessions.replan(ContextPlan::new(default_budget(), Pins::new().agent("bot", ["t2"])));
+    assert_eq!((names(&view().pinned), names(&view().cached)), (vec!["t2"], vec!["t1", "t0"]));
+
+    sessions.replan(ContextPlan::new(default_budget(), Pins::new()).agent("bot", 1100));
+    assert_eq!((view().max_tokens, view().cached.len()), (1100, 2), "what does not fit goes");
 }

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -13,7 +14,7 @@ use tokio::runtime::Handle;
 use tracing::instrument::WithSubscriber;
 
 use super::handle::Graces;
-use super::stderr::drain;
+use super::stderr::{Tap, drain};
 use super::{Child, ChildError, StderrCap, environment, imp};
 
 /// Describes a child process; [`spawn`](Self::spawn) starts one, as often as it is called.
@@ -51,6 +52,7 @@ pub struct ChildCommand {
     cwd: Option<PathBuf>,
     server: Option<String>,
     stderr: StderrCap,
+    tap: Option<Tap>,
     graces: Graces,
 }
 
@@ -68,6 +70,7 @@ impl ChildCommand {
             cwd: None,
             server: None,
             stderr: StderrCap::default(),
+            tap: None,
             graces: Graces::default(),
         }
     }
@@ -123,6 +126,14 @@ impl ChildCommand {
         self
     }
 
+    /// Tells each line of the child's stderr that is logged, and how many were not, as they are logged.
+    ///
+    /// It is called where stderr is read, so it may not block.
+    pub fn on_stderr(mut self, tap: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.tap = Some(Arc::new(tap));
+        self
+    }
+
     /// Sets how long a shutdown waits between closing stdin and SIGTERM; 3 s without it.
     pub fn close_grace(mut self, grace: Duration) -> Self {
         self.graces.close = grace;
@@ -172,7 +183,7 @@ impl ChildCommand {
         };
         let server = self.server_name();
         let pid = started.process.pid();
-        let draining = drain(stderr, self.stderr.clone(), server.clone(), pid);
+        let draining = drain(stderr, self.stderr.clone(), self.tap.clone(), server.clone(), pid);
         // A subscriber that is installed later must not be hidden by the empty one of today.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());

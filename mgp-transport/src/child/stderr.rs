@@ -7,6 +7,7 @@
 //! *Applies to: outbound.*
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -31,9 +32,23 @@ pub struct StderrCap {
     pub bytes: u64,
 }
 
+/// Who is told of each line that is logged.
+pub(super) type Tap = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Reads and logs until the child, and whoever inherited its stderr, is gone.
-pub(super) async fn drain(mut stderr: ChildStderr, cap: StderrCap, server: String, pid: u32) {
-    let mut log = Log::new(cap, |event| event.emit(&server, pid));
+pub(super) async fn drain(
+    mut stderr: ChildStderr,
+    cap: StderrCap,
+    tap: Option<Tap>,
+    server: String,
+    pid: u32,
+) {
+    let mut log = Log::new(cap, |event| {
+        if let Some(tap) = &tap {
+            event.tell(&**tap);
+        }
+        event.emit(&server, pid);
+    });
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = match log.due() {
@@ -184,6 +199,13 @@ impl<F: FnMut(Event)> Log<F> {
 // === impl Event ===
 
 impl Event {
+    fn tell(&self, tap: &dyn Fn(&str)) {
+        match self {
+            Self::Line { text, .. } => tap(text),
+            Self::Dropped { lines, .. } => tap(&format!("({lines} lines were dropped)")),
+        }
+    }
+
     fn emit(self, server: &str, pid: u32) {
         match self {
             Self::Line { text, cut: 0 } => info!(target: "mgp::child", server, pid, "{text}"),
@@ -259,6 +281,16 @@ mod tests {
         let events = logged(cap, &[b"abc\ndef\nx\n"]).await;
         let dropped = Event::Dropped { lines: 1, bytes: 3 };
         assert_eq!(events, [line("abc", 0), line("x", 0), dropped]);
+    }
+
+    #[test]
+    fn a_tap_hears_what_is_logged_and_of_what_is_not() {
+        let heard = std::cell::RefCell::new(Vec::new());
+        let tap = |line: &str| heard.borrow_mut().push(line.to_owned());
+        for event in [line("one", 4), Event::Dropped { lines: 3, bytes: 9 }] {
+            event.tell(&tap);
+        }
+        assert_eq!(*heard.borrow(), ["one", "(3 lines were dropped)"]);
     }
 
     #[test]

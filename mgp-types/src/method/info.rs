@@ -8,6 +8,12 @@ use serde::de::DeserializeOwned;
 use crate::mcp::{Era, Revision};
 use crate::mgp::Extension;
 
+/// The section of what MCP has.
+const MCP: &str = "MCP";
+
+/// The section of what only this kernel has.
+const KERNEL: &str = "kernel";
+
 /// A request, as a type.
 pub trait Request: 'static {
     /// The method on the wire.
@@ -58,9 +64,9 @@ pub struct MethodInfo {
     pub kind: Kind,
     /// Who sends it.
     pub direction: Direction,
-    /// `MCP`, or the section of MGP without the sign.
+    /// `MCP`, the section of MGP without the sign, or `kernel` for what only this kernel has.
     pub section: &'static str,
-    /// The extension of MGP it belongs to; none for MCP.
+    /// The extension of MGP it belongs to; none for MCP, and for what only this kernel has.
     pub extension: Option<Extension>,
     /// The first revision of MCP that has it, or that it can travel with.
     pub first: Revision,
@@ -90,19 +96,25 @@ impl MethodInfo {
         }
     }
 
-    /// Whether the method is MGP's.
+    /// Whether the method is MGP's, or one that a kernel has beyond it.
     #[must_use]
     pub fn is_mgp(&self) -> bool {
-        self.extension.is_some()
+        self.section != MCP
     }
 
-    /// The name of its golden file, without ending: `s11_3_health_ping`, `mcp_tools_call`.
+    /// Whether the method is in no specification: only this kernel has it.
+    #[must_use]
+    pub fn is_kernels(&self) -> bool {
+        self.section == KERNEL
+    }
+
+    /// The name of its golden file, without ending: `s11_3_health_ping`, `mcp_tools_call`, `mgp_kernel_info`.
     #[must_use]
     pub fn golden(&self) -> String {
-        let mut name = if self.is_mgp() {
-            format!("s{}", self.section.replace('.', "_"))
-        } else {
-            "mcp".to_owned()
+        let mut name = match self.section {
+            MCP => "mcp".to_owned(),
+            KERNEL => "mgp".to_owned(),
+            section => format!("s{}", section.replace('.', "_")),
         };
         for letter in self.marker.chars() {
             if letter.is_ascii_uppercase() {

@@ -250,6 +250,66 @@ methods! {
     /// Drops tools from the session.
     Request ToolsSessionEvict = "mgp/tools/session/evict" (mgp::EvictParams) -> mgp::EvictResult,
         ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Asks what a kernel is, and who talks to it.
+    Request KernelInfo = "mgp/kernel/info" (mgp::KernelInfoParams) -> mgp::KernelInfoResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Stops a kernel.
+    Request KernelStop = "mgp/kernel/stop" (mgp::KernelStopParams) -> mgp::KernelStopResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Reads the configuration of a kernel again.
+    Request KernelReload = "mgp/kernel/reload" (mgp::KernelReloadParams) -> mgp::KernelReloadResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the servers of a kernel, with all an operator may know.
+    Request KernelServers = "mgp/kernel/servers" (mgp::KernelServersParams) -> mgp::KernelServersResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Starts a server of a kernel.
+    Request KernelServersStart = "mgp/kernel/servers/start" (mgp::KernelServerParams) -> mgp::KernelServerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Stops a server of a kernel.
+    Request KernelServersStop = "mgp/kernel/servers/stop" (mgp::KernelServerParams) -> mgp::KernelServerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Starts a server of a kernel again.
+    Request KernelServersRestart = "mgp/kernel/servers/restart" (mgp::KernelServerParams) -> mgp::KernelServerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lets a server of a kernel finish, and waits until it has stopped.
+    Request KernelServersDrain = "mgp/kernel/servers/drain" (mgp::KernelServerParams) -> mgp::KernelServerResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Asks what a server of a kernel wrote to its standard error.
+    Request KernelServersLogs = "mgp/kernel/servers/logs" (mgp::KernelServerLogsParams) -> mgp::KernelServerLogsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the tools of a kernel, and why an agent does not see one.
+    Request KernelTools = "mgp/kernel/tools" (mgp::KernelToolsParams) -> mgp::KernelToolsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Approves a definition that waits.
+    Request KernelToolsApprove = "mgp/kernel/tools/approve" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Rejects a definition that waits.
+    Request KernelToolsReject = "mgp/kernel/tools/reject" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Asks what the list of an agent costs.
+    Request KernelToolsTokens = "mgp/kernel/tools/tokens" (mgp::KernelTokensParams) -> mgp::KernelTokensResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists what was decided about permissions.
+    Request KernelPermissions = "mgp/kernel/permissions" (mgp::KernelPermissionsParams) -> mgp::KernelPermissionsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Approves permissions of a server.
+    Request KernelPermissionsApprove = "mgp/kernel/permissions/approve" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Denies permissions of a server.
+    Request KernelPermissionsDeny = "mgp/kernel/permissions/deny" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Takes permissions of a server back.
+    Request KernelPermissionsRevoke = "mgp/kernel/permissions/revoke" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Looks for audit events.
+    Request KernelAudit = "mgp/kernel/audit" (mgp::KernelAuditParams) -> mgp::KernelAuditResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Checks the chain of the audit log.
+    Request KernelAuditVerify = "mgp/kernel/audit/verify" (mgp::KernelAuditVerifyParams) -> mgp::KernelAuditVerifyResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists what callers have in context.
+    Request KernelSessions = "mgp/kernel/sessions" (mgp::KernelSessionsParams) -> mgp::KernelSessionsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Tells what happened.
     Notification AuditNotification = "notifications/mgp.audit" (mgp::AuditEvent),
         Both, "6.3", Audit [V2024_11_05 to V2026_07_28] "seed";
@@ -352,6 +412,9 @@ mod tests {
             let is_mgp =
                 info.name.starts_with("mgp/") || info.name.starts_with("notifications/mgp.");
             assert_eq!(info.is_mgp(), is_mgp, "{}", info.name);
+            let is_kernels = info.name.starts_with("mgp/kernel/");
+            assert_eq!(info.is_kernels(), is_kernels, "{}", info.name);
+            assert_eq!(is_mgp && !is_kernels, info.extension.is_some(), "{}", info.name);
         }
         for name in ["", "tools", "tools/call/", "zzz", "mgp/tools/sessions"] {
             assert!(lookup(name).is_none(), "{name}");

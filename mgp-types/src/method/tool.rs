@@ -46,6 +46,26 @@ tools! {
     "mgp.tools.call";
     "mgp.tools.session" = "mgp/tools/session";
     "mgp.tools.session.evict" = "mgp/tools/session/evict";
+    "mgp.kernel.info" = "mgp/kernel/info";
+    "mgp.kernel.stop" = "mgp/kernel/stop";
+    "mgp.kernel.reload" = "mgp/kernel/reload";
+    "mgp.kernel.servers" = "mgp/kernel/servers";
+    "mgp.kernel.servers.start" = "mgp/kernel/servers/start";
+    "mgp.kernel.servers.stop" = "mgp/kernel/servers/stop";
+    "mgp.kernel.servers.restart" = "mgp/kernel/servers/restart";
+    "mgp.kernel.servers.drain" = "mgp/kernel/servers/drain";
+    "mgp.kernel.servers.logs" = "mgp/kernel/servers/logs";
+    "mgp.kernel.tools" = "mgp/kernel/tools";
+    "mgp.kernel.tools.approve" = "mgp/kernel/tools/approve";
+    "mgp.kernel.tools.reject" = "mgp/kernel/tools/reject";
+    "mgp.kernel.tools.tokens" = "mgp/kernel/tools/tokens";
+    "mgp.kernel.permissions" = "mgp/kernel/permissions";
+    "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
+    "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";
+    "mgp.kernel.permissions.revoke" = "mgp/kernel/permissions/revoke";
+    "mgp.kernel.audit" = "mgp/kernel/audit";
+    "mgp.kernel.audit.verify" = "mgp/kernel/audit/verify";
+    "mgp.kernel.sessions" = "mgp/kernel/sessions";
 }
 
 /// The tool that repeats audit events (later revisions of §6); no method stands for it.

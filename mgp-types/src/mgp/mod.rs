@@ -10,6 +10,7 @@ mod code_safety;
 mod discovery;
 mod event;
 mod extension;
+mod kernel;
 mod lifecycle;
 mod permission;
 mod security;
@@ -38,6 +39,17 @@ pub use event::{
     Severity, SubscribeEventsParams, SubscribeEventsResult, UnsubscribeParams, UnsubscribeResult,
 };
 pub use extension::{Extension, ExtensionSet};
+pub use kernel::{
+    KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+    KernelChange, KernelClient, KernelFinding, KernelInfoParams, KernelInfoResult, KernelLogLine,
+    KernelPermission, KernelPermissionChangeParams, KernelPermissionChangeResult,
+    KernelPermissionsParams, KernelPermissionsResult, KernelReloadParams, KernelReloadResult,
+    KernelServer, KernelServerLogsParams, KernelServerLogsResult, KernelServerParams,
+    KernelServerResult, KernelServerTokens, KernelServersParams, KernelServersResult,
+    KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
+    KernelTokensParams, KernelTokensResult, KernelTool, KernelToolDecisionParams,
+    KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, ToolStanding,
+};
 pub use lifecycle::{
     HealthStatus, LifecycleParams, PingParams, PingResult, RestartConfig, RestartPolicy,
     ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusParams, StatusResult,

@@ -49,6 +49,11 @@ impl Failure {
     pub(crate) fn is_taken(&self) -> bool {
         self.is_taken
     }
+
+    /// Whether it is that no kernel runs.
+    pub(crate) fn is_no_kernel(&self) -> bool {
+        self.code == 3
+    }
 }
 
 impl fmt::Display for Failure {

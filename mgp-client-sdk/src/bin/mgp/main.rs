@@ -2,22 +2,32 @@
 //!
 //! Applies to: both.
 
+mod ask;
 mod attach;
+mod books;
 mod cli;
-#[expect(dead_code, reason = "commands that ask a kernel use it")]
+mod commands;
 mod control;
+mod demo;
+mod example;
 mod exit;
+mod hosts;
 mod launch;
 mod lock;
 mod log;
+mod output;
+mod own_file;
+mod places;
 mod preface;
 mod ready;
+mod record;
 mod serve;
 #[cfg(unix)]
 mod shim;
 mod signals;
 #[cfg(unix)]
 mod socket;
+mod span;
 mod state;
 
 use std::process::ExitCode;
@@ -70,6 +80,7 @@ async fn run(cli: Cli) -> Ended {
         Command::Serve(serve) => serve::run(&cli.global, serve).await,
         // It has a log of its own, and is started elsewhere.
         Command::Kernel(_) => Ok(()),
+        command => commands::run(&cli.global, &command).await,
     }
 }
 

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use mgp_client_sdk::types::store::Db;
+
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 
@@ -46,4 +48,13 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
     }
     builder.create(&folder).map_err(failed)?;
     Ok(folder)
+}
+
+/// The database of the state; a kernel that runs sees what is changed in it.
+pub(crate) async fn db(global: &Global) -> Ended<Db> {
+    let file = made(global)?.join("state.db");
+    let failed = |error| {
+        Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
+    };
+    Db::open(&file).await.map_err(failed)
 }

@@ -4,26 +4,35 @@
 //!
 //! Applies to: outbound.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
-use mgp_types::RpcError;
+use tokio::sync::watch;
 use tower_layer::Layer as _;
 
+use super::ear::What;
+use super::manifest;
 use super::node::Node;
 use super::servers::{self, Ground, News, is_there};
+use super::shelf::Kind;
 use crate::client::Client;
 use crate::error::Error;
+use crate::kernel::hops;
 
 /// How many pages of a list are read.
 const PAGES: usize = 100;
+
+/// How long changes of what may be seen are gathered.
+const ROW: Duration = Duration::from_millis(100);
 
 /// How long listing may take.
 const LISTS: Duration = Duration::from_secs(30);
@@ -34,18 +43,40 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         let stale = tokio::select! {
             stale = news.next() => stale,
             // Nobody rings any more once the fleet is gone; it is looked for now and then.
-            () = tokio::time::sleep(LISTS) => Default::default(),
+            () = tokio::time::sleep(LISTS) => BTreeSet::default(),
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
-        let asked = stale.iter().filter_map(|id| all.get(id)).map(|node| async {
-            match tokio::time::timeout(LISTS, learn(node, fleet.ground())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(why)) => tracing::warn!(server = %node.id(), %why, "its tools are not known"),
+        let asked = stale.iter().filter_map(|(id, what)| Some((all.get(id)?, *what)));
+        let asked = asked.map(async |(node, what)| {
+            match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
+                Ok(Ok(true)) => {
+                    fleet.tell(node, &[what]);
+                    let store = fleet.ground().governance.store();
+                    manifest::keep(store, node.id(), node.shelf()).await;
+                }
+                Ok(Ok(false)) => {}
+                Ok(Err(why)) => {
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known");
+                }
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });
         join_all(asked).await;
+    }
+}
+
+/// Tells those above, whenever somebody may see more or less than before, until the fleet is gone.
+pub(super) async fn tell(mut changes: watch::Receiver<u64>, fleet: servers::Weak) {
+    while changes.changed().await.is_ok() {
+        let Some(fleet) = fleet.upgrade() else { return };
+        let herald = &fleet.ground().herald;
+        herald.tools_changed(|_| true);
+        herald.resources_changed(|_| true);
+        herald.prompts_changed(|_| true);
+        drop(fleet);
+        // Changes come in rows.
+        tokio::time::sleep(ROW).await;
     }
 }
 
@@ -54,14 +85,33 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
     let Some(mut states) = node.upgrade().map(|node| node.client().state().watch()) else { return };
     loop {
         let state = states.borrow_and_update().clone();
-        let Some(id) = node.upgrade().map(|node| node.id().clone()) else { return };
+        let Some(id) = node.upgrade().map(|node| {
+            let (latest, why) = node.client().state().latest();
+            node.diary().entered(&latest, why.as_deref());
+            node.id().clone()
+        }) else {
+            return;
+        };
         ground.index.set_state(id.as_str(), state.clone());
         if is_there(&state) {
-            ground.news.stale(id);
+            ground.news.stale(&id, &What::ALL);
+            let Some(node) = node.upgrade() else { return };
+            tokio::spawn(resume(node, ground.clone()));
         }
         if states.changed().await.is_err() {
             return;
         }
+    }
+}
+
+/// Asks a server that has come back for what those above asked of the one before.
+async fn resume(node: Arc<Node>, ground: Ground) {
+    node.asks_level(None);
+    crate::kernel::log::ask(&node, &ground).await;
+    let ear = ground.ear(node.id().clone());
+    for name in ground.watching.again(&node).await {
+        // What happened meanwhile nobody knows.
+        ear.updated(&name);
     }
 }
 
@@ -78,14 +128,29 @@ enum NotLearned {
     Index(#[from] IndexError),
 }
 
-async fn learn(node: &Arc<Node>, ground: &Ground) -> Result<(), NotLearned> {
+/// Learns what is in a list; `true` when it changed.
+async fn learn(node: &Arc<Node>, what: What, ground: &Ground) -> Result<bool, NotLearned> {
     let client = node.client().client()?;
+    match what {
+        What::Tools => {}
+        What::Resources => {
+            let lists = (node.reread(Kind::Resources), node.reread(Kind::Templates));
+            let (resources, templates) = futures_util::future::join(lists.0, lists.1).await;
+            return Ok(resources || templates);
+        }
+        What::Prompts => return Ok(node.reread(Kind::Prompts).await),
+    }
+    node.shelf().offers(client.capabilities());
     let tools = match client.capabilities().tools {
         Some(_) => list(node.id(), &client, node, ground).await?,
         None => Vec::new(),
     };
+    let tools = hops::behind(tools, client.server());
     let entry = entry(node, &client, tools, ground);
-    put(&ground.index, entry).await
+    let changed = put(&ground.index, entry).await?;
+    let tools = ground.index.tools_of(node.id().as_str()).len();
+    ground.met.meet(&node.config(), tools);
+    Ok(changed)
 }
 
 /// All pages of the list of tools.
@@ -99,7 +164,9 @@ async fn list(
     let stack = Stack::new(gate.layer(node.client().ungated().clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
     for _ in 0..PAGES {
-        let reply = stack.send(Call::ask::<ToolsList>(&params, client.context())?).await?;
+        let mut call = Call::ask::<ToolsList>(&params, client.context())?;
+        hops::mark(&mut call, client.server());
+        let reply = stack.send(call).await?;
         let page: ListToolsResult = reply.get()?;
         tools.extend(page.tools);
         match page.next_cursor {
@@ -138,12 +205,12 @@ fn entry(node: &Node, client: &Client, tools: Vec<Tool>, ground: &Ground) -> Ser
 }
 
 /// The index works for some milliseconds: no runtime waits for it.
-async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<(), NotLearned> {
+async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<bool, NotLearned> {
     let index = index.clone();
     let put = tokio::task::spawn_blocking(move || index.put(entry)).await;
     let put = put.map_err(|error| RpcError::internal("the index failed").because(error))??;
     for refused in &put.refused {
         tracing::warn!(server = %refused.server, tool = %refused.name, why = %refused.reason, "not indexed");
     }
-    Ok(())
+    Ok(put.added + put.changed + put.removed > 0)
 }

@@ -6,8 +6,8 @@ use mgp_discovery::Known;
 use mgp_toolindex::Listed;
 use mgp_types::RpcError;
 use mgp_types::mgp::{
-    MgpVersion,
-    PingResult, ServerSummary, ShutdownParams, ShutdownReason, ShutdownResult, StatusResult,
+    MgpVersion, PingResult, ServerSummary, ShutdownParams, ShutdownReason, ShutdownResult,
+    StatusResult,
 };
 use mgp_types::service::{Authority, BoxFuture, Context, ServerId, Visibility};
 
@@ -38,7 +38,8 @@ impl Fleet {
         }
         let needed = tools.iter().filter_map(Listed::security);
         let needed = needed.flat_map(|security| security.permissions_required.iter().cloned());
-        let configured = node.config().mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
+        let config = node.config();
+        let configured = config.mgp.iter().flat_map(|mgp| mgp.permissions_required.iter());
         let mut all: Vec<_> = needed.chain(configured.cloned()).collect();
         all.sort_unstable();
         all.dedup();
@@ -107,7 +108,8 @@ impl mgp_lifecycle::Fleet for Shown {
         Box::pin(async move {
             let node = node?;
             if !is_operator {
-                let refused = "only an operator shuts servers down; ask one to run `mgp servers stop`";
+                let refused =
+                    "only an operator shuts servers down; ask one to run `mgp servers stop`";
                 return Some(Err(RpcError::new(mgp_types::ErrorCode::PERMISSION_DENIED, refused)));
             }
             let reason = params.reason.unwrap_or(ShutdownReason::OperatorRequest);

@@ -3,24 +3,29 @@
 //! Applies to: outbound.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_discovery::Server;
+use mgp_discovery::{Isolation, Server};
 use mgp_types::RpcError;
-use mgp_types::mcp::{
-    ElicitationCapability, ListChanged, SamplingCapability,
-};
-use mgp_types::mgp::ServerState;
-use mgp_types::service::{BoxFuture, Call, Reply, ServerId};
+use mgp_types::mcp::LogLevel;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
 
-use super::reach;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::diary::Diary;
+use super::instance::{Instance, Instances};
 use super::servers::Ground;
+use super::shelf::Shelf;
 use crate::client::Client;
 use crate::error::Error;
-use crate::kernel::policy;
 use crate::supervised::SupervisedClient;
-use crate::switchboard::Hop;
+
+/// How long one that starts keeps the next from starting.
+const TURN: Duration = Duration::from_secs(10);
 
 /// How long a call waits for a server that is started for it.
 const WAKES: Duration = Duration::from_secs(30);
@@ -28,65 +33,130 @@ const WAKES: Duration = Duration::from_secs(30);
 /// A server: how it was configured, its client, and the way to it.
 pub(crate) struct Node {
     id: ServerId,
-    config: Arc<Server>,
-    client: SupervisedClient,
-    hop: Hop,
+    config: RwLock<Arc<Server>>,
+    diary: Arc<Diary>,
+    /// Whose turn it is to start.
+    starts: Arc<Semaphore>,
+    /// Whether an operator stopped it: then no call starts it.
+    is_held: AtomicBool,
+    /// How many calls run there.
+    running: AtomicUsize,
+    /// When the last one began or ended.
+    used: Mutex<Instant>,
+    /// The one that all share; of a server with an instance for each agent, the one its lists are read from.
+    shared: Instance,
+    own: Option<Instances>,
+    shelf: Shelf,
+    /// The level of log messages it was last asked for.
+    level: Mutex<Option<LogLevel>>,
 }
 
 impl Node {
     /// A server that is not started yet.
     pub(super) fn new(config: Server, ground: &Ground) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
-        let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
-            .governed(&ground.governance, id.clone())
-            .config(|config| {
-                // Whoever calls is asked what a server asks; those who cannot be asked refuse.
-                let offered = &mut config.offer.capabilities;
-                offered.elicitation.get_or_insert_with(ElicitationCapability::new);
-                offered.sampling.get_or_insert_with(SamplingCapability::new);
-                offered.roots.get_or_insert_with(ListChanged::new);
-            });
-        if config.mgp.is_none() {
-            builder = builder.plain();
-        }
-        let news = ground.news.clone();
-        let told = id.clone();
-        builder = builder.on_change(move |what| news.tell(&told, what));
-        let target = reach::target(&config, &ground.expander);
-        let client = SupervisedClient::new(builder, target, policy::supervision(&config))?;
-        let hop = Hop::supervised(id.clone(), client.clone());
-        Ok(Self { id, config, client, hop })
+        let diary = Arc::new(Diary::default());
+        let shared = Instance::new(&config, ground, &diary, None)?;
+        let is_isolated =
+            config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let own = is_isolated
+            .then(|| Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary)));
+        Ok(Self {
+            id,
+            config: RwLock::new(config),
+            diary,
+            starts: Arc::clone(&ground.starts),
+            is_held: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            used: Mutex::new(Instant::now()),
+            shared,
+            own,
+            shelf: Shelf::default(),
+            level: Mutex::default(),
+        })
     }
 
     pub(crate) fn id(&self) -> &ServerId {
         &self.id
     }
 
-    pub(crate) fn config(&self) -> &Arc<Server> {
-        &self.config
+    /// How it is configured.
+    pub(crate) fn config(&self) -> Arc<Server> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that other rules hold for what runs on.
+    pub(super) fn reconfigure(&self, config: Server) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// What is kept of it.
+    pub(crate) fn diary(&self) -> &Diary {
+        &self.diary
+    }
+
+    /// Whether nobody called it for so long.
+    pub(super) fn is_idle(&self, so_long: Duration) -> bool {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        self.running.load(Ordering::Acquire) == 0 && used.elapsed() >= so_long
+    }
+
+    fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Says whether only an operator starts it.
+    pub(super) fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Release);
+    }
+
+    /// Starts it once it is its turn, and waits until it is there or failed; a slow one lets the next begin meanwhile.
+    pub(super) async fn start(&self) {
+        // It is never closed.
+        let _turn = self.starts.acquire().await;
+        self.client().start().await;
+        let _ = tokio::time::timeout(TURN, self.client().ready()).await;
     }
 
     pub(crate) fn client(&self) -> &SupervisedClient {
-        &self.client
+        self.shared.client()
     }
 
     pub(crate) fn state(&self) -> ServerState {
-        self.client.state().now()
+        self.client().state().now()
+    }
+
+    /// What it lists besides tools.
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// Whether each principal has an instance of its own.
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Starts the server unless it runs, and waits until it is there.
     ///
     /// One that rests after too many failures stays down: somebody has to look at it first.
     pub(crate) async fn wake(&self) -> Result<Client, Error> {
-        if let Ok(client) = self.client.client() {
+        if let Ok(client) = self.client().client() {
             return Ok(client);
         }
-        if matches!(self.state(), ServerState::Registered | ServerState::Disconnected) {
-            self.client.start().await;
+        if self.is_held.load(Ordering::Acquire) {
+            return self.client().client();
         }
-        match tokio::time::timeout(WAKES, self.client.ready()).await {
-            Ok(ready) => ready,
-            Err(_) => self.client.client(),
+        let turn = tokio::time::timeout(WAKES, self.starts.acquire()).await;
+        let client = self.shared.wake(WAKES).await;
+        drop(turn);
+        client
+    }
+
+    /// The instance that serves a principal, started unless it runs.
+    pub(crate) async fn wake_for(&self, principal: &Principal) -> Result<Client, Error> {
+        match &self.own {
+            None => self.wake().await,
+            Some(own) => own.of(principal)?.wake(WAKES).await,
         }
     }
 
@@ -98,22 +168,89 @@ impl Node {
         call: Call,
         may: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        if !may || self.client.client().is_ok() {
-            return self.hop.send(call);
-        }
-        let node = Arc::clone(self);
-        Box::pin(async move {
-            // What comes of it is told by the gates, which record the call too.
-            if let Err(error) = node.wake().await {
-                tracing::debug!(server = %node.id, %error, "the server was not there for a call");
+        let Some(own) = self.own.as_ref().filter(|_| may) else {
+            if !may {
+                return self.shared.send(call);
             }
-            node.hop.send(call).await
-        })
+            let running = Running::enter(self);
+            if self.client().client().is_ok() {
+                let sending = self.shared.send(call);
+                return Box::pin(async move {
+                    let _running = running;
+                    sending.await
+                });
+            }
+            return Box::pin(async move {
+                let node = &running.0;
+                // What comes of it is told by the gates, which record the call too.
+                if let Err(error) = node.wake().await {
+                    tracing::debug!(server = %node.id, %error, "the server was not there for a call");
+                }
+                node.shared.send(call).await
+            });
+        };
+        match own.of(&call.cx().principal) {
+            Err(full) => Box::pin(std::future::ready(Err(full))),
+            Ok(instance) => Box::pin(async move {
+                if let Err(error) = instance.wake(WAKES).await {
+                    tracing::debug!(%error, "the instance was not there for a call");
+                }
+                instance.send(call).await
+            }),
+        }
+    }
+
+    /// The instance of a principal, where it runs.
+    pub(crate) fn present(&self, of: &Principal) -> Option<Client> {
+        match &self.own {
+            None => self.client().client().ok(),
+            Some(own) => own.present(of),
+        }
+    }
+
+    /// Stops everything that runs of it, once what runs there is finished.
+    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+        if let Some(own) = &self.own {
+            own.stop(&reason).await;
+        }
+        self.client().stop(reason).await;
+    }
+
+    /// All that run of it.
+    pub(crate) fn running(&self) -> Vec<Client> {
+        let own = self.own.as_ref().map(Instances::clients).unwrap_or_default();
+        self.client().client().into_iter().chain(own).collect()
+    }
+
+    /// Asks for log messages from this level on; `false` where it was asked already.
+    pub(crate) fn asks_level(&self, level: Option<LogLevel>) -> bool {
+        let mut asked = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *asked, level) != level
+    }
+}
+
+/// A call that runs there; counted until it is dropped.
+struct Running(Arc<Node>);
+
+impl Running {
+    fn enter(node: &Arc<Node>) -> Self {
+        node.running.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(node))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("id", &self.id).field("state", &self.state()).finish()
+        f.debug_struct("Node")
+            .field("id", &self.id)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }

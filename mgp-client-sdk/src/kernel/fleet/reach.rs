@@ -5,33 +5,44 @@
 use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Expander, Server};
+use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Reach, Server};
 use mgp_transport::ChildCommand;
 use mgp_types::service::SpawnError;
 
+use super::diary::Diary;
+use super::servers::Ground;
+use crate::kernel::hops;
 use crate::supervised::{Reached, Target};
 
 /// What is started: filled in anew each time, so that a password that changed is the new one.
-pub(super) fn target(server: &Arc<Server>, expander: &Expander) -> Target {
-    let (server, expander) = (Arc::clone(server), expander.clone());
+pub(super) fn target(server: &Arc<Server>, ground: &Ground, diary: &Arc<Diary>) -> Target {
+    let (server, expander) = (Arc::clone(server), ground.expander.clone());
+    let within = ground.within.get(&server.id).cloned();
+    let diary = Arc::clone(diary);
     Target::Said(Arc::new(move || {
         let (server, expander) = (Arc::clone(&server), expander.clone());
+        let (within, diary) = (within.clone(), Arc::clone(&diary));
         Box::pin(async move {
+            if let (Reach::Within, Some(make)) = (&server.reach, within) {
+                return Ok(Reached::Within(make));
+            }
             // Files are read and commands run.
             let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
-            reached(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?)
+            reached(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, diary)
         })
     }))
 }
 
-fn reached(server: ExpandedServer) -> Result<Reached, SpawnError> {
+fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<Reached, SpawnError> {
     let ExpandedServer { id, reach, .. } = server;
     match reach {
         ExpandedReach::Program { command, args, cwd, env } => {
             let mut program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
-                .server(id.as_str());
+                .env(hops::VARIABLE, (hops::depth() + 1).to_string())
+                .server(id.as_str())
+                .on_stderr(move |line| diary.line(line));
             if let Some(cwd) = cwd {
                 program = program.cwd(cwd);
             }

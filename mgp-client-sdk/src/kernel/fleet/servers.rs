@@ -2,22 +2,30 @@
 //!
 //! Applies to: outbound.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_discovery::{Expander, Server};
 use mgp_security::Governance;
+use mgp_server_sdk::Herald;
 use mgp_toolindex::ToolIndex;
+use mgp_types::Payload;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
+use super::ear::{Ear, What};
 use super::feed;
+use super::idle;
+use super::manifest;
+use super::met::Met;
 use super::node::Node;
 use crate::error::Error;
-use crate::handler::Changed;
+use crate::kernel::callers::Callers;
+use crate::kernel::watch::Watching;
+use crate::supervised::Make;
 
 /// What all servers stand on.
 #[derive(Clone)]
@@ -26,6 +34,31 @@ pub(crate) struct Ground {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) news: News,
+    /// Which servers need not be started to know what they have.
+    pub(crate) met: Met,
+    /// How many may start at once.
+    pub(crate) starts: Arc<Semaphore>,
+    /// How servers of this process are made.
+    pub(crate) within: Arc<HashMap<ServerId, Make>>,
+    /// Tells those above what changed.
+    pub(crate) herald: Herald,
+    /// Who is connected above.
+    pub(crate) callers: Callers,
+    /// What is watched there.
+    pub(crate) watching: Watching,
+}
+
+impl Ground {
+    /// What hears the news of a server.
+    pub(super) fn ear(&self, id: ServerId) -> Ear {
+        Ear {
+            id,
+            access: self.governance.access().clone(),
+            news: self.news.clone(),
+            herald: self.herald.clone(),
+            callers: self.callers.clone(),
+        }
+    }
 }
 
 /// Servers by their ids.
@@ -38,6 +71,14 @@ pub(crate) struct Fleet(Arc<Inner>);
 struct Inner {
     ground: Ground,
     table: RwLock<Arc<Table>>,
+    /// What is known from before of servers that were not added yet.
+    kept: Mutex<HashMap<String, Payload>>,
+}
+
+impl Inner {
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Payload>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The same without keeping the servers alive.
@@ -54,21 +95,59 @@ impl Fleet {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(crate) fn new(ground: Ground) -> Self {
-        let fleet = Self(Arc::new(Inner { ground, table: RwLock::default() }));
+    pub(crate) fn new(ground: Ground, kept: HashMap<String, Payload>) -> Self {
+        let (table, kept) = (RwLock::default(), Mutex::new(kept));
+        let fleet = Self(Arc::new(Inner { ground, table, kept }));
         tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
+        tokio::spawn(idle::run(Weak(Arc::downgrade(&fleet.0))));
+        let changes = fleet.0.ground.governance.changes();
+        tokio::spawn(feed::tell(changes, Weak(Arc::downgrade(&fleet.0))));
         fleet
     }
 
-    /// Adds a server; one that nobody has seen yet is started, to learn what it has.
-    pub(crate) async fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
+    /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
+    pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = Arc::new(Node::new(config, &self.0.ground)?);
+        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
+            node.shelf().restore(&kept);
+        }
         tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
         self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
-        if self.0.ground.index.tools_of(node.id().as_str()).is_empty() {
-            node.client().start().await;
+        if !self.is_known(&node) {
+            let node = Arc::clone(&node);
+            tokio::spawn(async move { node.start().await });
         }
         Ok(node)
+    }
+
+    /// Whether it is known what a server has.
+    pub(super) fn is_known(&self, node: &Node) -> bool {
+        let tools = self.0.ground.index.tools_of(node.id().as_str()).len();
+        self.0.ground.met.knows(&node.config(), tools)
+    }
+
+    /// Has a server asked again what it lists, if it runs.
+    pub(crate) fn relearn(&self, server: &ServerId) {
+        self.0.ground.news.stale(server, &[What::Tools]);
+    }
+
+    /// Has other rules hold for a server that runs on.
+    pub(crate) fn reconfigure(&self, config: Server) {
+        let Some(node) = self.get(config.id.as_str()) else { return };
+        node.reconfigure(config);
+        // What it can be found by may be other words now.
+        if !self.is_known(&node) {
+            self.0.ground.news.stale(node.id(), &[What::Tools]);
+            tokio::spawn(async move { node.start().await });
+        }
+    }
+
+    /// Forgets what was kept of servers that were not added.
+    pub(crate) async fn forget_others(&self) {
+        let others = std::mem::take(&mut *self.0.kept());
+        for server in others.keys() {
+            manifest::forget(self.0.ground.governance.store(), &server.as_str().into()).await;
+        }
     }
 
     /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
@@ -77,14 +156,18 @@ impl Fleet {
         if let Err(error) = self.0.ground.index.remove(id.as_str()) {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
-        node.client().stop(reason).await;
+        self.0.ground.met.forget(id);
+        node.hold(true);
+        node.stop(reason).await;
+        manifest::forget(self.0.ground.governance.store(), id).await;
+        self.tell(&node, &What::ALL);
         Some(node)
     }
 
     /// Stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
         let stops = self.all();
-        let stops = stops.values().map(|node| node.client().stop(reason.clone()));
+        let stops = stops.values().map(|node| node.stop(reason.clone()));
         futures_util::future::join_all(stops).await;
     }
 
@@ -101,6 +184,14 @@ impl Fleet {
         &self.0.ground
     }
 
+    /// Tells those who see a server that lists changed with it.
+    pub(crate) fn tell(&self, node: &Node, what: &[What]) {
+        let ear = self.0.ground.ear(node.id().clone());
+        for what in what {
+            ear.tell(*what);
+        }
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.table.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut table))
@@ -113,34 +204,30 @@ impl fmt::Debug for Fleet {
     }
 }
 
-/// Which servers have to be asked again what they list; at most one entry for each.
+/// Which servers have to be asked again what they list; at most one entry for each list.
 #[derive(Clone, Default)]
 pub(crate) struct News(Arc<Told>);
 
 #[derive(Default)]
 struct Told {
-    stale: Mutex<BTreeSet<ServerId>>,
+    stale: Mutex<BTreeSet<(ServerId, What)>>,
     rung: Notify,
 }
 
 impl News {
-    /// Notes what a server says of itself.
-    pub(super) fn tell(&self, server: &ServerId, what: &Changed) {
-        if matches!(what, Changed::Tools) {
-            self.stale(server.clone());
-        }
-    }
-
     /// Has a server asked again.
-    pub(super) fn stale(&self, server: ServerId) {
-        self.0.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
+    pub(super) fn stale(&self, server: &ServerId, what: &[What]) {
+        let mut stale = self.0.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        stale.extend(what.iter().map(|what| (server.clone(), *what)));
+        drop(stale);
         self.0.rung.notify_one();
     }
 
     /// Waits until there is something to ask.
-    pub(super) async fn next(&self) -> BTreeSet<ServerId> {
+    pub(super) async fn next(&self) -> BTreeSet<(ServerId, What)> {
         loop {
-            let stale = mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
+            let stale =
+                mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
             if !stale.is_empty() {
                 return stale;
             }

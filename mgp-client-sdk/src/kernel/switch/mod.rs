@@ -3,19 +3,26 @@
 //! Applies to: inbound.
 
 mod list;
+mod names;
+mod page;
+pub(super) mod tasks;
 mod tools;
+mod whole;
 
 use std::sync::Arc;
 
 use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, MetaTools, Sessions};
-use mgp_types::method::{Request as _, ToolsCall, ToolsList};
-use mgp_types::service::{Router, Stack};
+use mgp_types::RpcError;
+use mgp_types::method::{Initialized, Request as _, ToolsCall, ToolsList};
+use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
 use super::fleet::{Fleet, Shown};
+use super::log;
 use super::seen::Seen;
+use super::watch::Watching;
 
 /// What all calls from above need.
 #[derive(Clone)]
@@ -40,20 +47,53 @@ impl Switch {
         Self(Arc::new(Parts { fleet, seen, sessions, search, meta }))
     }
 
-    /// Everything that is answered.
-    pub(super) fn router(&self) -> Router {
+    /// Everything that is answered; `admin` is what only operators may ask.
+    pub(super) fn router(&self, admin: Router) -> Router {
         let Parts { fleet, seen, search, .. } = &*self.0;
         let governance = &fleet.ground().governance;
         let methods = governance
             .router()
             .merge(list_router(Arc::new(fleet.clone()), Arc::new(seen.clone())))
-            .merge(search.router());
+            .merge(search.router())
+            .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());
         // A method of ours that is called as a tool is decided like the method.
         let tools = KernelToolsLayer::new(methods.clone())
             .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call)));
-        let lists = Stack::from_fn(move |call| list::tools(lists.clone(), call));
-        methods.route(ToolsCall::METHOD, Stack::new(tools)).route(ToolsList::METHOD, lists)
+        let lists = Stack::from_fn(move |call| std::future::ready(list::tools(&lists, &call)));
+        methods
+            .route(ToolsCall::METHOD, Stack::new(tools))
+            .route(ToolsList::METHOD, lists)
+            .merge(whole::router(self))
+    }
+
+    /// The layer that notes who is connected, and what they want to hear.
+    pub(super) fn notes(
+        &self,
+    ) -> GateLayer<impl Fn(&Call) -> Result<(), RpcError> + Clone + Send + Sync + 'static> {
+        let switch = self.clone();
+        gate(move |call| {
+            let ground = switch.parts().fleet.ground();
+            if ground.callers.note(call) {
+                let switch = switch.clone();
+                tokio::spawn(async move {
+                    let fleet = &switch.parts().fleet;
+                    for node in fleet.all().values() {
+                        log::ask(node, fleet.ground()).await;
+                    }
+                });
+            }
+            if call.tells::<Initialized>() && call.cx().caller.asks.roots {
+                // Servers that asked for roots before anybody was there ask again.
+                tokio::spawn(switch.clone().roots_changed(call.cx().clone()));
+            }
+            Ok(())
+        })
+    }
+
+    /// What is watched below.
+    pub(super) fn watching(&self) -> &Watching {
+        &self.0.fleet.ground().watching
     }
 
     /// The servers as callers see them.

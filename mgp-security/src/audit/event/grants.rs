@@ -143,4 +143,11 @@ impl Event {
             .code(ErrorCode::PERMISSION_DENIED)
             .expires_at(until)
     }
+
+    /// `dev.cloto.approval_decided`: an operator decided what waited under an id.
+    pub fn approval_decided(by: impl Into<By>, id: &str, answer: &str) -> Self {
+        Self::own("approval_decided", by, AuditResult::Success)
+            .words("approval_id", Some(id))
+            .words("decision", Some(answer))
+    }
 }

@@ -52,6 +52,14 @@ impl Event {
             .detail("window_secs", &within.as_secs())
     }
 
+    /// `dev.cloto.administered`: an operator called a method of a kernel that changes something; what came of it, other
+    /// events tell.
+    pub fn administered(by: impl Into<By>, server: Option<&ServerId>, method: &str) -> Self {
+        Self::own("administered", by, AuditResult::Success)
+            .server(server)
+            .words("method", Some(method))
+    }
+
     /// `dev.cloto.server_registered`: a server was registered at run time; the result is that of the registration.
     pub fn server_registered(by: impl Into<By>, server: &ServerId, result: AuditResult) -> Self {
         Self::own("server_registered", by, result).server(Some(server))

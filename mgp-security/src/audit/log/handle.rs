@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -204,6 +205,12 @@ impl AuditLog {
     /// Nothing is changed.
     pub async fn query(&self, query: AuditQuery) -> Result<AuditPage, StoreError> {
         self.0.reader.run(move |reader| reader.query(&query)).await
+    }
+
+    /// Where the log is kept, and under which name.
+    #[must_use]
+    pub fn place(&self) -> (&Path, &str) {
+        self.0.reader.place()
     }
 
     /// The key for digests of what may not stand in the log, where the configuration names one.

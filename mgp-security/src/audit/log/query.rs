@@ -177,6 +177,10 @@ enum Step {
 // === impl Reader ===
 
 impl Reader {
+    pub(super) fn place(&self) -> (&std::path::Path, &str) {
+        (&self.place.dir, &self.place.name)
+    }
+
     pub(super) fn new(place: Place, shared: Arc<Shared>) -> Self {
         Self { place, shared }
     }

@@ -100,6 +100,25 @@ async fn config_only_ignores_what_was_decided() {
     );
 }
 
+#[test]
+fn auto_approve_has_exceptions_in_every_spelling() {
+    use mgp_types::mgp::Permission;
+    let except = ["shell", "network.outbound"].map(Permission::from);
+    let policy = crate::policy::ServerPolicy::default()
+        .permission_policy(ApprovalPolicy::AutoApprove)
+        .auto_approve_except(except);
+    for (name, expected) in [
+        ("shell.execute", ApprovalPolicy::Interactive),
+        ("shell", ApprovalPolicy::Interactive),
+        ("network", ApprovalPolicy::Interactive),
+        ("camera", ApprovalPolicy::AutoApprove),
+    ] {
+        assert_eq!(*policy.decides(&name.into()), expected, "{name}");
+    }
+    let denying = policy.permission_policy(ApprovalPolicy::DenyAll);
+    assert_eq!(*denying.decides(&"shell".into()), ApprovalPolicy::DenyAll);
+}
+
 #[tokio::test]
 async fn auto_approve_writes_down_once_what_it_grants() {
     let mut world = World::new(ApprovalPolicy::AutoApprove, None);

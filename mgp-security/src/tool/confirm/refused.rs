@@ -10,13 +10,15 @@ use crate::tool::Assessment;
 
 /// A call that needs a confirmation and got none.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{tool}` was not run: it {} and {why}; {}", .need.as_str(), .why.remedy())]
+#[error("`{tool}` was not run: it {} and {why}; {remedy}", .need.as_str())]
 pub struct ConfirmRefused {
     tool: String,
     server: Option<ServerId>,
     risk: RiskLevel,
     need: Need,
     why: Unconfirmed,
+    /// What would let it run.
+    remedy: String,
     more: Object,
     #[source]
     rule: Rule,
@@ -129,12 +131,15 @@ impl ConfirmRefused {
             Need::Server => format!("confirmation_required: {}", why.as_str()),
             Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
         };
+        // Whoever was asked knows best what to do next.
+        let remedy = more.decode("remedy").ok().flatten();
         Self {
             tool: tool.to_owned(),
             server: server.cloned(),
             risk,
             need,
             why,
+            remedy: remedy.unwrap_or_else(|| why.remedy().to_owned()),
             more,
             rule: Rule::new(rule),
         }
@@ -157,7 +162,7 @@ impl ConfirmRefused {
         }
         put("effective_risk_level", self.risk.as_str());
         put("status", self.why.as_str());
-        put("remedy", self.why.remedy());
+        put("remedy", &self.remedy);
         for (name, value) in self.more.iter() {
             details.insert(name, value.clone());
         }

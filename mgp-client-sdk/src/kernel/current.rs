@@ -1,0 +1,121 @@
+//! The configuration that is in force, and where another one would come from.
+//!
+//! Applies to: both.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use mgp_discovery::{Agent, Config, Sources, Trust};
+use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
+use mgp_toolindex::{ContextPlan, Pins};
+use mgp_types::mgp::ContextBudget;
+use mgp_types::service::Principal;
+use tokio::sync::watch;
+
+/// What is in force.
+pub(super) struct Current {
+    config: Mutex<Config>,
+    pub(super) interactive: Interactive,
+    pub(super) origin: Option<Origin>,
+    /// Ends with the kernel, and with it whoever follows its files.
+    lives: watch::Sender<()>,
+    /// Configurations are put in force one after the other.
+    pub(super) turn: tokio::sync::Mutex<()>,
+}
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) sources: Sources,
+    pub(super) trust: Trust,
+}
+
+/// The agents that have a person sitting there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Interactive(Arc<RwLock<HashSet<String>>>);
+
+impl Current {
+    pub(super) fn new(config: Config, interactive: Interactive, origin: Option<Origin>) -> Self {
+        interactive.set(&config.agents);
+        let (config, lives) = (Mutex::new(config), watch::Sender::new(()));
+        Self { config, interactive, origin, lives, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Ends with the kernel.
+    pub(super) fn life(&self) -> watch::Receiver<()> {
+        self.lives.subscribe()
+    }
+
+    pub(super) fn config(&self) -> Config {
+        self.locked().clone()
+    }
+
+    pub(super) fn set(&self, config: Config) {
+        *self.locked() = config;
+    }
+
+    /// The agents that are configured.
+    pub(super) fn agents(&self) -> Vec<String> {
+        self.locked().agents.keys().cloned().collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Config> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Interactive {
+    pub(super) fn set(&self, agents: &BTreeMap<String, Agent>) {
+        let there = agents.iter().filter(|(_, agent)| agent.interactive);
+        let there = there.map(|(name, _)| name.clone()).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = there;
+    }
+
+    /// Whether somebody sits there who can be asked.
+    pub(super) fn has(&self, principal: &Principal) -> bool {
+        let there = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        principal.as_agent().is_some_and(|agent| there.contains(agent.as_str()))
+    }
+}
+
+/// What tools may cost whom, and what is pinned.
+pub(super) fn plan(config: &Config) -> ContextPlan {
+    let budget = config.kernel.tool_context_budget;
+    let budget = ContextBudget::new(
+        budget.max_tokens,
+        budget.pinned_reserve,
+        budget.discovery_reserve,
+        budget.cache_limit,
+    );
+    let mut pins = Pins::new();
+    for (name, agent) in &config.agents {
+        pins = pins.agent(name.as_str(), agent.pinned.iter().cloned());
+    }
+    let own = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.budget?)));
+    own.fold(ContextPlan::new(budget, pins), |plan, (name, most)| plan.agent(name.as_str(), most))
+}
+
+/// How much of the arguments of calls is recorded.
+pub(super) fn recording(audit: &mgp_discovery::Audit) -> AuditConfig {
+    use mgp_discovery::RecordedArguments as Recorded;
+    AuditConfig::new().arguments(match audit.arguments {
+        Recorded::Names => Arguments::Names,
+        Recorded::Full => Arguments::Full,
+        _ => Arguments::Redacted,
+    })
+}
+
+/// How the audit log is kept.
+pub(super) fn logging(audit: mgp_discovery::Audit) -> impl FnOnce(LogConfig) -> LogConfig + Send {
+    move |mut log| {
+        if let Some(dir) = audit.dir {
+            log.dir = dir.into();
+        }
+        let log = log.fsync(match audit.fsync {
+            mgp_discovery::Fsync::Always => Fsync::Always,
+            mgp_discovery::Fsync::Never => Fsync::Never,
+            _ => Fsync::OnCheckpoint,
+        });
+        log.keep(audit.keep.map_or(Keep::All, Keep::Newest))
+    }
+}

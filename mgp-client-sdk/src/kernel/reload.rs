@@ -1,0 +1,259 @@
+//! Another configuration while the kernel runs: it touches only what changed (MGP §15.2).
+//!
+//! Applies to: both.
+
+use std::sync::{Arc, Weak};
+
+use futures_util::future::join_all;
+use mgp_discovery::{Change, Config, Effect, Finding, Loaded, Reach, Reload, Reloaded, Server};
+use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
+use mgp_types::service::Principal;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::watch;
+
+use super::current::{Origin, plan};
+use super::error::KernelError;
+use super::handle::{Inner, Kernel};
+use super::policy::{policy, supervision};
+
+impl Kernel {
+    /// Reads the files of its [sources](super::KernelBuilder::sources) again and puts in force what they say now.
+    ///
+    /// Policies, agents and budgets hold from the next message on.
+    /// Servers that are gone or not as they were are drained before they are stopped; all others are not touched.
+    /// A kernel with sources does the same by itself whenever a file changes.
+    ///
+    /// # Errors
+    /// [`KernelError`] when the files cannot be used: then the configuration before stays in force.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much of it is in force.
+    pub async fn reload(&self) -> Result<KernelReloadResult, KernelError> {
+        self.reload_by(&by_file()).await
+    }
+
+    pub(super) async fn reload_by(
+        &self,
+        by: &Principal,
+    ) -> Result<KernelReloadResult, KernelError> {
+        let Some(Origin { sources, trust }) = &self.0.current.origin else {
+            return Err(KernelError::NoSources);
+        };
+        let mut loaded = sources.load(trust).await?;
+        self.keep_broken(&mut loaded);
+        self.put_in_force(loaded, by).await
+    }
+
+    /// Puts another configuration in force, as [`reload`](Self::reload) does.
+    ///
+    /// Servers that run in this process stay.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Kernel;
+    /// use mgp_discovery::Config;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let kernel = Kernel::builder().build().await.unwrap();
+    /// let text = "servers = [{ id = 'files', command = 'mcp-files' }]";
+    /// let changed = kernel.configure(Config::parse("mgp.toml", text).unwrap().config).await.unwrap();
+    /// assert_eq!(changed[0].change, "added");
+    /// assert_eq!(kernel.servers()[0].id, "files");
+    /// # kernel.stop().await;
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`KernelError`] when a policy cannot be recorded, or a server cannot be set up.
+    ///
+    /// # Cancel safety
+    /// As [`reload`](Self::reload).
+    pub async fn configure(&self, config: Config) -> Result<Vec<KernelChange>, KernelError> {
+        self.apply(config, &by_file()).await
+    }
+
+    /// A typing error in the entry of a server does not end it: its entry before stays in force.
+    fn keep_broken(&self, loaded: &mut Loaded) {
+        let before = self.0.current.config();
+        for id in &loaded.broken {
+            if loaded.config.server(id).is_none() {
+                loaded.config.servers.extend(before.server(id).cloned());
+            }
+        }
+    }
+
+    async fn put_in_force(
+        &self,
+        loaded: Loaded,
+        by: &Principal,
+    ) -> Result<KernelReloadResult, KernelError> {
+        for finding in &loaded.findings {
+            tracing::warn!("{finding}");
+        }
+        let mut result = KernelReloadResult::new();
+        result.findings = loaded.findings.iter().map(told).collect();
+        if let Some(unapproved) = &loaded.unapproved {
+            tracing::warn!("{unapproved}");
+            let mut finding = KernelFinding::new("warning", unapproved.to_string());
+            finding.file = Some(unapproved.file.display().to_string());
+            result.findings.push(finding);
+        }
+        let audit = self.0.current.config().kernel.audit != loaded.config.kernel.audit;
+        result.changed = self.apply(loaded.config, by).await?;
+        if audit {
+            let what = "`kernel.audit` holds from the next start of the kernel on";
+            result.findings.push(KernelFinding::new("warning", what));
+        }
+        Ok(result)
+    }
+
+    async fn apply(
+        &self,
+        mut config: Config,
+        by: &Principal,
+    ) -> Result<Vec<KernelChange>, KernelError> {
+        let _turn = self.0.current.turn.lock().await;
+        let before = self.0.current.config();
+        // No file says anything of the servers in this process.
+        let within = before.servers.iter().filter(|server| matches!(server.reach, Reach::Within));
+        config.servers.retain(|server| !within.clone().any(|own| own.id == server.id));
+        config.servers.extend(within.cloned());
+        let change = Change::between(&before, &config);
+        if change.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.govern(&before, &config, by).await?;
+        self.0.switch.parts().sessions.replan(plan(&config));
+        self.0.current.interactive.set(&config.agents);
+        let told = changes(&change);
+        let fleet = &self.0.fleet;
+        let replaced = change.changed.iter().filter(|changed| {
+            changed.effect == Effect::Restart
+                || before
+                    .server(changed.server.id.as_str())
+                    .is_some_and(|old| supervision(old) != supervision(&changed.server))
+        });
+        let replaced: Vec<Server> = replaced.map(|changed| changed.server.clone()).collect();
+        for changed in &change.changed {
+            if replaced.iter().all(|server| server.id != changed.server.id) {
+                fleet.reconfigure(changed.server.clone());
+            }
+        }
+        // From here on it is what the next one is compared with, however this one ends.
+        self.0.current.set(config);
+        let gone = change.removed.iter().chain(replaced.iter().map(|server| &server.id));
+        join_all(gone.map(|id| fleet.remove(id, ShutdownReason::OperatorRequest))).await;
+        for id in &change.removed {
+            let policies = self.governance().remove_policy(by, id, None);
+            policies.await.map_err(KernelError::Governed)?;
+        }
+        for server in change.added.into_iter().chain(replaced) {
+            let id = server.id.to_string();
+            fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
+        }
+        Ok(told)
+    }
+
+    /// Puts policies and groups in force, on the record.
+    async fn govern(
+        &self,
+        before: &Config,
+        after: &Config,
+        by: &Principal,
+    ) -> Result<(), KernelError> {
+        let governance = self.governance();
+        for server in &after.servers {
+            let policy = policy(&after.kernel, server);
+            if *governance.policies().of(Some(&server.id)) != policy
+                || before.server(server.id.as_str()).is_none()
+            {
+                let set = governance.set_policy(by, &server.id, policy, None);
+                set.await.map_err(KernelError::Governed)?;
+            }
+        }
+        let groups = |config: &Config, name: &str| {
+            config.agents.get(name).map(|agent| agent.groups.clone()).unwrap_or_default()
+        };
+        for name in before.agents.keys().chain(after.agents.keys()) {
+            let now = groups(after, name);
+            if groups(before, name) != now {
+                let set = governance.set_groups(by, name, now, None);
+                set.await.map_err(KernelError::Governed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Follows the files of a kernel until it is gone.
+async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiver<()>) {
+    loop {
+        let reloaded = tokio::select! {
+            reloaded = reload.next() => reloaded,
+            // It holds the state of the kernel, which somebody else may want now.
+            _ = life.changed() => return,
+        };
+        let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
+        let Reloaded::Changed(_, mut loaded) = reloaded else { continue };
+        kernel.keep_broken(&mut loaded);
+        match kernel.put_in_force(*loaded, &by_file()).await {
+            Ok(result) => tracing::info!(changes = result.changed.len(), "another configuration"),
+            Err(error) => {
+                tracing::error!(%error, "another configuration is in force in parts only")
+            }
+        }
+    }
+}
+
+/// Begins to follow the files a kernel was configured by.
+pub(super) fn begin(kernel: &Kernel, origin: Origin, loaded: &Loaded) {
+    let reload = Reload::new(origin.sources, origin.trust, loaded);
+    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.current.life()));
+}
+
+/// Who changes something when a file does: whoever may write it.
+fn by_file() -> Principal {
+    Principal::new(Principal::local().tenant().clone(), "configuration").operator()
+}
+
+fn told(finding: &Finding) -> KernelFinding {
+    let mut told = KernelFinding::new(
+        finding.severity.to_string(),
+        match &finding.remedy {
+            Some(remedy) => format!("{}; {remedy}", finding.what),
+            None => finding.what.clone(),
+        },
+    );
+    told.file = Some(finding.file.display().to_string());
+    told.line = Some(finding.line as u64);
+    told.server_id.clone_from(&finding.server);
+    told
+}
+
+fn changes(change: &Change) -> Vec<KernelChange> {
+    let one = |kind: &str, id: Option<&str>, what: &str| {
+        let mut told = KernelChange::new(kind, what);
+        told.id = id.map(str::to_owned);
+        told
+    };
+    let mut all = Vec::new();
+    all.extend(change.added.iter().map(|server| one("server", Some(server.id.as_str()), "added")));
+    all.extend(change.removed.iter().map(|id| one("server", Some(id.as_str()), "removed")));
+    let changed = change.changed.iter();
+    all.extend(changed.map(|changed| one("server", Some(changed.server.id.as_str()), "changed")));
+    for (name, agent) in &change.agents {
+        let what = if agent.is_some() { "changed" } else { "removed" };
+        all.push(one("agent", Some(name), what));
+    }
+    all.extend(change.kernel.as_ref().map(|_| one("kernel", None, "changed")));
+    all.extend(change.tool_creation.map(|_| one("tool_creation", None, "changed")));
+    all
+}
+
+impl From<KernelError> for RpcError {
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::Governed(error) => error,
+            error => Self::new(ErrorCode::INVALID_PARAMS, error.to_string()),
+        }
+    }
+}

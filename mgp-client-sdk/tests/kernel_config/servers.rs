@@ -1,0 +1,126 @@
+//! `[[servers]]`, and the keys of `[servers.mgp]` that say what is started, offered and started again.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_types::mgp::{ServerState, TrustLevel};
+
+use crate::world::{World, until};
+
+/// What the server of the stories tells of how it was started.
+async fn look(config: &str) -> (World, String) {
+    let world = World::new(config).await;
+    world.knows("a").await;
+    let look = world.kernel.index().get("a", "look").unwrap();
+    let text = look.description().unwrap().to_owned();
+    (world, text)
+}
+
+#[tokio::test]
+async fn a_program_is_started_as_it_is_written() {
+    let here = std::env::current_dir().unwrap();
+    for (keys, expected) in [
+        ("{SERVER}", format!("{}  ", here.display())),
+        (
+            "command = 'sh'\nargs = ['{DIR}/server.sh', 'first']",
+            format!("{}  first", here.display()),
+        ),
+        ("{SERVER}\ncwd = 'below'", "below  ".to_owned()),
+        ("{SERVER}\nenv = { VALUE = '${MGP_NO_SUCH_VARIABLE:-filled}' }", " filled ".to_owned()),
+    ] {
+        let (world, text) = look(&format!("[[servers]]\nid = 'a'\n{keys}")).await;
+        assert!(text.ends_with(&expected), "{keys}: {text}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_offered_is_what_is_written() {
+    for (keys, has, lacks) in [
+        ("", "\"security\"", "\"no such\""),
+        ("mgp = false", "\"initialize\"", "dev.cloto"),
+        ("[servers.mgp]\nextensions = ['audit']", "\"audit\"", "\"security\""),
+    ] {
+        let (world, _) = look(&format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}")).await;
+        let log = world.log("a");
+        assert!(log.contains(has) && !log.contains(lacks), "{keys}: {log}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_url_is_reached_with_its_headers() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let app = axum::Router::new().fallback(move |headers: axum::http::HeaderMap| {
+        let word = headers.get("x-word").map(|word| word.to_str().unwrap().to_owned());
+        noted.lock().unwrap().extend(word);
+        async { axum::http::StatusCode::NOT_FOUND }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'a'\ntransport = 'http'\nurl = 'http://{address}/mcp?key=secret'\n\
+         headers = {{ x-word = 'hello' }}\n[servers.mgp]\nrestart_policy = 'never'"
+    ))
+    .await;
+    until("it is asked", || !seen.lock().unwrap().is_empty()).await;
+    assert_eq!(seen.lock().unwrap()[0], "hello");
+    assert_eq!(world.server("a").reach, format!("http://{address}/mcp"), "no secret is shown");
+    until("it is told why", || world.server("a").error.is_some()).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn it_is_started_again_as_the_five_keys_say() {
+    let ends = "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', 'exit 3']\n[servers.mgp]\n";
+    for (keys, restarts) in [
+        ("restart_policy = 'never'", 0),
+        ("max_restarts = 0", 0),
+        ("max_restarts = 2\nbackoff_base_ms = 1\nbackoff_max_ms = 2", 2),
+        (
+            "restart_policy = 'always'\nmax_restarts = 3\nbackoff_base_ms = 1\nrestart_window_secs = 60",
+            3,
+        ),
+    ] {
+        let world = World::new(&format!("{ends}{keys}")).await;
+        let is_down = || {
+            let server = world.server("a");
+            server.restarts >= restarts && server.status == ServerState::Error
+        };
+        until("it rests", is_down).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let server = world.server("a");
+        assert_eq!((server.restarts, server.status), (restarts, ServerState::Error), "{keys}");
+        assert!(server.error.unwrap().contains("code 3"), "{keys}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn its_place_trust_and_tags_are_told() {
+    let (world, _) = look(
+        "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ntrust_level = 'sandboxed'\n\
+         tags = ['garden']\npermissions_required = ['camera']",
+    )
+    .await;
+    let server = world.server("a");
+    assert_eq!(server.trust_level, TrustLevel::Sandboxed);
+    assert!(server.source.ends_with("mgp.toml"), "{}", server.source);
+    assert!(server.reach.starts_with("sh /") && server.reach.ends_with("server.sh"));
+    assert_eq!((server.tools, server.era.as_deref()), (3, Some("legacy")));
+    assert_eq!(server.protocol_version.as_deref(), Some("2025-06-18"));
+    assert!(server.pid.is_some() && server.since.is_some() && server.tokens > 0);
+    let tool = world.kernel.index().get("a", "look").unwrap();
+    assert!(tool.categories().any(|category| category == "garden"));
+
+    let operator = world.operator().await;
+    let mut params = mgp_types::mgp::DiscoveryListParams::new();
+    let mut filter = mgp_types::mgp::DiscoveryFilter::new();
+    filter.permissions = vec!["camera".into()].into();
+    params.filter = Some(filter);
+    let listed = operator.request::<mgp_types::method::DiscoveryList>(&params).await.unwrap();
+    assert_eq!(listed.servers.len(), 1, "what it needs is known");
+    world.end().await;
+}

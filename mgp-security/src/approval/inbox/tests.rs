@@ -1,0 +1,156 @@
+//! Tests of the inbox.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mgp::{GrantDecision, RiskLevel};
+use mgp_types::service::{Context, MemoryAudit, Principal, Router, Stack, mock};
+use mgp_types::store::MemoryStore;
+use mgp_types::{ErrorCode, Hash};
+
+use super::*;
+use crate::approval::{About, Approver as _, Decision, Question};
+
+struct World {
+    store: Arc<MemoryStore>,
+    audit: Arc<MemoryAudit>,
+    inbox: Inbox,
+    cx: Context,
+}
+
+impl World {
+    async fn open() -> Self {
+        Self::over(Arc::new(MemoryStore::new())).await
+    }
+
+    async fn over(store: Arc<MemoryStore>) -> Self {
+        let audit = Arc::new(MemoryAudit::new());
+        let config = InboxConfig { open_each: 2, open_all: 3, ..InboxConfig::default() };
+        let inbox = Inbox::configured(store.clone(), audit.clone(), config);
+        inbox.open().await.unwrap();
+        let cx = mock::client(Stack::new(Router::new())).cx;
+        Self { store, audit, inbox, cx }
+    }
+
+    async fn ask(&self, question: &Question) -> Decision {
+        self.inbox.decide(&self.cx, question.clone()).await.unwrap()
+    }
+
+    fn events(&self) -> Vec<String> {
+        let events = self.audit.events();
+        events.iter().map(|event| event.event_type.as_str().to_owned()).collect()
+    }
+}
+
+fn agent(name: &str) -> Principal {
+    Principal::local().agent(name)
+}
+
+fn ann() -> Principal {
+    Principal::new("local", "ann").operator()
+}
+
+fn wipe(principal: &Principal, what: &str) -> Question {
+    let arguments = format!(r#"{{"what":"{what}"}}"#);
+    let binding = Hash::of(format!("{principal:?} {arguments}").as_bytes());
+    let about = About::Call { tool: "wipe".to_owned(), arguments, risk: RiskLevel::Dangerous };
+    Question::new(about, Some("disk".into()), principal.clone(), binding)
+}
+
+fn id(decision: &Decision) -> String {
+    decision.details.decode("approval_id").unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_is_approved_and_runs_once() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = world.ask(&question).await;
+    assert_eq!(waits.answer, GrantDecision::Deferred);
+    let status: String = waits.details.decode("status").unwrap().unwrap();
+    assert_eq!(status, "approval_pending");
+    // Asked again it is the same question.
+    assert_eq!(id(&world.ask(&question).await), id(&waits));
+    let listed = world.inbox.list(&ann()).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert!(listed[0].question.contains("wipe") && listed[0].agent_id.as_deref() == Some("eve"));
+
+    world.inbox.approve(&ann(), &id(&waits), Some("fine")).await.unwrap();
+    // Another call is another question.
+    assert_eq!(world.ask(&wipe(&agent("eve"), "home")).await.answer, GrantDecision::Deferred);
+    assert_eq!(world.ask(&wipe(&agent("bob"), "all")).await.answer, GrantDecision::Deferred);
+    let runs = world.ask(&question).await;
+    assert_eq!((runs.answer, runs.by.as_str()), (GrantDecision::Approved, "ann"));
+    let again = world.ask(&question).await;
+    assert_eq!(again.answer, GrantDecision::Deferred);
+    assert_ne!(id(&again), id(&waits));
+    let told = world.events();
+    assert_eq!(told[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_hears_at_once_that_it_was_decided() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let (inbox, cx) = (world.inbox.clone(), world.cx.clone());
+    let asked = tokio::spawn(async move { inbox.decide(&cx, question).await.unwrap() });
+    let began = tokio::time::Instant::now();
+    let open = loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if let [open] = &world.inbox.list(&ann()).await.unwrap()[..] {
+            break open.id.clone();
+        }
+    };
+    world.inbox.deny(&ann(), &open, Some("never")).await.unwrap();
+    let denied = asked.await.unwrap();
+    assert_eq!(denied.answer, GrantDecision::Denied);
+    let why: String = denied.details.decode("justification").unwrap().unwrap();
+    assert_eq!(why, "never");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_operator_decides_and_never_for_itself() {
+    let world = World::open().await;
+    let eve = agent("eve").operator();
+    let waits = id(&world.ask(&wipe(&eve, "all")).await);
+    let refused = world.inbox.approve(&agent("eve"), &waits, None).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
+    let refused = world.inbox.approve(&eve, &waits, None).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
+    let refused = world.inbox.list(&agent("eve")).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
+    world.inbox.approve(&ann(), &waits, None).await.unwrap();
+    let twice = world.inbox.deny(&ann(), &waits, None).await.unwrap_err();
+    assert_eq!(twice.code(), ErrorCode::INVALID_PARAMS);
+    let unknown = world.inbox.approve(&ann(), "nothing", None).await.unwrap_err();
+    assert_eq!(unknown.code(), ErrorCode::INVALID_PARAMS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_room_for_any_number() {
+    let world = World::open().await;
+    let full = |question: Question| {
+        let (inbox, cx) = (world.inbox.clone(), world.cx.clone());
+        async move { inbox.decide(&cx, question).await.unwrap_err().code() }
+    };
+    for what in ["a", "b"] {
+        world.ask(&wipe(&agent("eve"), what)).await;
+    }
+    assert_eq!(full(wipe(&agent("eve"), "c")).await, ErrorCode::RESOURCE_EXHAUSTED);
+    world.ask(&wipe(&agent("bob"), "a")).await;
+    assert_eq!(full(wipe(&agent("ada"), "a")).await, ErrorCode::RESOURCE_EXHAUSTED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_survives_the_process() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = id(&world.ask(&question).await);
+    world.inbox.approve(&ann(), &waits, None).await.unwrap();
+    let later = World::over(world.store).await;
+    assert_eq!(later.ask(&question).await.answer, GrantDecision::Approved);
+    assert_eq!(later.ask(&question).await.answer, GrantDecision::Deferred);
+}

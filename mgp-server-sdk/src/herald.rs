@@ -1,0 +1,171 @@
+//! Word of changes for a server whose lists are somebody else's: a gateway, a kernel (MCP `list_changed`, `subscribe`).
+//!
+//! Applies to: inbound.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::EmptyResult;
+use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
+use mgp_types::service::{BoxFuture, Context, Principal, Router};
+
+use crate::audience::{Audience, List, Watching};
+use crate::resource::Resources;
+
+/// Tells the clients of any number of servers what changed for them; a cheap handle.
+///
+/// Changes that come at once are told once.
+///
+/// ```
+/// use mgp_server_sdk::types::service::{BoxFuture, Context};
+/// use mgp_server_sdk::{Herald, RpcError, Server, Watch, Watches};
+///
+/// struct Everything;
+///
+/// impl Watches for Everything {
+///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
+///         let watch = Watch::new(uri);
+///         Box::pin(async { Ok(watch) })
+///     }
+/// }
+///
+/// let herald = Herald::new();
+/// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
+/// let (one, two) = (one.herald(&herald, Everything), two.herald(&herald, Everything));
+/// herald.tools_changed(|principal| principal.as_agent().is_none());
+/// # drop((one, two));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Herald(Audience);
+
+/// Sees to it that resources are watched.
+pub trait Watches: Send + Sync + 'static {
+    /// Begins to watch a resource for a caller.
+    ///
+    /// # Errors
+    /// Why it cannot be watched, as the caller is told.
+    fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>>;
+}
+
+/// A resource that is watched.
+#[must_use = "a watch ends when it is dropped"]
+pub struct Watch {
+    name: String,
+    guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Watch {
+    /// A watch of what has this name among all that the herald tells of.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), guard: None }
+    }
+
+    /// Keeps a value until it is watched no longer.
+    pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({})", self.name)
+    }
+}
+
+impl Herald {
+    /// Tells nobody anything yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tells those for whom it is so that the list of tools changed.
+    pub fn tools_changed(&self, whom: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(List::Tools, whom);
+    }
+
+    /// Tells those for whom it is so that the list of prompts changed.
+    pub fn prompts_changed(&self, whom: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(List::Prompts, whom);
+    }
+
+    /// Tells those for whom it is so that the lists of resources and templates changed.
+    pub fn resources_changed(&self, whom: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(List::Resources, whom);
+    }
+
+    /// Tells those who watch a resource, by the name of its [`Watch`], that it changed.
+    pub fn updated(&self, name: &str, whom: impl Fn(&Principal) -> bool) {
+        self.0.updated_for(name, whom);
+    }
+
+    pub(crate) fn audience(&self) -> &Audience {
+        &self.0
+    }
+}
+
+/// Who knows the resources that can be watched.
+#[derive(Clone)]
+pub(crate) enum Watched {
+    /// The server itself.
+    Own(Resources),
+    /// Somebody else.
+    By(Arc<dyn Watches>),
+}
+
+impl fmt::Debug for dyn Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watches")
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(resources) => resources.fmt(f),
+            Self::By(watches) => watches.fmt(f),
+        }
+    }
+}
+
+impl Watched {
+    /// Begins to watch for a stream; none where it cannot be watched.
+    pub(crate) async fn begin(&self, cx: &Context, uri: String) -> Option<(String, Watching)> {
+        match self {
+            Self::Own(resources) => resources.knows(&uri).then(|| Watching::plain(uri)),
+            Self::By(watches) => match watches.watch(cx, &uri).await {
+                Ok(watch) => Some(watching(watch, uri)),
+                Err(error) => {
+                    tracing::debug!(%error, "a resource is not watched");
+                    None
+                }
+            },
+        }
+    }
+}
+
+fn watching(Watch { name, guard }: Watch, uri: String) -> (String, Watching) {
+    (name, Watching { uri, _guard: guard })
+}
+
+/// Answers sessions that want to watch what somebody else sees to.
+pub(crate) fn routes(audience: Audience, watched: Watched) -> Router {
+    let Watched::By(watches) = watched else { return Router::new() };
+    let leaves = audience.clone();
+    Router::new()
+        .on::<ResourcesSubscribe, _, _>(move |cx, params| {
+            let (audience, watching_begins) = (audience.clone(), watches.watch(&cx, &params.uri));
+            async move {
+                let (name, watching) = watching(watching_begins.await?, params.uri);
+                audience.watch_as(&cx, name, watching)?;
+                Ok(EmptyResult::new())
+            }
+        })
+        .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
+            leaves.unwatch(&cx, &params.uri);
+            async { Ok(EmptyResult::new()) }
+        })
+}

@@ -1,0 +1,78 @@
+//! What tools may cost whom, and what is always there (MGP §16.7, §16.8).
+//!
+//! Applies to: inbound.
+
+use std::collections::HashMap;
+
+use mgp_types::mgp::ContextBudget;
+use mgp_types::service::{AgentId, Principal};
+
+use super::budget::{Room, default_budget};
+use super::pins::Pins;
+
+/// The budget of everybody, those of agents that have one of their own, and the tools that are pinned.
+///
+/// ```
+/// use mgp_toolindex::{ContextPlan, Pins, default_budget};
+/// use mgp_types::service::Principal;
+///
+/// let plan = ContextPlan::new(default_budget(), Pins::new()).agent("ada", 4000);
+/// let ada = Principal::local().agent("ada");
+/// assert_eq!(plan.budget_of(&ada).max_tokens, 4000);
+/// assert_eq!(plan.budget_of(&ada).cache_limit, 1500, "its parts shrink with it");
+/// assert_eq!(plan.budget_of(&Principal::local()).max_tokens, 8000);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ContextPlan {
+    budget: ContextBudget,
+    agents: HashMap<AgentId, ContextBudget>,
+    pins: Pins,
+}
+
+impl ContextPlan {
+    /// One budget for everybody, and what is pinned.
+    pub fn new(budget: ContextBudget, pins: Pins) -> Self {
+        Self { budget, agents: HashMap::new(), pins }
+    }
+
+    /// Gives an agent a maximum of its own; the parts of the budget keep their shares of it.
+    pub fn agent(mut self, agent: impl Into<AgentId>, max_tokens: u64) -> Self {
+        let all = u128::from(self.budget.max_tokens.max(1));
+        let share = |part: u64| {
+            let share = u128::from(part) * u128::from(max_tokens) / all;
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        let ContextBudget { pinned_reserve, discovery_reserve, cache_limit, .. } = self.budget;
+        let own = ContextBudget::new(
+            max_tokens,
+            share(pinned_reserve),
+            share(discovery_reserve),
+            share(cache_limit),
+        );
+        self.agents.insert(agent.into(), own);
+        self
+    }
+
+    /// The budget of a principal.
+    #[must_use]
+    pub fn budget_of(&self, principal: &Principal) -> &ContextBudget {
+        let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
+        own.unwrap_or(&self.budget)
+    }
+
+    /// What is pinned, for whom.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    pub(super) fn room_of(&self, principal: &Principal) -> Room {
+        Room::of(self.budget_of(principal))
+    }
+}
+
+impl Default for ContextPlan {
+    fn default() -> Self {
+        Self::new(default_budget(), Pins::new())
+    }
+}
