@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::callers::Callers;
 use super::current::{Current, Interactive, Origin, logging, plan, recording};
 use super::error::KernelError;
-use super::fleet::{Fleet, Ground, Met};
+use super::fleet::{Fleet, Ground, Met, News};
 use super::handle::{Inner, Kernel};
 use super::host::Host;
 use super::policy::policy;
@@ -207,7 +207,7 @@ impl KernelBuilder {
             governance,
             index,
             expander,
-            news: Default::default(),
+            news: News::default(),
             within: Arc::new(within),
             met: Met::load(Arc::clone(&store)).await?,
             starts: Arc::new(Semaphore::new(STARTS)),

@@ -4,9 +4,7 @@
 
 use mgp_client_sdk::Kernel;
 use mgp_client_sdk::types::service::Principal;
-use mgp_client_sdk::types::store::MemoryStore;
-use mgp_discovery::{Sources, Trust};
-use std::sync::Arc;
+use mgp_discovery::Sources;
 
 use crate::cli::{Global, Serve};
 use crate::exit::Ended;
@@ -15,11 +13,7 @@ use crate::state;
 pub(crate) async fn run(global: &Global, serve: Serve) -> Ended {
     let folder = state::folder(global)?;
     let sources = serve.config.map_or_else(Sources::of_process, Sources::given);
-    let loaded = sources.load(&Trust::new(Arc::new(MemoryStore::new()))).await?;
-    for finding in &loaded.findings {
-        tracing::warn!("{finding}");
-    }
-    let kernel = Kernel::builder().config(loaded.config).in_folder(folder).await?;
+    let kernel = Kernel::builder().sources(sources).in_folder(folder).await?;
     let _ = Principal::local();
     if serve.stdio {
         kernel.server().serve_stdio().await?;

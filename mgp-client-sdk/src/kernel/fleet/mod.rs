@@ -19,5 +19,5 @@ pub(super) use ear::{Ear, What};
 pub(super) use known::Shown;
 pub(super) use met::Met;
 pub(super) use node::Node;
-pub(super) use servers::{Fleet, Ground};
+pub(super) use servers::{Fleet, Ground, News};
 pub(super) use shelf::{Entry, Kind, List};
