@@ -99,6 +99,7 @@ async fn kernel(
     let sources = config.map_or_else(Sources::of_process, Sources::given);
     #[cfg(unix)]
     let listening = Listening::open(folder)?;
+    // From here on it follows the files by itself, with what was approved.
     let kernel = Kernel::builder().sources(sources.clone()).in_folder(folder).await?;
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
     let (house, http, stdio) = match carry(&kernel, folder, carried).await {
