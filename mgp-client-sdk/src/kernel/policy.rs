@@ -15,7 +15,7 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
     };
     let mut policy = defaults
         .trust(mgp.trust_level.clone())
-        .default_policy(mgp.default_policy.clone())
+        .default_policy(mgp.default_policy)
         .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
         .permissions(mgp.permissions.iter().cloned())
         .confirm(match mgp.confirm {

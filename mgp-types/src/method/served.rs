@@ -269,6 +269,24 @@ static SERVED: &[Served] = &[
         call: "Forwarder",
         test: "mgp-client-sdk/tests/audit_server/main.rs",
     },
+    Served {
+        method: "mgp/discovery/list",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-discovery/src/registry/tests.rs",
+    },
+    Served {
+        method: "mgp/discovery/register",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/errors/registration.rs",
+    },
+    Served {
+        method: "mgp/discovery/deregister",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/errors/registration.rs",
+    },
 ];
 
 /// Finds who serves a method.

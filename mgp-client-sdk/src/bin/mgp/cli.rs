@@ -47,6 +47,14 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show in a minute what the kernel does; nothing leaves this machine
+    Demo,
+    /// Run a server that is built in, over standard streams
+    #[command(name = "__example", hide = true)]
+    Example {
+        /// Which one
+        name: String,
+    },
     /// Serve all servers to hosts, over standard streams or HTTP
     Serve(Serve),
     /// Write a configuration to begin with

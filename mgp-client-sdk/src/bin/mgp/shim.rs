@@ -128,12 +128,10 @@ fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>>
             "what answers at `{socket}` is no kernel of this version; stop it first"
         ))
     })?;
-    match greeting.ok {
-        true => Ok(Some((stream, greeting))),
-        false => Err(Failure::failed(
-            greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned()),
-        )),
+    if greeting.ok {
+        return Ok(Some((stream, greeting)));
     }
+    Err(Failure::failed(greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned())))
 }
 
 /// Says so where the kernel runs with another configuration than is named here.

@@ -248,6 +248,9 @@ impl Drop for Running {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("id", &self.id).field("state", &self.state()).finish()
+        f.debug_struct("Node")
+            .field("id", &self.id)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }

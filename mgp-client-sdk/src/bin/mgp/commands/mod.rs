@@ -24,12 +24,15 @@ pub(crate) mod trust;
 
 use crate::cli::{Command, Global};
 use crate::exit::Ended;
+use crate::{demo, example};
 
 /// Runs a command.
 pub(crate) async fn run(global: &Global, command: &Command) -> Ended {
     match command {
         // They are started elsewhere: a kernel is no command on one.
         Command::Serve(_) | Command::Kernel(_) => Ok(()),
+        Command::Demo => demo::run(global).await,
+        Command::Example { name } => example::run(name).await,
         Command::Init(init) => init::run(global, init),
         Command::Import(import) => import::run(global, import).await,
         Command::Connect(connect) => connect::run(global, connect).await,
