@@ -12,6 +12,7 @@ use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
 
+use super::feed::Errands;
 use super::instance::{Instance, Instances};
 use super::servers::Ground;
 use super::shelf::Shelf;
@@ -30,6 +31,7 @@ pub(crate) struct Node {
     shared: Instance,
     own: Option<Instances>,
     shelf: Shelf,
+    errands: Errands,
     /// The level of log messages it was last asked for.
     level: Mutex<Option<LogLevel>>,
 }
@@ -42,7 +44,15 @@ impl Node {
         let is_isolated =
             config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
         let own = is_isolated.then(|| Instances::new(Arc::clone(&config), ground.clone()));
-        Ok(Self { id, config, shared, own, shelf: Shelf::default(), level: Mutex::default() })
+        Ok(Self {
+            id,
+            config,
+            shared,
+            own,
+            shelf: Shelf::default(),
+            errands: Errands::default(),
+            level: Mutex::default(),
+        })
     }
 
     pub(crate) fn id(&self) -> &ServerId {
@@ -64,6 +74,10 @@ impl Node {
     /// What it lists besides tools.
     pub(crate) fn shelf(&self) -> &Shelf {
         &self.shelf
+    }
+
+    pub(super) fn errands(&self) -> &Errands {
+        &self.errands
     }
 
     /// Whether each principal has an instance of its own.
