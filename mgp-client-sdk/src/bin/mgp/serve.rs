@@ -3,15 +3,13 @@
 //! Applies to: inbound.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::security::auth::{ApiKeys, AuthLayer, FileKeys};
 use mgp_client_sdk::types::mgp::ShutdownReason;
 use mgp_client_sdk::types::service::Principal;
-use mgp_client_sdk::types::store::MemoryStore;
 use mgp_client_sdk::{Carrier, Kernel};
-use mgp_discovery::{Loaded, Sources, Trust};
+use mgp_discovery::Sources;
 use mgp_server_sdk::{Bound, ServeError, Server};
 use mgp_transport::take_stdio;
 use tokio::task::{JoinHandle, JoinSet};
@@ -99,12 +97,11 @@ async fn kernel(
     let mut signals = Signals::new()?;
     let _lock = hold(folder, report.is_some()).await?;
     let sources = config.map_or_else(Sources::of_process, Sources::given);
-    let loaded = load(&sources).await?;
     #[cfg(unix)]
     let listening = Listening::open(folder)?;
-    let servers: Vec<String> =
-        loaded.config.servers.iter().map(|server| server.id.to_string()).collect();
-    let kernel = Kernel::builder().config(loaded.config).in_folder(folder).await?;
+    // From here on it follows the files by itself, with what was approved.
+    let kernel = Kernel::builder().sources(sources.clone()).in_folder(folder).await?;
+    let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
     let (house, http, stdio) = match carry(&kernel, folder, carried).await {
         Ok(carried) => carried,
         Err(failure) => {
@@ -208,17 +205,6 @@ fn answers(folder: &Path) -> bool {
     return std::os::unix::net::UnixStream::connect(crate::socket::place(folder)).is_ok();
     #[cfg(not(unix))]
     return folder.join("mgp.sock").exists();
-}
-
-async fn load(sources: &Sources) -> Ended<Loaded> {
-    let loaded = sources.load(&Trust::new(Arc::new(MemoryStore::new()))).await?;
-    for finding in &loaded.findings {
-        tracing::warn!("{finding}");
-    }
-    if let Some(unapproved) = &loaded.unapproved {
-        tracing::warn!("{unapproved}");
-    }
-    Ok(loaded)
 }
 
 /// The stack, and what else it is served over: an address, or the standard streams to an agent, or neither for long.
