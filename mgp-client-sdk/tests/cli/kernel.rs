@@ -24,15 +24,18 @@ impl Kernel {
     fn new(config: &str) -> Self {
         let home = Home::new();
         let config = home.write("c.toml", config);
-        Self::on(home, &config)
+        Self::on(home, Some(&config))
     }
 
-    /// One with this configuration, in a home where something is already.
-    fn on(home: Home, config: &Path) -> Self {
+    /// One with this configuration, or those of the home, in a home where something is already.
+    fn on(home: Home, config: Option<&Path>) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
         let mut command = home.command(&arguments);
-        command.arg("--config").arg(config).arg("--ready-file").arg(&ready);
+        command.arg("--ready-file").arg(&ready);
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let kernel = Self { home, child };
         until(|| ready.exists());
@@ -206,13 +209,45 @@ fn what_was_pinned_before_a_kernel_began_is_what_it_finds() {
         home.json("audit-query", &arguments).as_array().unwrap().len()
     };
     let before = pins(&home);
-    let own = home.own();
-    let kernel = Kernel::on(home, &own);
+    let kernel = Kernel::on(home, None);
     until(|| kernel.server("bench")["tools"].as_u64() > Some(5));
     let all = kernel.home.json("tools-ls", &["tools", "ls", "--agent", "ada"]);
     let all = all.as_array().unwrap();
     assert!(all.iter().all(|tool| tool["standing"] == "pinned" && tool["seen_by_agent"] == true));
     assert_eq!((before, pins(&kernel.home)), (all.len(), all.len()), "none is pinned anew");
+}
+
+#[test]
+fn servers_come_and_go_while_a_kernel_runs() {
+    let kernel = Kernel::on(Home::new(), None);
+    let home = &kernel.home;
+    let ids = || -> Vec<String> {
+        let all = home.json("servers-ls", &["servers", "ls"]);
+        all.as_array()
+            .unwrap()
+            .iter()
+            .map(|server| server["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let bench = example("workbench");
+    let added =
+        home.json("servers-add", &["servers", "add", "bench", "--agent", "ada", "--", &bench]);
+    assert!(added["granted"][0].get("error").is_none(), "{added}");
+    assert_eq!(ids(), ["bench"], "at once");
+    until(|| home.well(&["tools", "search", "echo", "--agent", "ada"]).contains("bench.echo"));
+    home.ill(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
+
+    // A project's server once it was approved, and no longer than that.
+    home.write(
+        "work/mgp.toml",
+        &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", example("echo")),
+    );
+    home.well(&["trust", "--yes"]);
+    until(|| ids() == ["bench", "echo"]);
+    home.quietly(&["trust", "--revoke"]);
+    until(|| ids() == ["bench"]);
+    home.quietly(&["servers", "rm", "bench"]);
+    until(|| ids().is_empty());
 }
 
 /// A server in the shell whose one tool says what a file says.

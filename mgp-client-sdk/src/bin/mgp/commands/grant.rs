@@ -38,7 +38,7 @@ pub(super) struct Granted {
     /// How many tools it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
-    /// Why its tools are not known; their permissions are asked for then.
+    /// Why its tools are not known, or nothing was approved; their permissions are asked for then.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Granted {
             said.push(format!("still asks for {}", asked.join(" ")));
         }
         if let Some(error) = error {
-            said.push(format!("not started: {error}"));
+            said.push(error.clone());
         }
         page.line(format!("{server}: {}", said.join("; ")));
     }
@@ -101,6 +101,8 @@ pub(super) async fn visible(
     drop(progress);
     probed.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
     let books = Books::open(global).await?;
+    // What was written a moment ago is known to a kernel that runs before anything is said about it.
+    books.reload().await;
     let mut all = Vec::new();
     for (server, probed) in probed {
         all.push(one(&books, &looking, agent, server, probed, because).await?);
@@ -119,7 +121,7 @@ async fn one(
 ) -> Ended<Granted> {
     let id = server.id.as_str();
     books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
-    let (needed, tools, error) = match probed {
+    let (needed, tools, mut error) = match probed {
         Ok(probed) => {
             // A kernel that runs pins what it sees itself.
             if let Books::Folder(governance) = books {
@@ -127,7 +129,7 @@ async fn one(
             }
             (needed(looking, &server.id, &probed), Some(probed.tools.len()), None)
         }
-        Err(why) => (Vec::new(), None, Some(why)),
+        Err(why) => (Vec::new(), None, Some(format!("not started: {why}"))),
     };
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
@@ -135,7 +137,12 @@ async fn one(
     let decided = decided(books, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
-        books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because)).await?;
+        let change = books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because));
+        // A kernel that runs with another configuration does not know the server.
+        if let Err(failure) = change.await {
+            error = Some(format!("its permissions are asked for, {failure}"));
+            granted.clear();
+        }
     }
     let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
     Ok(Granted {
