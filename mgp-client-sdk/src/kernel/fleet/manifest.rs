@@ -36,7 +36,7 @@ pub(crate) async fn all(store: &Arc<dyn Store>) -> Result<HashMap<String, Payloa
 }
 
 /// Keeps what is known of a server, unless that is what is kept.
-pub(crate) async fn keep(store: &Arc<dyn Store>, server: &ServerId, shelf: &Shelf) {
+pub(super) async fn keep(store: &Arc<dyn Store>, server: &ServerId, shelf: &Shelf) {
     if !shelf.is_unkept() {
         return;
     }

@@ -60,7 +60,7 @@ impl Shown for Waiting {
         }
         let rows = self.0.iter().map(|one| {
             let tone = match one.state.as_str() {
-                "open" => Tone::Good,
+                "open" => Tone::Doubtful,
                 "denied" => Tone::Bad,
                 _ => Tone::Good,
             };
