@@ -77,7 +77,8 @@ impl Kernel {
     /// # Cancel safety
     /// Dropping the future leaves it starting.
     pub async fn start_server(&self, id: &ServerId) -> Option<ServerState> {
-        Some(Fleet::start(&*self.0.fleet.get(id.as_str())?, None).await)
+        let node = self.0.fleet.get(id.as_str())?;
+        Some(Fleet::start(&node, None).await)
     }
 
     /// Lets a server finish and stops it with its whole tree; no call starts it until it is

@@ -198,7 +198,7 @@ async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiv
         match kernel.put_in_force(*loaded, &by_file()).await {
             Ok(result) => tracing::info!(changes = result.changed.len(), "another configuration"),
             Err(error) => {
-                tracing::error!(%error, "another configuration is in force in parts only")
+                tracing::error!(%error, "another configuration is in force in parts only");
             }
         }
     }

@@ -69,9 +69,7 @@ async fn groups_bring_what_was_granted_to_them() {
 #[tokio::test]
 async fn a_person_is_asked_where_one_sits() {
     let world = World::new(&format!(
-        "{}permission_policy = 'auto_approve'\n[kernel]\nauto_approve_except = []\n[agents.ada]\ninteractive = true",
-        OPEN
-    ))
+        "{OPEN}permission_policy = 'auto_approve'\n[kernel]\nauto_approve_except = []\n[agents.ada]\ninteractive = true"))
     .await;
     world.knows("a").await;
     for (agent, expected) in [("ada", 1), ("bob", 0)] {

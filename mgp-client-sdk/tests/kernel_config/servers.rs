@@ -124,3 +124,19 @@ async fn its_place_trust_and_tags_are_told() {
     assert_eq!(listed.servers.len(), 1, "what it needs is known");
     world.end().await;
 }
+
+#[tokio::test]
+async fn no_more_than_eight_start_at_once() {
+    let servers = (0..12).fold(String::new(), |servers, number| {
+        servers + &format!("[[servers]]\nid = 's{number}'\ncommand = 'sleep'\nargs = ['30']\n")
+    });
+    let world = World::new(&servers).await;
+    let starting = || {
+        let all = world.kernel.servers();
+        all.iter().filter(|server| server.status == ServerState::Connecting).count()
+    };
+    until("eight begin", || starting() == 8).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(starting(), 8, "the others wait for their turn");
+    world.end().await;
+}

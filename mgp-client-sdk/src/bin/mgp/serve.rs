@@ -111,9 +111,9 @@ async fn kernel(
     };
     let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
     kernel.set_reachable(|reachable| {
-        reachable.state = Some(folder.to_owned());
+        reachable.state = Some(absolute(folder));
         #[cfg(unix)]
-        reachable.socket.replace(listening.path().to_owned());
+        reachable.socket.replace(absolute(listening.path()));
         reachable.http.clone_from(&url);
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });

@@ -46,10 +46,11 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> Ended {
     let socket = socket::place(&folder);
     let (stream, greeting) = reach(&folder, &socket, serve, agent)?;
     compare(serve.config.as_deref(), &greeting);
+    let shown = std::path::absolute(&socket).unwrap_or(socket);
     let ready = Line {
         pid: greeting.pid,
         http: greeting.http.as_deref(),
-        socket: Some(&socket),
+        socket: Some(&shown),
         servers: &greeting.servers,
     };
     let _ready =

@@ -58,7 +58,10 @@ impl Kernel {
     fn list(&self, params: &KernelServersParams) -> Result<KernelServersResult, RpcError> {
         let mut result = KernelServersResult::new();
         result.servers = match &params.server_id {
-            Some(id) => vec![self.0.fleet.describe(&*self.meant(id)?)],
+            Some(id) => {
+                let node = self.meant(id)?;
+                vec![self.0.fleet.describe(&node)]
+            }
             None => self.servers(),
         };
         Ok(result)
@@ -74,7 +77,7 @@ impl Kernel {
         let within = params.timeout_ms.map(Duration::from_millis);
         self.record(cx, Some(node.id()), deed.method()).await?;
         let status: ServerState = match deed {
-            Deed::Start => Fleet::start(&*node, within).await,
+            Deed::Start => Fleet::start(&node, within).await,
             Deed::Restart => Fleet::renew(&node, within).await,
             Deed::Stop => Fleet::halt(&node, within.or(Some(AT_ONCE))).await,
             Deed::Drain => Fleet::halt(&node, within).await,

@@ -167,9 +167,8 @@ impl Kernel {
             u64::from(mgp_toolindex::TokenCounter::new().count(&text))
         };
         let (listed, all) = (list(ContextLevel::Hybrid), list(ContextLevel::Standard));
-        let saved = if all == 0 { 0.0 } else { 100.0 * (1.0 - listed as f64 / all as f64) };
-        let saved = (saved * 10.0).round() / 10.0;
-        let mut result = KernelTokensResult::new(listed, all, Number::from(saved));
+        let saved = permille_less(listed, all);
+        let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
         for id in self.0.fleet.all().keys() {
             let mut tools = self.index().tools_of(id.as_str());
             tools.retain(|tool| parts.seen.sees(&cx, Some(id), tool.name()).is_ok());
@@ -178,6 +177,15 @@ impl Kernel {
         }
         result
     }
+}
+
+/// How much less `part` is than `all`, in thousandths, rounded; less than nothing where it is more.
+fn permille_less(part: u64, all: u64) -> f64 {
+    if all == 0 {
+        return 0.0;
+    }
+    let share = u128::from(part) * 1000 / u128::from(all);
+    1000.0 - f64::from(u32::try_from(share).unwrap_or(u32::MAX))
 }
 
 /// The name its server gives it.

@@ -69,14 +69,13 @@ impl Fleet {
             reach(&config),
             ground.governance.policies().of(Some(node.id())).trust.clone(),
             node.client().restarts(),
-            tools.len() as u64,
-            tokens,
             match config.origin {
                 _ if matches!(config.reach, Reach::Within) => "within this process".to_owned(),
                 Origin::Project | Origin::User | Origin::Given => config.file.display().to_string(),
                 _ => "registered".to_owned(),
             },
         );
+        (server.tools, server.tokens) = (tools.len() as u64, tokens);
         (server.since, server.error) = node.diary().standing();
         if let Ok(client) = node.client().client() {
             let facts = client.server();

@@ -86,6 +86,6 @@ fn digest(server: &Server, tools: usize) -> String {
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };
     let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
-    let _ = write!(text, " {offered:?} {:?}", server.file);
+    let _ = write!(text, " {offered:?} {}", server.file.display());
     format!("{} {tools}", Hash::of(text.as_bytes()))
 }

@@ -48,9 +48,9 @@ record! {
         /// Why it is not there.
         opt error: Option<String>,
         /// How many tools it has.
-        req tools: u64,
+        def tools: u64,
         /// How many tokens all of them cost.
-        req tokens: u64,
+        def tokens: u64,
         /// The file it is configured in, or `registered`.
         req source: String,
     }
