@@ -59,6 +59,7 @@ fn command(loaded: &Loaded, id: &str) -> String {
     match &loaded.config.server(id).unwrap().reach {
         Reach::Program { command, .. } => command.clone(),
         Reach::Url { url, .. } => url.clone(),
+        Reach::Within => String::new(),
     }
 }
 
