@@ -6,10 +6,11 @@ use std::io;
 use std::path::PathBuf;
 
 use mgp_types::store::StoreError;
-use mgp_types::{ErrorCode, PrivateFileError, RpcError};
+use mgp_types::{ErrorCode, PrivateFileError, Recovery, RpcError};
 
 use crate::config::{Faults, limits};
 use crate::expand::NotExpanded;
+use crate::registration::RegistrationRefused;
 
 /// Why a configuration is not used, or not changed.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,12 @@ pub enum Error {
     /// Somebody who is no operator tried to approve.
     #[error("only an operator approves a project's configuration; run `mgp trust`")]
     NotOperator,
+    /// Somebody who is no operator tried to decide about registrations.
+    #[error("only an operator decides about registrations; ask one")]
+    NotRegistrar,
+    /// Nothing was registered, started or removed.
+    #[error(transparent)]
+    Registration(#[from] RegistrationRefused),
     /// There is no room for another approval.
     #[error("{0} files are approved already; take some approvals back first")]
     TooManyApprovals(usize),
@@ -95,7 +102,10 @@ impl From<Error> for RpcError {
     fn from(error: Error) -> Self {
         let (code, message) = match &error {
             Error::Store(store) => return Self::from(store.clone()),
-            Error::NotOperator => (ErrorCode::PERMISSION_DENIED, error.to_string()),
+            Error::Registration(refused) => return registration(refused),
+            Error::NotOperator | Error::NotRegistrar => {
+                (ErrorCode::PERMISSION_DENIED, error.to_string())
+            }
             Error::Changed { .. } | Error::TooManyApprovals(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
@@ -109,4 +119,45 @@ impl From<Error> for RpcError {
         };
         Self::new(code, message).because(error)
     }
+}
+
+/// What a registration that is refused says to its caller.
+fn registration(refused: &RegistrationRefused) -> RpcError {
+    use RegistrationRefused as Refused;
+
+    let code = match refused {
+        Refused::Unfit(what) => return RpcError::invalid_params(what).because(refused.clone()),
+        Refused::NotAllowed { .. } | Refused::NotCreator(_) => ErrorCode::PERMISSION_DENIED,
+        Refused::PassEnded => ErrorCode::AUTH_EXPIRED,
+        Refused::Unavailable { .. } => ErrorCode::DISCOVERY_UNAVAILABLE,
+        Refused::Taken { .. } => ErrorCode::SERVER_ALREADY_REGISTERED,
+        Refused::Configured(_) => ErrorCode::CANNOT_DEREGISTER_CONFIG,
+        Refused::Unknown(_) | Refused::NotWaiting(_) => ErrorCode::RESOURCE_NOT_FOUND,
+        Refused::Rejected { .. } => ErrorCode::CODE_SAFETY_VIOLATION,
+        Refused::TooFast(_) => ErrorCode::RATE_LIMITED,
+        Refused::TooMany { .. } => ErrorCode::RESOURCE_EXHAUSTED,
+        Refused::Changed(_)
+        | Refused::NotThere { .. }
+        | Refused::NotApproved(_)
+        | Refused::Unaudited(_) => ErrorCode::SERVER_NOT_READY,
+    };
+    let hints = Recovery::default_for(code).map(|mut hints| match refused {
+        Refused::TooFast(wait) => {
+            hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            hints
+        }
+        // Somebody must do something first.
+        Refused::TooMany { .. }
+        | Refused::Changed(_)
+        | Refused::NotThere { .. }
+        | Refused::NotApproved(_)
+        | Refused::Unaudited(_) => hints.no_retry(),
+        _ => hints,
+    });
+    let mut error = RpcError::new(code, refused.to_string()).because(refused.clone());
+    if let Some(mut hints) = hints {
+        hints.details = refused.details();
+        error = error.recovery(hints);
+    }
+    error
 }

@@ -6,6 +6,7 @@
 //! - [`Change`] is what differs between two configurations, [`Reload`] tells when a file changed.
 //! - [`import`] reads the files of other hosts.
 //! - [`list_router`] tells callers which servers they may use.
+//! - [`Registrations`] are the servers that are registered while others run, once an operator approved what they run.
 //!
 //! Applies to: both.
 
@@ -14,6 +15,7 @@ mod config;
 mod error;
 mod expand;
 pub mod import;
+mod registration;
 mod registry;
 mod source;
 
@@ -27,6 +29,10 @@ pub use error::Error;
 pub use expand::{
     BadTemplate, ClearSecret, Expanded, ExpandedReach, ExpandedServer, Expander, NotExpanded,
     Template, clear_secrets,
+};
+pub use registration::{
+    Approved, Holder, Judge, RegistrationConfig, RegistrationRefused, Registrations,
+    RegistrationsBuilder, Script, Servers, Verdict, Waiting,
 };
 pub use registry::{Fleet, Known, list_router};
 pub use source::{Approval, Loaded, Origin, Review, Reviewed, Sources, Trust, Unapproved};

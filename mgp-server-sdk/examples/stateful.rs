@@ -65,12 +65,15 @@ fn changes(State(changes): State<Changes>) -> String {
     changes.0.load(Ordering::Relaxed).to_string()
 }
 
-#[tokio::main]
-async fn main() -> Result<(), ServeError> {
+/// The server.
+pub(crate) fn server() -> Server {
     Server::new("notes", env!("CARGO_PKG_VERSION"))
         .state(Changes::default())
         .tool(Notes::default())
         .tool(changes())
-        .serve_stdio()
-        .await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), ServeError> {
+    server().serve_stdio().await
 }

@@ -14,7 +14,7 @@ use ::http::{Request, Response};
 use hyper::body::Incoming;
 use mgp_lifecycle::Drain;
 use mgp_transport::http::{ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, listen};
-use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::service::{BoxFuture, Principal, Stack};
 use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -197,12 +197,13 @@ impl HttpServer {
         let cors = CorsLayer::new(&config);
         let (drain, signals) = (server.drain_handle(), server.stopping.signals);
         server.count_http(&limits);
-        let service = HttpService::new(server.into_stack()?, config);
+        let stack = server.into_stack()?;
+        let service = HttpService::new(stack.clone(), config);
         let guarded = match door {
             Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
             Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
         };
-        Ok(Bound { listener, local, service, guarded, limits, drain, signals })
+        Ok(Bound { listener, local, stack, service, guarded, limits, drain, signals })
     }
 
     /// Takes the address and serves until the server has [drained](Server::drain_handle).
@@ -268,6 +269,7 @@ impl fmt::Debug for HttpServer {
 pub struct Bound {
     listener: TcpListener,
     local: SocketAddr,
+    stack: Stack,
     service: HttpService,
     guarded: Guarded,
     limits: ConnectionLimits,
@@ -279,6 +281,11 @@ impl Bound {
     /// The address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// The stack, to serve it over other carriers as well.
+    pub fn stack(&self) -> Stack {
+        self.stack.clone()
     }
 
     /// The service behind the door, to look at what runs.

@@ -132,9 +132,9 @@ pub use ask::{
     ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
 };
 pub use error::ServeError;
+pub use herald::{Herald, Watch, Watches};
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
-pub use herald::{Herald, Watch, Watches};
 pub use log::Logger;
 pub use mgp_lifecycle::{Drain, DrainConfig, Remaining};
 pub use mgp_lifecycle::{

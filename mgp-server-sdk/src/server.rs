@@ -11,7 +11,7 @@ use mgp_lifecycle::{
 };
 use mgp_stream::CancelLayer;
 use mgp_transport::{Closed, Connection, Limits, take_stdio};
-use mgp_types::mcp::Implementation;
+use mgp_types::mcp::{Implementation, TaskSupport};
 use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
@@ -54,6 +54,7 @@ pub struct Server {
     gates: Vec<Gate>,
     around: Vec<Gate>,
     tasks: TasksConfig,
+    tasks_of: Option<TasksOf>,
     cancel: CancelLayer,
     pub(crate) stopping: Stopping,
     pub(crate) health: Health,
@@ -83,6 +84,15 @@ impl ServerMonitor {
     }
 }
 
+/// Which tools of others may become tasks.
+struct TasksOf(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
+
+impl std::fmt::Debug for TasksOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TasksOf")
+    }
+}
+
 /// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
@@ -108,6 +118,7 @@ impl Server {
             gates: Vec::new(),
             around: Vec::new(),
             tasks: TasksConfig::default(),
+            tasks_of: None,
             cancel: CancelLayer::default(),
             stopping: Stopping::default(),
             health: Health::new(),
@@ -203,6 +214,17 @@ impl Server {
     /// Bounds the tasks that calls of tools with task support may become.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    /// Says which calls may become tasks of tools that are not this server's own, as where a gateway passes calls on.
+    ///
+    /// It is asked only where a caller can wait for a task; a tool that runs only as one is the gateway's matter.
+    pub fn tasks_of(
+        mut self,
+        support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
+    ) -> Self {
+        self.tasks_of = Some(TasksOf(Box::new(support)));
         self
     }
 
@@ -302,13 +324,18 @@ impl Server {
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
         let timed = self.tools.clone();
-        self.offer.tasks |= self.tools.any_task();
+        self.offer.tasks |= self.tools.any_task() || self.tasks_of.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
         // Where calls go elsewhere, only those there know the names.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
-        let tasks = TasksLayer::new(self.tasks, move |tool| known.task_support(tool));
+        let tasks = match self.tasks_of {
+            None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
+            Some(TasksOf(support)) => {
+                TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_asked()
+            }
+        };
         let tasks = tasks.drain(drain.clone());
         let stack = inbound(Parts {
             offer: self.offer,

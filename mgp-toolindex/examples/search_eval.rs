@@ -94,6 +94,9 @@ fn main() -> Result<(), Failure> {
 
 /// Remembers each tool of a line as called after its query.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
+    // With a runtime what is learned is fitted beside the reading, as in a program that serves; else by each record.
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
     let me = Principal::local();
     for line in lines(path)? {
@@ -131,8 +134,8 @@ impl Costs {
             let tools = surface(level, &MetaTools::new(), index, &Everything, &view);
             Ok(tools.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
         };
-        let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?));
-        let always = sum(&TokenCounter::count_all(&listed(&ContextLevel::Hybrid)?));
+        let all = sum(&TokenCounter::count_all(&listed(&ContextLevel::Standard)?).0);
+        let always = sum(&TokenCounter::count_all(&listed(&ContextLevel::Hybrid)?).0);
         let mut answers = Vec::with_capacity(queries.len());
         let mut violations = 0;
         for query in queries {
@@ -149,7 +152,7 @@ impl Costs {
             let view = sessions.view(&me, Some(&session), index, &Everything);
             violations += usize::from(view.total_tokens > view.max_tokens);
         }
-        let answers = TokenCounter::count_all(&answers);
+        let (answers, _) = TokenCounter::count_all(&answers);
         violations +=
             answers.iter().filter(|cost| u64::from(**cost) > budget.discovery_reserve).count();
         let mut found: Vec<u64> = answers.iter().map(|cost| always + u64::from(*cost)).collect();

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         }
     }
     let before = resident()?;
-    let counts = TokenCounter::count_all(&texts);
+    let (counts, _) = TokenCounter::count_all(&texts);
     let after = resident()?;
     let counter = TokenCounter::new();
     let during = resident()?;

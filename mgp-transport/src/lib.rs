@@ -13,7 +13,9 @@ pub mod http;
 mod own;
 mod stdio;
 
-pub use child::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, StderrCap};
+pub use child::{
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrCap,
+};
 pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};
 pub use own::{Owned, own};

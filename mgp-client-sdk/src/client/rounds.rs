@@ -6,12 +6,12 @@
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    Ask, Call, CallKey, Context, Method, Params, Principal, Reply, result_type,
+    Ask, Asking, Call, CallKey, Context, Method, Params, Principal, Reply, result_type,
 };
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::Client;
-use crate::wire::not_offered;
+use crate::wire::{not_offered, suits};
 
 impl Client {
     /// Makes a call as often as its server asks back.
@@ -47,7 +47,14 @@ impl Client {
         asks: Vec<(String, Ask)>,
     ) -> Result<Object, RpcError> {
         let answering = asks.into_iter().map(|(key, ask)| async move {
-            self.answer(cx.clone(), &ask).await.map(|answer| (key, answer))
+            let answer = if let Asking::Nobody = cx.asking {
+                self.answer(cx.clone(), &ask).await
+            } else {
+                // The call came from elsewhere, and so does the answer.
+                suits(&cx.caller, &ask)?;
+                cx.ask_afresh(&format!("task.{key}"), ask).await
+            };
+            answer.map(|answer| (key, answer))
         });
         Ok(try_join_all(answering).await?.into_iter().collect())
     }

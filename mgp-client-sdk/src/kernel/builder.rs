@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 use super::callers::Callers;
 use super::current::{Current, Interactive, Origin, logging, plan, recording};
 use super::error::KernelError;
-use super::fleet::{Fleet, Ground, Met, News};
+use super::fleet::{Fleet, Ground, Met, News, manifests};
 use super::handle::{Inner, Kernel};
+use super::hops;
 use super::host::Host;
 use super::policy::policy;
 use super::reload;
@@ -187,6 +188,10 @@ impl KernelBuilder {
         index: ToolIndex,
         loaded: Option<Loaded>,
     ) -> Result<Kernel, KernelError> {
+        let depth = hops::depth();
+        if hops::is_too_deep(depth) {
+            return Err(KernelError::TooDeep(depth));
+        }
         let Self { config, expander, within, sources, interactive } = self;
         let sessions = Sessions::planned(plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
@@ -215,11 +220,13 @@ impl KernelBuilder {
             callers: Callers::default(),
             watching: Watching::default(),
         };
-        let fleet = Fleet::new(ground);
+        let kept = manifests(ground.governance.store()).await?;
+        let fleet = Fleet::new(ground, kept);
         for server in servers {
             let id = server.id.as_str().to_owned();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
+        fleet.forget_others().await;
         let meta = MetaTools::new().without(MetaTool::Request);
         let switch = Switch::new(fleet.clone(), seen, sessions, meta);
         let current = Current::new(config, interactive, origin.clone());

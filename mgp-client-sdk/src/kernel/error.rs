@@ -37,6 +37,11 @@ pub enum KernelError {
     /// What another configuration says of policies or groups is not in force.
     #[error("the configuration is not in force: {}", .0.message())]
     Governed(RpcError),
+    /// Kernels start each other.
+    #[error(
+        "{0} kernels have started each other: one has itself among its servers; take it out of the configuration"
+    )]
+    TooDeep(u32),
     /// What is served upstream cannot be put together.
     #[error("the kernel cannot be served: {}", .0.message())]
     Upstream(RpcError),

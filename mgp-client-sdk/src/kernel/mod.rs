@@ -22,6 +22,7 @@ mod current;
 mod error;
 mod fleet;
 mod handle;
+mod hops;
 mod host;
 mod log;
 mod policy;

@@ -10,7 +10,8 @@ use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::Router;
 
-use super::switch::Switch;
+use super::hops::CameLayer;
+use super::switch::{Switch, tasks};
 
 /// What the kernel answers of MGP.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -28,6 +29,7 @@ const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
 /// A server that passes everything on.
 pub(super) fn server(switch: &Switch, admin: Router) -> Server {
     let (router, shown) = (switch.router(admin), switch.shown());
+    let index = switch.parts().fleet.ground().index.clone();
     let herald = &switch.parts().fleet.ground().herald;
     let server = Server::new("mgp", env!("CARGO_PKG_VERSION")).herald(herald, switch.clone());
     server.drain_handle().fleet(Arc::clone(&shown) as Arc<dyn Fleet>);
@@ -49,7 +51,9 @@ pub(super) fn server(switch: &Switch, admin: Router) -> Server {
             offer.capabilities.completions.get_or_insert_default();
         })
         .logging()
+        .tasks_of(move |tool| tasks::support(&index, tool))
         .layer(switch.notes())
+        .layer(CameLayer)
         .health(|health| health.fleet(shown))
         .endpoints(router)
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mgp_lifecycle::ConnectError;
-use mgp_transport::{Child, ChildCommand, ChildReader, ChildWriter, ExitReport};
+use mgp_transport::{
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper,
+};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, closed};
@@ -165,6 +167,18 @@ impl Drop for Started {
 
 // === impl Run ===
 
+/// Starts a child; under a keeper that takes some milliseconds, for which nothing else is to wait.
+async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
+    if !Keeper::is_installed() {
+        return command.spawn();
+    }
+    let command = command.clone();
+    match tokio::task::spawn_blocking(move || command.spawn()).await {
+        Ok(spawned) => spawned,
+        Err(_) => Err(ChildError::NoRuntime),
+    }
+}
+
 impl Run {
     async fn start(plan: Arc<Plan>) -> Result<Self, SpawnError> {
         let attempt = Attempt::new(plan.recorder.as_ref());
@@ -176,7 +190,7 @@ impl Run {
             }
         };
         let (child, io) = match &reached {
-            Reached::Child(command) => match command.spawn() {
+            Reached::Child(command) => match spawn(command).await {
                 Ok(mut child) => {
                     let io = child.take_io();
                     (Some(Arc::new(child)), io)

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, LegacyCreateTaskResult};
 use mgp_types::method::{PermissionRequest, Request as _};
 use mgp_types::service::{
     Ask, Asking, BoxFuture, Call, Context, InputRequired, Peer, Reply, ServerId, Stack,
@@ -25,6 +25,7 @@ use super::park::{Event, Park, Parked};
 use super::remember::Remember;
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
+use crate::wire::suits;
 
 /// The way to one server.
 #[derive(Clone)]
@@ -76,10 +77,10 @@ impl Hop {
             (client.stack().clone(), client.peer().clone(), self.park.clone());
         let (above, below) = (call.cx().caller.era, client.server().era);
         match (above, below) {
-            (Era::Legacy, Era::Legacy) => stack.send(call.forward(peer)),
+            (Era::Legacy, Era::Legacy) => send(&client, &stack, call.forward(peer)),
             (_, Era::Modern) => Box::pin(in_rounds(self.server.clone(), client, call)),
             (Era::Modern, Era::Legacy) => {
-                Box::pin(parked(self.server.clone(), stack, peer, park, call))
+                Box::pin(parked(self.server.clone(), client, stack, peer, park, call))
             }
         }
     }
@@ -101,6 +102,28 @@ fn above(server: &ServerId, round: u32, key: &str) -> String {
         0 => format!("hop.{server}.{key}"),
         round => format!("hop.{server}@{round}.{key}"),
     }
+}
+
+/// Says, in the extensions of a call, that what a legacy callee makes a task is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeesThrough;
+
+/// Makes a call of a legacy callee, and sees the task through that it asked for.
+fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    if call.cx().extensions.get::<SeesThrough>().is_none() {
+        return stack.send(call);
+    }
+    let (client, cx, sending) = (client.clone(), call.cx().clone(), stack.send(call));
+    Box::pin(async move {
+        let reply = sending.await?;
+        match reply.get::<LegacyCreateTaskResult>() {
+            Ok(created) => {
+                let max = client.allowance().max;
+                client.see_legacy_through(&cx, created.task, max).await
+            }
+            Err(_) => Ok(reply),
+        }
+    })
 }
 
 // === A modern callee ===
@@ -147,6 +170,7 @@ impl Round {
                 let answer = client.answer_for(&cx.principal, &ask).await;
                 return answer.map(|answer| (question.key.clone(), answer));
             }
+            suits(&cx.caller, &ask)?;
             let key = above(server, self.number, &question.key);
             cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
@@ -182,6 +206,10 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
             Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => {
                 needed
             }
+            reply @ Reply::Task(_) => {
+                // Whoever called asked for a result; a task of its own is the business of the layers above.
+                return client.see_through(&cx, &reply, client.allowance().max).await;
+            }
             reply => return Ok(reply),
         };
         let asked = Round::of(number, needed);
@@ -199,6 +227,7 @@ const PARKED: &str = "hop.parked";
 
 async fn parked(
     server: ServerId,
+    client: Client,
     stack: Stack,
     peer: Peer,
     park: Park,
@@ -206,7 +235,7 @@ async fn parked(
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let Asking::Via(asker) = cx.asking.clone() else {
-        return stack.send(call.forward(peer)).await;
+        return send(&client, &stack, call.forward(peer)).await;
     };
     let (name, mut running) = if let Some(kept) = asker.kept(PARKED) {
         let name: String = kept.get()?;
@@ -217,7 +246,7 @@ async fn parked(
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().asking = Asking::Via(asker);
-            stack.send(forwarded)
+            send(&client, &stack, forwarded)
         };
         (name, Parked::start(cx.principal.clone(), start))
     };

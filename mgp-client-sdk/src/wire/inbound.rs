@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll};
 use mgp_lifecycle::{CatchPanicLayer, Session};
 use mgp_stream::RouteLayer;
 use mgp_types::method::{
-    ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
+    ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
     Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, ScopeKind,
@@ -19,6 +19,9 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
 use tower_service::Service;
+
+use super::suits;
+use super::visits::Visits;
 
 /// What the stack is built from.
 #[derive(Clone)]
@@ -35,7 +38,9 @@ pub(crate) struct Inbound {
 
 /// Says whom a question of a method is for that belongs to no call.
 #[derive(Clone)]
-pub(crate) struct Bystander(Arc<dyn Fn(&str) -> Option<Context> + Send + Sync>);
+pub(crate) struct Bystander(Arc<Find>);
+
+type Find = dyn Fn(&str) -> Option<Context> + Send + Sync;
 
 impl Bystander {
     #[cfg(feature = "kernel")]
@@ -80,6 +85,11 @@ impl Service<Call> for Answers {
             return Box::pin(ready(unheard(&call)));
         }
         if call.kind() == Kind::Notification {
+            if call.tells::<ElicitationComplete>()
+                && let Ok(params) = call.params().get()
+            {
+                call.cx().scope.state::<Visits>().over(&params);
+            }
             let (noted, told) = (self.0.notices.call(call.clone()), self.0.own.call(call));
             return Box::pin(async move {
                 noted.await?;
@@ -189,5 +199,8 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     // so it needs no name that stays the same.
     let key =
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
-    origin.ask(&key, Ask::new(method, params)).await.map(Reply::raw)
+    let ask = Ask::new(method, params);
+    suits(&origin.caller, &ask)?;
+    call.cx().scope.state::<Visits>().note(&ask, &origin);
+    origin.ask(&key, ask).await.map(Reply::raw)
 }

@@ -7,6 +7,8 @@ mod life;
 mod mirror;
 mod outbound;
 mod patience;
+mod suits;
+mod visits;
 
 #[cfg(feature = "kernel")]
 pub(crate) use inbound::Bystander;
@@ -17,3 +19,4 @@ pub(crate) use life::{Driver, Life, Lively, Watched, drive, is_answer};
 pub(crate) use mirror::MirrorLayer;
 pub(crate) use outbound::{Road, spanned};
 pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};
+pub(crate) use suits::suits;

@@ -13,6 +13,7 @@ mod jsonrpc;
 mod lifecycle;
 mod page;
 mod peer;
+mod registration;
 mod resource;
 #[path = "../http/script.rs"]
 #[expect(dead_code, reason = "other stories of the same server need all of it")]

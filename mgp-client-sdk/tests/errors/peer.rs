@@ -68,7 +68,14 @@ impl Peer {
     }
 
     fn capabilities(&self) -> Value {
-        let words = ["streaming", "tool_security", "permissions", "access_control", "lifecycle"];
+        let words = [
+            "streaming",
+            "tool_security",
+            "permissions",
+            "access_control",
+            "lifecycle",
+            "discovery",
+        ];
         let offer = json!({ "version": "0.3.0", "extensions": words });
         match (self.tongue, self.era) {
             (Tongue::Plain, _) => json!({}),

@@ -24,3 +24,4 @@ pub use model::{
 };
 pub(crate) use nearest::nearest;
 pub use parse::Parsed;
+pub(crate) use parse::valid_id;

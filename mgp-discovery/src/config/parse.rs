@@ -133,7 +133,7 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
 }
 
 /// Whether a text can be the id of a server or the name of an agent.
-fn valid_id(id: &str) -> bool {
+pub(crate) fn valid_id(id: &str) -> bool {
     let mut bytes = id.bytes();
     id.len() <= limits::ID_BYTES
         && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())

@@ -22,15 +22,15 @@ pub struct Expanded {
 }
 
 impl Expanded {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { text: String::new(), secret: false }
     }
 
-    pub(super) fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    pub(super) fn push_secret(&mut self, text: &str) {
+    pub(crate) fn push_secret(&mut self, text: &str) {
         self.text.push_str(text);
         self.secret = true;
     }

@@ -10,12 +10,21 @@ use super::Entry;
 
 /// Adds a server at the end; false where the file has its servers in a form nothing can be added to.
 pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
+    // A file of comments alone begins with them, and not with what is added.
+    let comments = if document.is_empty() {
+        document.trailing().as_str().unwrap_or_default().to_owned()
+    } else {
+        String::new()
+    };
     let servers = document.entry("servers").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let mut table = table(id, entry);
     if let Some(tables) = servers.as_array_of_tables_mut() {
         let line: String = from.chars().filter(|c| !c.is_control()).collect();
-        table.decor_mut().set_prefix(format!("\n# From {line}\n"));
+        table.decor_mut().set_prefix(format!("{comments}\n# From {line}\n"));
         tables.push(table);
+        if !comments.is_empty() {
+            document.set_trailing("");
+        }
         return true;
     }
     match servers.as_array_mut() {

@@ -57,7 +57,7 @@ pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Ro
 }
 
 /// A server as a caller sees it.
-fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known) -> Option<Known> {
+pub(crate) fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known) -> Option<Known> {
     if cx.principal.authority() == Authority::Operator {
         return Some(known);
     }

@@ -9,3 +9,4 @@ mod tests;
 
 pub use fleet::{Fleet, Known};
 pub use list::list_router;
+pub(crate) use list::shown;

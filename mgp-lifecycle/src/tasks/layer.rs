@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::endpoints;
 use super::future::ResponseFuture;
-use super::negotiate::Plan;
+use super::negotiate::{Plan, asks};
 use super::switch::Switch;
 use super::table::Table;
 use crate::drain::Drain;
@@ -102,6 +102,7 @@ impl Default for TasksConfig {
 pub struct TasksLayer {
     table: Arc<Table>,
     support: Support,
+    only_if_asked: bool,
 }
 
 /// Says whether a tool runs as a task.
@@ -113,7 +114,18 @@ impl TasksLayer {
         config: TasksConfig,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
     ) -> Self {
-        Self { table: Arc::new(Table::new(config)), support: Arc::new(support) }
+        Self {
+            table: Arc::new(Table::new(config)),
+            support: Arc::new(support),
+            only_if_asked: false,
+        }
+    }
+
+    /// Looks at calls only whose caller can wait for a task, as where finding a tool costs something: what runs only as a
+    /// task is then the matter of whoever runs it.
+    pub fn only_if_asked(mut self) -> Self {
+        self.only_if_asked = true;
+        self
     }
 
     /// Has a drain wait for the tasks, and cut them with the calls when its time is over.
@@ -157,6 +169,7 @@ impl<S> Layer<S> for TasksLayer {
             inner,
             table: Arc::clone(&self.table),
             support: Arc::clone(&self.support),
+            only_if_asked: self.only_if_asked,
         })
     }
 }
@@ -167,6 +180,7 @@ pub struct Tasks<S> {
     inner: S,
     table: Arc<Table>,
     support: Support,
+    only_if_asked: bool,
 }
 
 impl<S> fmt::Debug for Tasks<S> {
@@ -179,6 +193,9 @@ impl<S> Tasks<S> {
     /// The plan for a call that may become a task.
     fn plan(&self, call: &Call) -> Result<Option<Plan>, RpcError> {
         let Some(tool) = call.tool() else { return Ok(None) };
+        if self.only_if_asked && !asks(call) {
+            return Ok(None);
+        }
         let support = (self.support)(tool.name);
         let plan = Plan::of(call, tool.name, &support, self.table.config())?;
         if plan.as_ref().is_some_and(|plan| plan.must) {

@@ -101,6 +101,14 @@ fn may(support: &TaskSupport) -> bool {
     matches!(support, TaskSupport::Optional | TaskSupport::Required)
 }
 
+/// Whether the caller of a call can wait for a task.
+pub(super) fn asks(call: &Call) -> bool {
+    match call.cx().caller.era {
+        Era::Modern => offers_tasks(&call.cx().caller),
+        Era::Legacy => call.params().mentions("\"task\""),
+    }
+}
+
 /// Whether a modern caller offers the tasks extension.
 pub(super) fn offers_tasks(caller: &Facts) -> bool {
     let Some(capabilities) = &caller.capabilities else { return false };

@@ -8,8 +8,8 @@ use super::catalogue::{Definition, Server};
 use super::dice::{Dice, hash};
 use super::words::word;
 
-/// How many servers it has; with their tools about as many as the real one.
-const SERVERS: usize = 1_800;
+/// How many servers the catalogue has; with their tools about as many as the real one.
+pub(super) const SERVERS: usize = 1_800;
 
 const VERBS: [&str; 24] = [
     "get",
@@ -126,10 +126,10 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
 /// How many further words there are: a few in many texts, most in hardly any.
 const RARE: f64 = 12_000.0;
 
-/// Servers that a seed decides.
-pub(super) fn servers(seed: u64) -> Vec<Server> {
+/// So many servers that a seed decides.
+pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {
     let mut dice = Dice::new(seed ^ 0xb111);
-    (0..SERVERS)
+    (0..count)
         .map(|number| {
             let (product, object) = (dice.of(&PRODUCTS), dice.of(&OBJECTS));
             // Most servers have a few tools, some have many.

@@ -10,7 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use mgp_toolindex::ServerEntry;
@@ -67,7 +68,7 @@ impl Catalogue {
     pub(crate) fn new(file: Option<&Path>, seed: u64) -> Result<Self, Failure> {
         let mut servers = match file {
             Some(file) => read(file)?,
-            None => built_in::servers(seed),
+            None => built_in::servers(seed, built_in::SERVERS),
         };
         // Neighbours in a file resemble each other; a part of the catalogue should resemble all of it.
         Dice::new(seed).shuffle(&mut servers);
@@ -146,8 +147,9 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    for line in fs::read_to_string(file)?.lines() {
-        let line: Line = serde_json::from_str(line)?;
+    // Line by line: what was once large and is free again would make the allocator keep as much of the index's.
+    for line in BufReader::new(File::open(file)?).lines() {
+        let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {
             name: line.server_name.unwrap_or_default(),
             description: line.server_description.unwrap_or_default(),

@@ -4,6 +4,7 @@
 //!
 //! ```sh
 //! index_bench measure --tools 100000 [--templates TOOLS.jsonl] [--queries Q.jsonl]… [--asked 1000] [--rounds 5]
+//! index_bench small [--tools 50]
 //! index_bench keep --db FILE --tools 15000 [--templates TOOLS.jsonl]
 //! index_bench open --db FILE
 //! ```
@@ -17,11 +18,13 @@ mod dice;
 mod kept;
 mod measure;
 mod memory;
+mod small;
 mod words;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,9 +47,10 @@ async fn main() -> ExitCode {
     let done = match Options::read(words) {
         Ok(options) => match command.as_str() {
             "measure" => measure::all(&options),
+            "small" => small::all(&options),
             "keep" => kept::keep(&options).await,
             "open" => kept::open(&options).await,
-            _ => Err("usage: index_bench measure|keep|open [OPTIONS]".into()),
+            _ => Err("usage: index_bench measure|small|keep|open [OPTIONS]".into()),
         },
         Err(failure) => Err(failure),
     };
@@ -114,10 +118,12 @@ impl Options {
         }
         let mut sources = Vec::new();
         for file in files {
-            let lines = std::fs::read_to_string(file)?;
-            let texts: Result<Vec<_>, _> = lines
+            let texts: Result<Vec<_>, Failure> = BufReader::new(File::open(file)?)
                 .lines()
-                .map(|line| serde_json::from_str(line).map(|line: Line| line.query))
+                .map(|line| {
+                    let line: Line = serde_json::from_str(&line?)?;
+                    Ok(line.query)
+                })
                 .collect();
             let mut texts = texts?;
             // Neighbours in a file resemble each other.

@@ -5,6 +5,8 @@
 /// Kilobytes that are resident now, and the most there were.
 pub(crate) struct Memory {
     pub(crate) now: u64,
+    /// What of it is in no file.
+    pub(crate) heap: u64,
     pub(crate) most: u64,
 }
 
@@ -16,6 +18,6 @@ impl Memory {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
         };
-        Self { now: field("VmRSS:"), most: field("VmHWM:") }
+        Self { now: field("VmRSS:"), heap: field("RssAnon:"), most: field("VmHWM:") }
     }
 }

@@ -5,6 +5,29 @@
 /// Which tools a caller may find.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is shown, whatever was kept.
+/// [`Endpoints::caller`](crate::Endpoints::caller) makes one of a `Visibility`; [`Everything`] is for programs with one
+/// user.
+///
+/// ```
+/// use mgp_toolindex::{Allowed, Query, ServerEntry, ToolIndex};
+/// use mgp_types::RawObject;
+/// use mgp_types::mcp::Tool;
+///
+/// struct NoDelete;
+///
+/// impl Allowed for NoDelete {
+///     fn allows(&self, _server: &str, tool: &str) -> bool {
+///         !tool.starts_with("delete")
+///     }
+/// }
+///
+/// let index = ToolIndex::new();
+/// let tools = ["read_file", "delete_file"].map(|name| Tool::new(name.to_owned(), RawObject::empty()));
+/// index.put(ServerEntry::new("files").tools(tools))?;
+/// let found = index.search(&Query::new("file"), &NoDelete)?;
+/// assert_eq!((found.hits.len(), found.total_available), (1, 1));
+/// # Ok::<(), mgp_toolindex::IndexError>(())
+/// ```
 pub trait Allowed: Send + Sync {
     /// Whether the caller may call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;

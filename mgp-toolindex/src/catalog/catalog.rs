@@ -14,6 +14,9 @@ use super::names::Names;
 use super::{ServerNumber, Slot};
 use crate::text::fold_name;
 
+/// The longest id of a server, in bytes.
+pub(crate) const LONGEST_ID: usize = 512;
+
 /// All tools and servers at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
@@ -146,7 +149,8 @@ impl Catalog {
 
     /// The tools with this id, `server.name`: one, unless dots in ids and names make two look the same.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
-        let splits = id.match_indices('.').map(|(at, _)| (&id[..at], &id[at + 1..]));
+        let dots = id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= LONGEST_ID);
+        let splits = dots.map(|at| (&id[..at], &id[at + 1..]));
         splits.filter_map(|(server, tool)| self.find(server, tool))
     }
 

@@ -20,7 +20,7 @@ mod tree;
 
 pub use allowed::{Allowed, AllowedKey, Everything, Extent};
 pub(crate) use bitmap::Bitmap;
-pub(crate) use catalog::{Catalog, Record, Registered};
+pub(crate) use catalog::{Catalog, LONGEST_ID, Record, Registered};
 pub(crate) use category::{all_canonical, canonical, derive, is_in};
 pub(crate) use chunks::{CHUNK, Chunks};
 pub(crate) use entry::{Decided, Entry, Server, Text};

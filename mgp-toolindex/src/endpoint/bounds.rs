@@ -10,8 +10,10 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The longest query or context, in bytes.
-pub(super) const TEXT_MAX: usize = 4096;
+/// The longest query, in bytes; how much of it is read is said in the answer.
+const QUERY_MAX: usize = 64 << 10;
+/// The longest context, in bytes.
+const TEXT_MAX: usize = 4096;
 /// The longest word: a capability, a category, a type, a name.
 const WORD_MAX: usize = 256;
 /// The most words of one list of a filter or of requirements.
@@ -25,8 +27,8 @@ const EVICTED_MAX: usize = 512;
 const FILTERS: &str =
     "categories, risk_level_max, status, servers, permissions, input_types, output_types";
 
-pub(super) fn text(member: &'static str, text: &str) -> Result<(), RequestError> {
-    at_most(member, "bytes", TEXT_MAX, text.len())
+pub(super) fn query(text: &str) -> Result<(), RequestError> {
+    at_most("query", "bytes", QUERY_MAX, text.len())
 }
 
 fn at_most(
@@ -118,7 +120,7 @@ pub(super) fn request(params: &RequestToolsParams) -> Result<(), RequestError> {
     words("requirements.input_types", WORDS_MAX, &wanted.input_types)?;
     words("requirements.output_types", WORDS_MAX, &wanted.output_types)?;
     risk(wanted.preferred_risk_level.as_ref())?;
-    text("context", params.context.as_deref().unwrap_or_default())?;
+    at_most("context", "bytes", TEXT_MAX, params.context.as_ref().map_or(0, String::len))?;
     let reason = params.reason.as_ref().map_or(0, |reason| reason.as_str().len());
     at_most("reason", "bytes", WORD_MAX, reason)?;
     let trace = params.task_trace_id.as_ref().map_or(0, String::len);

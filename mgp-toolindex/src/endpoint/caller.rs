@@ -16,7 +16,8 @@ pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
-    version: Option<u64>,
+    /// Whose decisions they are, and the number that changes with them; none where each is made anew.
+    version: Option<(u64, u64)>,
     /// The server asked about last: tools come server by server, and each question needs its id shared.
     last: Mutex<Option<ServerId>>,
 }
@@ -25,14 +26,9 @@ impl Caller {
     pub(super) fn new(
         cx: &Context,
         visibility: Option<&Arc<dyn Visibility>>,
-        version: Option<&Version>,
+        version: Option<(u64, u64)>,
     ) -> Self {
-        Self {
-            cx: cx.clone(),
-            visibility: visibility.cloned(),
-            version: version.map(|version| version()),
-            last: Mutex::default(),
-        }
+        Self { cx: cx.clone(), visibility: visibility.cloned(), version, last: Mutex::default() }
     }
 
     pub(super) fn cx(&self) -> &Context {
@@ -60,8 +56,9 @@ impl Allowed for Caller {
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
         let operator = principal.authority() == Authority::Operator;
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());
-        let who = format!("{tenant:?}/{subject:?}/{agent:?}/{operator}");
-        Some(AllowedKey::new(who, self.version?))
+        let (whose, version) = self.version?;
+        let who = format!("{whose}/{tenant:?}/{subject:?}/{agent:?}/{operator}");
+        Some(AllowedKey::new(who, version))
     }
 
     fn extent(&self) -> Extent {

@@ -4,12 +4,13 @@
 //!
 //! Applies to: inbound.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::index::ToolIndex;
+use crate::index::{Counted, Shared, ToolIndex};
 
 /// The least time between two batches: making the tables costs more than counting some tools.
 const BETWEEN: Duration = Duration::from_secs(10);
@@ -20,8 +21,10 @@ pub(super) struct Counting(Arc<Mutex<Last>>);
 
 #[derive(Debug, Default)]
 struct Last {
-    /// The state of the index when the last batch began, and when that was.
-    began: Option<(u64, Instant)>,
+    /// When the last batch began.
+    began: Option<Instant>,
+    /// The state of the index of which all is counted.
+    counted: Option<u64>,
     is_running: bool,
 }
 
@@ -31,29 +34,55 @@ impl Counting {
         let generation = index.generation();
         let now = Instant::now();
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |(counted, began): (u64, Instant)| {
-            counted == generation || now.saturating_duration_since(began) < BETWEEN
-        };
-        if last.is_running || last.began.is_some_and(is_fresh) {
+        let is_fresh = |began| now.saturating_duration_since(began) < BETWEEN;
+        if last.is_running || last.counted == Some(generation) || last.began.is_some_and(is_fresh) {
             return;
         }
-        *last = Last { began: Some((generation, now)), is_running: true };
+        (last.began, last.is_running) = (Some(now), true);
         drop(last);
-        let (index, running) = (index.clone(), Running(Arc::clone(&self.0)));
-        tokio::task::spawn_blocking(move || {
-            let _running = running;
-            let tools = index.count_tokens();
-            tracing::debug!(tools, "tokens counted");
-        });
+        let running = Running { last: Arc::clone(&self.0), counted: None };
+        let index = Arc::downgrade(&index.shared);
+        // Neither a runtime nor an index that ends waits for it: a million tools take a minute.
+        let run = move || {
+            let all = is_all_counted(&index);
+            running.done(all.then_some(generation));
+        };
+        let thread = thread::Builder::new().name("mgp-index-tokens".to_owned());
+        if let Err(error) = thread.spawn(run) {
+            tracing::warn!(%error, "no thread counts tokens; bounds stand in for counts");
+        }
     }
 }
 
+/// Counts until nothing is left or the index is gone.
+fn is_all_counted(index: &Weak<Shared>) -> bool {
+    while let Some(shared) = index.upgrade() {
+        match (ToolIndex { shared }).count_some() {
+            Counted::Some(tools) => tracing::debug!(tools, "tokens counted"),
+            Counted::All => return true,
+            Counted::Failed => return false,
+        }
+    }
+    false
+}
+
 /// Says that a batch is over, however it ends.
-struct Running(Arc<Mutex<Last>>);
+struct Running {
+    last: Arc<Mutex<Last>>,
+    counted: Option<u64>,
+}
+
+impl Running {
+    fn done(mut self, counted: Option<u64>) {
+        self.counted = counted;
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_running = false;
+        last.counted = self.counted.or(last.counted);
     }
 }
 

@@ -4,20 +4,27 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgp_types::RpcError;
 use mgp_types::method::{ToolsDiscover, ToolsRequest, ToolsSession, ToolsSessionEvict};
 use mgp_types::mgp::{EvictParams, EvictResult, SessionParams, SessionResult};
-use mgp_types::service::{Context, Router, Visibility};
+use mgp_types::service::{AgentId, Context, Router, Visibility};
 
 use super::bounds;
 use super::caller::{Caller, Version};
 use super::counting::Counting;
 use super::hooks::{Create, Standing, StandingOf};
 use crate::catalog::Listed;
+use crate::error::SessionError;
 use crate::index::ToolIndex;
+use crate::learn::Outcome;
 use crate::meta::name_for;
-use crate::session::Sessions;
+use crate::search::Found;
+use crate::session::{Session, Sessions};
+
+/// So many tools are decided about anew for each search, where nobody tells when decisions change.
+const DECIDED_ANEW: usize = 2000;
 
 /// Answers `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
 ///
@@ -53,6 +60,8 @@ pub(super) struct Inner {
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
+    /// Tells decisions apart: one index may serve several sets of endpoints.
+    whose: u64,
     standing: Option<Arc<dyn StandingOf>>,
     pub(super) create: Option<Arc<dyn Create>>,
     pub(super) counting: Counting,
@@ -62,23 +71,44 @@ impl Endpoints {
     /// Answers about the tools of an index; everybody sees all of them, and none is made.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
         let (visibility, version, standing, create) = (None, None, None, None);
-        let counting = Counting::default();
-        Self(Arc::new(Inner { index, sessions, visibility, version, standing, create, counting }))
+        let (counting, whose) = (Counting::default(), next());
+        Self(Arc::new(Inner {
+            index,
+            sessions,
+            visibility,
+            version,
+            whose,
+            standing,
+            create,
+            counting,
+        }))
     }
 
-    /// Shows a caller what it sees only.
+    /// Shows a caller what it sees only. Two calls of one principal see the same.
+    ///
+    /// Decisions about more than 2,000 tools are kept for a second, or until [`version`](Self::version) tells another
+    /// number; every tool that is shown is decided about anew.
     pub fn visibility(self, visibility: impl Visibility + 'static) -> Self {
-        self.with(|inner| inner.visibility = Some(Arc::new(visibility)))
+        self.with(|inner| {
+            inner.visibility = Some(Arc::new(visibility));
+            inner.whose = next();
+        })
     }
 
     /// Tells a number that changes whenever somebody may see more or less than before.
     ///
-    /// With it what a caller sees is not decided anew for every tool of every search.
+    /// With it no decision is kept beyond such a change, and those about few tools are kept too.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.with(|inner| inner.version = Some(Arc::new(version)))
+        self.with(|inner| {
+            inner.version = Some(Arc::new(version));
+            inner.whose = next();
+        })
     }
 
     /// Knows which tools may be called right now; without it all that are seen.
+    ///
+    /// It is asked about tools that were found. What a caller may never call belongs to [`visibility`](Self::visibility),
+    /// which keeps it out of counts and categories too.
     pub fn standing(self, standing: impl StandingOf + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
@@ -97,6 +127,29 @@ impl Endpoints {
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
         self.0.caller(cx)
+    }
+
+    /// Notes that a tool was called: it stays in the session, and the history of the index, if it has one, learns which
+    /// query found it. `handle` is the session handle that came with the call, if one did.
+    /// `true` says that the tool was not in the session before: the caller's list of tools has changed.
+    ///
+    /// # Errors
+    /// [`SessionError::UnknownHandle`](crate::SessionError::UnknownHandle) if the handle ended or is another
+    /// principal's; then nothing is noted.
+    pub fn called(
+        &self,
+        cx: &Context,
+        handle: Option<&str>,
+        tool: &Listed,
+        outcome: Outcome,
+    ) -> Result<bool, SessionError> {
+        let session = self.0.sessions.find(cx, handle)?;
+        let is_new = session.as_ref().is_some_and(|session| self.0.sessions.used(session, tool));
+        if let Some(history) = self.0.index.history() {
+            let asking = asking(cx, session.as_ref());
+            history.called(&cx.principal, asking, &tool.tool_id(), outcome);
+        }
+        Ok(is_new)
     }
 
     /// The methods.
@@ -122,7 +175,29 @@ impl Endpoints {
 
 impl Inner {
     pub(super) fn caller(&self, cx: &Context) -> Caller {
-        Caller::new(cx, self.visibility.as_ref(), self.version.as_ref())
+        let version = match &self.version {
+            Some(version) => Some(version()),
+            None => (self.index.len() > DECIDED_ANEW).then_some(0),
+        };
+        Caller::new(cx, self.visibility.as_ref(), version.map(|version| (self.whose, version)))
+    }
+
+    /// Tells the history of the index, if it has one, what a query found.
+    pub(super) fn asked(
+        &self,
+        cx: &Context,
+        session: Option<&Session>,
+        query: &str,
+        found: &Found,
+    ) {
+        if let Some(history) = self.index.history() {
+            let tools = found.hits.iter().map(|hit| hit.tool.tool_id());
+            history.asked(&cx.principal, asking(cx, session), query, tools);
+        }
+    }
+
+    pub(super) fn has_standing(&self) -> bool {
+        self.standing.is_some()
     }
 
     pub(super) fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
@@ -143,6 +218,16 @@ impl Inner {
         let tools = &params.tools;
         Ok(self.sessions.evict(&cx.principal, session.as_ref(), tools, &self.index, &caller))
     }
+}
+
+/// What a call belongs to, as far as it is known: its session, else whoever acts.
+fn asking(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
+    (session.map(Session::number), cx.principal.as_agent().cloned())
+}
+
+fn next() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl fmt::Debug for Endpoints {

@@ -20,7 +20,7 @@ pub enum Standing {
         /// How they are approved: a command to run, or where to decide.
         how: Option<String>,
     },
-    /// It may not, and is told nothing of the tool.
+    /// It may not, and the tool is neither found nor loaded.
     Refused,
 }
 

@@ -12,7 +12,7 @@ use mgp_types::Number;
 use mgp_types::mgp::{ContextBudget, DiscoverToolsResult, FoundTool, ToolSecurity};
 
 use crate::catalog::Listed;
-use crate::search::{Found, Hit, Reason};
+use crate::search::{Found, Hit, READ_MAX, Reason};
 use crate::session::{Fitted, fit};
 use crate::tokens::tokens_at_most;
 
@@ -61,6 +61,12 @@ pub(super) fn present_as(
     if let Some(fallback) = &found.fallback {
         result.fallback_strategy = Some(found.ran.clone());
         result.fallback_reason = Some(fallback.reason.to_string());
+    }
+    if found.unread > 0 {
+        result.notes = vec![format!(
+            "only the first {READ_MAX} bytes of the query were read; ask for one step at a time"
+        )]
+        .into();
     }
     result.omitted = Some(found.hits.len() as u64);
     let envelope = serde_json::to_string(&result).map_or(0, |text| tokens_at_most(&text));

@@ -38,6 +38,9 @@ const CONTEXT: f32 = 0.1;
 /// How many tools are looked at for each capability.
 const LOOKED_AT: usize = 10;
 
+/// What is said where tools are in the session that the answer has no room for.
+const UNTOLD: &str = "more tools were loaded than fit into this answer; `tools/list` has all";
+
 /// Answers `mgp/tools/request`.
 ///
 /// # Cancel safety
@@ -65,7 +68,7 @@ pub(super) async fn answer(
 struct Decision {
     tools: Vec<Listed>,
     /// The capabilities that each tool is for, in the same order.
-    capabilities: Vec<String>,
+    capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
     notes: Vec<String>,
@@ -86,7 +89,7 @@ impl Decision {
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
             Some(context) => {
-                inner.index.search(&Query::new(context).most(Query::CAP), caller)?.hits
+                inner.index.search(&ask(caller, context).most(Query::CAP), caller)?.hits
             }
             None => Vec::new(),
         };
@@ -139,9 +142,12 @@ impl Decision {
         let is_same = |tool: &Listed| {
             tool.hash() == best.tool.hash() && tool.server_id() == best.tool.server_id()
         };
-        if !self.tools.iter().any(is_same) {
+        let capability = capability.to_owned();
+        if let Some(at) = self.tools.iter().position(is_same) {
+            self.capabilities[at].push(capability);
+        } else {
             self.tools.push(best.tool);
-            self.capabilities.push(capability.to_owned());
+            self.capabilities.push(vec![capability]);
         }
         Ok(())
     }
@@ -167,12 +173,14 @@ impl Decision {
             tokens = put.tokens;
             let mut is_in = put.is_in.iter().copied();
             let mut kept = Vec::new();
-            for (tool, capability) in
+            for (tool, capabilities) in
                 std::mem::take(&mut self.tools).into_iter().zip(&self.capabilities)
             {
                 if is_in.next() == Some(true) {
                     kept.push(tool);
-                } else {
+                    continue;
+                }
+                for capability in capabilities {
                     let mut unmet = unavailable(capability, Some(&tool));
                     unmet.reason =
                         Some("its definition does not fit the budget of the session".to_owned());
@@ -188,13 +196,21 @@ impl Decision {
         result.notes = self.notes.into();
         result.tools_unavailable = self.unmet.iter().map(Payload::of).collect::<Result<_, _>>()?;
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
-        let envelope = serde_json::to_string(&result).map_or(0, |text| tokens_at_most(&text));
-        let told = self
-            .tools
-            .iter()
-            .map(|tool| (tool, name_for(tool, &inner.index, caller) == tool.name()));
         let plan = inner.sessions.plan();
-        result.tools_loaded = loaded(told, plan.budget_of(&cx.principal), envelope);
+        let is_clear = |tool: &Listed| name_for(tool, &inner.index, caller) == tool.name();
+        let tell = |result: &RequestToolsResult| {
+            let envelope = serde_json::to_string(result).map_or(0, |text| tokens_at_most(&text));
+            let tools = self.tools.iter().map(|tool| (tool, is_clear(tool)));
+            loaded(tools, plan.budget_of(&cx.principal), envelope)
+        };
+        let mut told = tell(&result);
+        if told.len() < self.tools.len() {
+            let mut notes = std::mem::take(&mut result.notes).into_vec();
+            notes.push(UNTOLD.to_owned());
+            result.notes = notes.into();
+            told = tell(&result);
+        }
+        result.tools_loaded = told;
         Ok(result)
     }
 
@@ -217,7 +233,7 @@ fn search(
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
-        let query = Query::new(capability.trim()).most(LOOKED_AT).filter(filter);
+        let query = ask(caller, capability.trim()).most(LOOKED_AT).filter(filter);
         let mut hits = inner.index.search(&query.explain(Explain::Yes), caller)?.hits;
         hits.retain(|hit| meets(inner, capability, hit));
         Ok(hits)
@@ -228,6 +244,11 @@ fn search(
         return Ok((find(Filter::new())?, false));
     }
     Ok((hits, true))
+}
+
+/// A query of whoever calls.
+fn ask(caller: &Caller, text: &str) -> Query {
+    Query::new(text).asker(&caller.cx().principal)
 }
 
 fn meets(inner: &Inner, capability: &str, hit: &Hit) -> bool {
@@ -305,7 +326,7 @@ fn untyped(
     let wanted = &params.requirements;
     let lacks = |input: &[String], output: &[String]| -> Result<bool, RpcError> {
         let filter = typed(input, output).server(tool.server_id());
-        let query = Query::new(capability).most(Query::CAP).filter(filter);
+        let query = ask(caller, capability).most(Query::CAP).filter(filter);
         let hits = inner.index.search(&query, caller)?.hits;
         Ok(!hits.iter().any(|hit| hit.tool.name() == tool.name()))
     };

@@ -120,7 +120,7 @@ async fn words_nobody_knows_are_refused_with_those_there_are() {
             "unknown member of `filter` `category`; known: categories, ",
         ),
         (json!({"filter": {"categories": ["musik"]}}), "unknown category `musik`; known: "),
-        (json!({"query": "q".repeat(5000)}), "`query` has at most 4096 bytes, this one has 5000"),
+        (json!({"query": "q".repeat(70_000)}), "`query` has at most 65536 bytes, this one has"),
         (json!({"filter": {"servers": vec!["s"; 100]}}), "`filter.servers` has at most 32 words"),
         (json!({"filter": {"categories": ["c".repeat(9999)]}}), "at most 256 bytes a word"),
         (json!({"strategy": "\u{7}".repeat(9000)}), "unknown strategy"),
@@ -370,6 +370,10 @@ async fn tools_that_need_approval_are_pending_and_those_refused_are_not_there() 
     let answer = ask(&mut client, "request", asked(&["delete for good"])).await;
     assert_eq!(answer["status"], "unavailable");
     assert!(!answer.to_string().contains("delete_file"));
+    let found = json!({"query": "delete a file", "max_results": 3});
+    let found = ask(&mut client, "discover", found).await;
+    assert_eq!((names(&found["tools"]).len(), &found["total_available"]), (3, &json!(3)));
+    assert!(!found.to_string().contains("delete_file"), "{found}");
 }
 
 struct Workshop(Creating);

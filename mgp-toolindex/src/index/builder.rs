@@ -55,7 +55,9 @@ impl ToolIndexBuilder {
     /// Makes it, empty, in memory.
     #[must_use]
     pub fn build(self) -> ToolIndex {
-        ToolIndex { shared: Arc::new(self.shared()) }
+        let shared = Arc::new(self.shared());
+        shared.answer_history();
+        ToolIndex { shared }
     }
 
     pub(super) fn shared(self) -> Shared {

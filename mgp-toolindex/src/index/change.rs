@@ -17,6 +17,7 @@ use super::keeping::{Given, Note};
 use super::limits::IndexLimits;
 use super::put::{Put, RefusedTool, ToolRefusal};
 use super::snapshot::Snapshot;
+use super::texts::Texts;
 use super::writer::Writer;
 use crate::catalog::{
     Decided, Entry, Labels, Registered, Server, ServerEntry, ServerNumber, Slot, Text, ToolEntry,
@@ -24,10 +25,10 @@ use crate::catalog::{
 };
 use crate::embed::Embedder;
 use crate::error::IndexError;
-use crate::keyword::{Keywords, Step};
+use crate::keyword::Step;
 #[cfg(feature = "sqlite")]
 use crate::persist::News;
-use crate::text::{Analyzer, Parts, cut, words_of};
+use crate::text::{cut, words_of};
 use crate::vector::VectorTable;
 
 /// How much of a name is repeated in a refusal, in bytes.
@@ -47,7 +48,6 @@ pub(super) struct Change<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) next: Snapshot,
     limits: &'a IndexLimits,
-    analyzer: &'a Analyzer,
     /// Makes vectors at once.
     embedder: Option<&'a dyn Embedder>,
     /// Steps that the keyword index has not got yet.
@@ -80,18 +80,16 @@ impl<'a> Change<'a> {
         writer: &'a mut Writer,
         now: &Snapshot,
         limits: &'a IndexLimits,
-        analyzer: &'a Analyzer,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
         // What a panic left behind.
-        writer.keywords.iter_mut().for_each(Keywords::roll_back);
+        writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
         Self {
             writer,
             next,
             limits,
-            analyzer,
             embedder,
             steps: Vec::new(),
             is_written: false,
@@ -112,15 +110,15 @@ impl<'a> Change<'a> {
 
     /// Replaces the tools of a server.
     pub(super) fn put(&mut self, given: ServerEntry) -> Put {
-        let put = self.put_kept(given, &[]);
+        let put = self.put_kept(given, Vec::new());
         if self.sentences.len() >= SENTENCES {
             self.embed();
         }
         put
     }
 
-    /// Replaces the tools of a server by some that were kept, each under its hash.
-    pub(super) fn put_kept(&mut self, mut given: ServerEntry, hashes: &[[u8; 16]]) -> Put {
+    /// Replaces the tools of a server by some that were kept.
+    pub(super) fn put_kept(&mut self, mut given: ServerEntry, kept: Vec<Kept>) -> Put {
         let known = self.next.catalog.server_number(&given.id);
         let before = known.and_then(|number| self.next.catalog.server(number)).cloned();
         let server = self.server(&given, before.as_ref().map(|before| &before.server));
@@ -134,11 +132,11 @@ impl<'a> Change<'a> {
         let mut names: HashSet<String, ahash::RandomState> = HashSet::default();
         #[cfg(feature = "sqlite")]
         let mut noted = Vec::new();
-        let mut hashes = hashes.iter();
+        let mut kept = kept.into_iter();
         #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "nobody keeps it"))]
         for mut tool in mem::take(&mut given.tools) {
             let slot = old.get(&tool.tool.name).copied();
-            match self.tool(&tool, hashes.next(), &server, slot, slots.len(), &names) {
+            match self.tool(&tool, kept.next(), &server, slot, slots.len(), &names) {
                 Ok((slot, became)) => {
                     #[cfg(feature = "sqlite")]
                     if self.notes.is_some() {
@@ -254,14 +252,18 @@ impl<'a> Change<'a> {
     fn tool(
         &mut self,
         given: &ToolEntry,
-        hash: Option<&[u8; 16]>,
+        kept: Option<Kept>,
         server: &Arc<Server>,
         slot: Option<Slot>,
         before: usize,
         names: &HashSet<String, ahash::RandomState>,
     ) -> Result<(Slot, Became), ToolRefusal> {
-        let definition = Definition::of(given, server, self.limits)?;
-        if hash.is_some_and(|hash| *hash != definition.hash) {
+        let (json, hash, embedded) = match kept {
+            Some(Kept { definition, hash, embedded }) => (Some(definition), Some(hash), embedded),
+            None => (None, None, Embedded::No),
+        };
+        let definition = Definition::of(given, json, server, self.limits)?;
+        if hash.is_some_and(|hash| hash != definition.hash) {
             return Err(ToolRefusal::Damaged);
         }
         if names.contains(&given.tool.name) {
@@ -289,7 +291,7 @@ impl<'a> Change<'a> {
             }
             None => self.take(),
         };
-        let entry = self.entry(given, definition, server, slot);
+        let entry = self.entry(given, definition, server, slot, embedded);
         self.next.catalog.insert(slot, Arc::new(entry), self.next.generation);
         self.is_any = true;
         Ok((slot, became))
@@ -302,19 +304,22 @@ impl<'a> Change<'a> {
         definition: Definition,
         server: &Arc<Server>,
         slot: Slot,
+        embedded: Embedded,
     ) -> Entry {
-        let mut parts = Parts::of(&given.tool, &server.id, self.limits.bounds());
-        parts.server_name = server.name.as_deref();
-        parts.server_description = server.description.as_deref();
-        let categories = self.categories(given, server, &parts);
+        let categories = self.categories(given, server);
         let keywords = self.writer.labels.list(&all_canonical_words(&given.keywords));
-        parts.categories = categories.words.iter().map(|word| &**word).collect();
-        parts.keywords = keywords.words.iter().map(|word| &**word).collect();
+        let texts = Texts {
+            tool: given.tool.clone(),
+            server: Arc::clone(server),
+            categories: Arc::clone(&categories),
+            keywords: Arc::clone(&keywords),
+            bounds: self.limits.bounds(),
+        };
         self.texts.push(slot);
-        if self.embedder.is_some() {
-            self.sentences.push((slot, parts.sentence()));
+        if self.embedder.is_some() && embedded == Embedded::No {
+            self.sentences.push((slot, texts.parts().sentence()));
         }
-        self.step(Step::New(slot, parts.document(self.analyzer)));
+        self.step(Step::New(slot, Box::new(move |indexer| texts.parts().document(indexer))));
         let claimed = || given.tool.find_security().as_ref().and_then(Lenient::valid).cloned();
         let (security, decided) = match &given.security {
             Some(security) => (Some(security.clone()), Decided::Here),
@@ -337,7 +342,7 @@ impl<'a> Change<'a> {
     }
 
     /// The categories of a tool: its own, else its server's, else one that is derived.
-    fn categories(&mut self, given: &ToolEntry, server: &Server, parts: &Parts<'_>) -> Labels {
+    fn categories(&mut self, given: &ToolEntry, server: &Server) -> Labels {
         let own = all_canonical(&given.categories);
         if !own.is_empty() {
             return self.writer.labels.list(&own);
@@ -345,9 +350,11 @@ impl<'a> Change<'a> {
         if !server.categories.words.is_empty() {
             return Arc::clone(&server.categories);
         }
-        let name = words_of(parts.name, SPEAKING);
+        let name = words_of(&given.tool.name, SPEAKING);
         let name: Vec<&str> = name.iter().map(String::as_str).collect();
-        let description = words_of(cut(parts.description, 20 * SPEAKING), SPEAKING);
+        let description = given.tool.description.as_deref().unwrap_or_default();
+        let most = self.limits.description.min(20 * SPEAKING);
+        let description = words_of(cut(description, most), SPEAKING);
         let about = server.name.as_deref().unwrap_or(&server.id);
         let about = words_of(cut(about, 20 * SPEAKING), SPEAKING);
         let derived =
@@ -368,7 +375,7 @@ impl<'a> Change<'a> {
         let steps = mem::take(&mut self.steps);
         if self.failed.is_none() && !steps.is_empty() {
             self.is_written = true;
-            self.failed = self.writer.keywords().and_then(|keywords| keywords.write(steps)).err();
+            self.failed = self.writer.keywords.write(steps).err();
         }
     }
 
@@ -397,13 +404,14 @@ impl<'a> Change<'a> {
 
     /// Brings the change into all parts of the index; it can be published then.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        self.write();
+        // What is kept comes first, so that what indexing needs meanwhile lies behind it and can be given back.
         self.embed();
+        self.write();
         match self.failed.take() {
             Some(error) => Err(error),
             None if !self.is_written => Ok(()),
             None => {
-                self.next.keywords = Some(self.writer.keywords()?.commit()?);
+                self.next.keywords = Some(self.writer.keywords.commit()?);
                 Ok(())
             }
         }
@@ -411,7 +419,7 @@ impl<'a> Change<'a> {
 
     /// Takes the change back.
     pub(super) fn abort(self) {
-        self.writer.keywords.iter_mut().for_each(Keywords::roll_back);
+        self.writer.keywords.roll_back();
         self.writer.slots.give_back(self.taken);
         self.writer.servers.give_back(self.servers_taken);
     }
@@ -427,6 +435,22 @@ impl<'a> Change<'a> {
         self.servers_taken.push(number);
         number
     }
+}
+
+/// What is known of a tool that was kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) definition: String,
+    pub(super) hash: [u8; 16],
+    pub(super) embedded: Embedded,
+}
+
+/// Whether a tool has its vector already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Embedded {
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is kept"))]
+    Yes,
+    No,
 }
 
 /// What became of a tool.

@@ -19,9 +19,10 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Reads a tool.
+    /// Reads a tool; one that was kept is what was written then, which its hash proves.
     pub(super) fn of(
         given: &ToolEntry,
+        kept: Option<String>,
         server: &Server,
         limits: &IndexLimits,
     ) -> Result<Self, ToolRefusal> {
@@ -36,8 +37,11 @@ impl Definition {
                 return Err(ToolRefusal::LongName { length, most: limits.name });
             }
         }
-        let json = serde_json::to_string(&given.tool)
-            .map_err(|error| ToolRefusal::NoJson(error.to_string()))?;
+        let json = match kept {
+            Some(kept) => kept,
+            None => serde_json::to_string(&given.tool)
+                .map_err(|error| ToolRefusal::NoJson(error.to_string()))?,
+        };
         let (compacted, depth) = compact(&json);
         if depth > limits.depth {
             return Err(ToolRefusal::Deep { depth, most: limits.depth });

@@ -9,14 +9,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{mem, thread};
 
-use mgp_types::mcp::Tool;
 use tokio::sync::watch;
 
 use super::shared::Shared;
 use super::snapshot::Snapshot;
+use super::texts::Texts;
 use crate::catalog::{Bitmap, Entry, Registered, Server, ServerNumber, Slot};
 use crate::embed::{EmbedError, Embedder};
-use crate::text::{Bounds, Parts, cut};
+use crate::text::{Bounds, cut};
 
 /// How many vectors are made before they are seen.
 const BATCH: usize = 32;
@@ -52,6 +52,8 @@ pub(crate) struct Progress {
 struct State {
     tools: Bitmap,
     servers: Bitmap,
+    /// Tools whose vector could not be made.
+    failed: Bitmap,
     /// Servers with something to do; the last one is next. One may be in it twice.
     line: Vec<ServerNumber>,
     /// How long the line may get until it is looked through.
@@ -93,15 +95,16 @@ impl Embedding {
         for slot in tools {
             let Some(server) = now.catalog.server_of(*slot) else { continue };
             state.tools.set(*slot);
+            state.failed.clear(*slot);
             if state.line.last() != Some(&server) {
                 state.line.push(server);
             }
         }
         state.shorten();
-        let waiting = state.tools.count();
+        let (waiting, failed) = (state.tools.count(), state.failed.count());
         let was_running = self.tell(|progress| {
             let was_running = mem::replace(&mut progress.is_running, true);
-            *progress = Progress { waiting, stopped: None, ..progress.clone() };
+            *progress = Progress { waiting, failed, stopped: None, ..progress.clone() };
             was_running
         });
         if !was_running {
@@ -123,12 +126,13 @@ impl Embedding {
         }
         for slot in tools {
             state.tools.clear(*slot);
+            state.failed.clear(*slot);
         }
         for server in servers {
             state.servers.clear(*server);
         }
-        let waiting = state.tools.count();
-        self.tell(|progress| progress.waiting = waiting);
+        let (waiting, failed) = (state.tools.count(), state.failed.count());
+        self.tell(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
     /// How far it is, now and from now on.
@@ -178,7 +182,12 @@ impl Embedding {
         match made {
             Made::Tools(tools) => {
                 let same = tools.iter().filter(|(slot, entry, _)| is_now(now, *slot, entry));
-                same.for_each(|(slot, ..)| state.tools.clear(*slot));
+                for (slot, _, vector) in same {
+                    state.tools.clear(*slot);
+                    if vector.is_none() {
+                        state.failed.set(*slot);
+                    }
+                }
             }
             Made::Server(number, server, _) => {
                 if now
@@ -190,19 +199,16 @@ impl Embedding {
                 }
             }
         }
-        let waiting = state.tools.count();
-        self.tell(|progress| {
-            progress.waiting = waiting;
-            progress.failed += made.failed();
-        });
+        let (waiting, failed) = (state.tools.count(), state.failed.count());
+        self.tell(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
     /// Nothing more can be made until something changes.
-    fn stop(&self, error: Option<EmbedError>) {
+    fn stop(&self, error: EmbedError) {
         let _state = self.lock();
         self.tell(|progress| {
             progress.is_running = false;
-            progress.stopped = error;
+            progress.stopped = Some(error);
         });
     }
 }
@@ -229,17 +235,6 @@ impl State {
     }
 }
 
-// === impl Made ===
-
-impl Made {
-    fn failed(&self) -> usize {
-        match self {
-            Self::Tools(tools) => tools.iter().filter(|(.., vector)| vector.is_none()).count(),
-            Self::Server(..) => 0,
-        }
-    }
-}
-
 /// What the thread has; it does not keep the index alive.
 struct Worker {
     shared: Weak<Shared>,
@@ -261,7 +256,7 @@ impl Worker {
                 Ok(None) => return,
                 Err(error) => {
                     tracing::error!(%error, "tools are found by words only until the index changes");
-                    return shared.embedding.stop(Some(error));
+                    return shared.embedding.stop(error);
                 }
             }
         }
@@ -276,7 +271,7 @@ impl Worker {
                     if self.shared.strong_count() == 0 {
                         return Ok(None);
                     }
-                    let sentence = sentence(&entry, bounds);
+                    let sentence = Texts::of(&entry, bounds).map(|texts| texts.parts().sentence());
                     let vector = sentence.map(|sentence| self.embed(&sentence)).transpose()?;
                     made.push((slot, entry, vector.flatten()));
                 }
@@ -308,7 +303,8 @@ impl Drop for Worker {
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
         {
-            shared.embedding.stop(None);
+            let (model, reason) = (self.embedder.model().to_owned(), "it panicked".to_owned());
+            shared.embedding.stop(EmbedError::Failed { model, reason });
         }
     }
 }
@@ -356,18 +352,6 @@ impl Shared {
 
 fn is_now(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
-}
-
-/// What is embedded of a tool; nothing if its definition is none.
-fn sentence(entry: &Entry, bounds: Bounds) -> Option<String> {
-    let tool: Tool = serde_json::from_str(&entry.definition).ok()?;
-    let server = &entry.server;
-    let mut parts = Parts::of(&tool, &server.id, bounds);
-    parts.server_name = server.name.as_deref();
-    parts.server_description = server.description.as_deref();
-    parts.categories = entry.categories.words.iter().map(|word| &**word).collect();
-    parts.keywords = entry.keywords.words.iter().map(|word| &**word).collect();
-    Some(parts.sentence())
 }
 
 /// What is embedded of a server.

@@ -10,7 +10,7 @@ use mgp_types::store::{Db, StoreError};
 use tokio::sync::oneshot;
 
 use super::builder::ToolIndexBuilder;
-use super::change::Change;
+use super::change::{Change, Embedded, Kept};
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
@@ -20,6 +20,7 @@ use crate::persist::{
     self, Keeper, NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened,
     ServerRow,
 };
+use crate::vector::VectorTable;
 
 /// What a change did, for whoever keeps the index.
 #[derive(Debug)]
@@ -100,6 +101,8 @@ impl ToolIndexBuilder {
             shared.keeper = Some(keeper);
             let shared = Arc::new(shared);
             let restored = shared.restore(opened);
+            shared.answer_history();
+            shared.tell_history();
             drop(tell.send(restored.map(|()| ToolIndex { shared })));
         };
         let thread = thread::Builder::new().name("mgp-index-open".to_owned());
@@ -176,28 +179,38 @@ impl Change<'_> {
     fn restore_server(
         &mut self,
         entry: ServerEntry,
-        kept: Vec<OldTool>,
+        mut kept: Vec<OldTool>,
         model: Option<&str>,
         restored: &mut Restored,
     ) {
         let id = entry.id.clone();
         let names: Vec<_> = entry.tools.iter().map(|tool| tool.tool.name.clone()).collect();
-        let hashes: Vec<_> = kept.iter().map(|tool| tool.hash).collect();
-        let put = self.put_kept(entry, &hashes);
+        let dimensions = self.next.vectors.as_ref().map(VectorTable::dimensions);
+        // Vectors of another model stay where they are until there are new ones.
+        let fits = |vector: &OldVector| {
+            Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
+        };
+        let known = |tool: &mut OldTool| {
+            let mut vector = tool.vector.iter().filter(|vector| fits(vector));
+            let is_fresh = vector.any(|vector| vector.hash == tool.hash);
+            let embedded = if is_fresh { Embedded::Yes } else { Embedded::No };
+            Kept { definition: mem::take(&mut tool.definition), hash: tool.hash, embedded }
+        };
+        let known: Vec<_> = kept.iter_mut().map(known).collect();
+        let embedded: Vec<_> = known.iter().map(|known| known.embedded).collect();
+        let put = self.put_kept(entry, known);
         restored.dropped += put.refused.len();
-        for (name, tool) in names.iter().zip(kept) {
+        for ((name, tool), embedded) in names.iter().zip(kept).zip(embedded) {
             let Some(slot) = self.next.catalog.find(&id, name) else { continue };
             if let (Some(tokens), Some(entry)) = (tool.tokens, self.next.catalog.entry(slot)) {
                 entry.count(tokens);
             }
-            let Some(OldVector { model: made_by, hash, row }) = tool.vector else { continue };
-            let Some(vectors) = &mut self.next.vectors else { continue };
-            // Vectors of another model stay where they are until there are new ones.
-            if Some(&*made_by) == model && row.len() == vectors.dimensions() {
-                vectors.restore(slot, &row);
-                if hash == tool.hash {
-                    restored.fresh.set(slot);
-                }
+            let Some(vector) = tool.vector.filter(fits) else { continue };
+            if let Some(vectors) = &mut self.next.vectors {
+                vectors.restore(slot, &vector.row);
+            }
+            if embedded == Embedded::Yes {
+                restored.fresh.set(slot);
             }
         }
     }
@@ -212,7 +225,6 @@ impl Shared {
             // Nothing of it is news to the database.
             change.notes = None;
             let restored = change.restore(opened, model);
-            change.sentences.retain(|(slot, _)| !restored.fresh.contains(*slot));
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
             Ok(restored.dropped)
         })?;

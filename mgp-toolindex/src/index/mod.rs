@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+mod again;
 mod builder;
 mod change;
 mod definition;
@@ -19,12 +20,14 @@ mod snapshot;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tool_index;
 mod writer;
 
 pub use builder::ToolIndexBuilder;
 pub use limits::IndexLimits;
 pub use put::{Put, RefusedTool, ToolRefusal};
+pub(crate) use seen::Counted;
 pub(crate) use shared::Shared;
 pub(crate) use snapshot::Snapshot;
 pub use stats::Stats;

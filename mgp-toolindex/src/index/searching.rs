@@ -32,6 +32,7 @@ impl ToolIndex {
         let total_available = within.as_ref().map_or(now.catalog.len(), |within| within.count());
         let mut found = self.shared.find(&now, query, within, allowed)?;
         found.total_available = total_available;
+        found.unread = query.unread();
         found.took = began.elapsed();
         Ok(found)
     }

@@ -3,12 +3,27 @@
 //! Applies to: inbound.
 
 use super::tool_index::ToolIndex;
-use crate::catalog::{Allowed, CategoryTree, Entry, Listed, Slot};
+use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
 use crate::search::Filter;
-use crate::tokens::{TokenCounter, lean};
+use crate::tokens::{Exactness, TokenCounter, lean};
 
 /// How many tools are counted between two looks at the index, so that texts of a million tools are not copied at once.
 const BATCH: usize = 10_000;
+
+/// With more tools than this, or larger ones, a search takes longer than a change of threads.
+const MANY: usize = 2000;
+const LARGE: u64 = 8 << 20;
+
+/// What became of counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// So many tools were counted; there may be more.
+    Some(usize),
+    /// All tools were counted before.
+    All,
+    /// It cannot be done now.
+    Failed,
+}
 
 impl ToolIndex {
     /// How many tools there are.
@@ -21,6 +36,12 @@ impl ToolIndex {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a search of it takes so long that other work should not wait behind it.
+    pub(crate) fn is_large(&self) -> bool {
+        let now = self.shared.snapshot();
+        now.catalog.len() > MANY || now.catalog.bytes() > LARGE
     }
 
     /// All tools that a caller may call, server by server.
@@ -41,18 +62,6 @@ impl ToolIndex {
         };
         let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
         (tools, CategoryTree::of(&now.catalog, within.as_deref()))
-    }
-
-    /// All tools that a name may stand for.
-    pub(crate) fn meant(&self, name: &str) -> Vec<Listed> {
-        let now = self.shared.snapshot();
-        let splits = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
-        let mut slots: Vec<Slot> =
-            splits.filter_map(|(server, tool)| now.catalog.find(server, tool)).collect();
-        if slots.is_empty() {
-            slots.extend(now.catalog.by_name(name));
-        }
-        slots.into_iter().filter_map(|slot| now.catalog.listed(slot)).collect()
     }
 
     /// How much of what a text says these words of it are, 0 to 1: rare words say more, unknown ones most.
@@ -82,20 +91,31 @@ impl ToolIndex {
     #[expect(clippy::must_use_candidate, reason = "the number is for whoever logs it")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
-        while cfg!(feature = "tokens") {
-            let tools = self.uncounted();
-            if tools.is_empty() {
-                break;
-            }
-            let texts: Vec<String> =
-                tools.iter().map(|tool| lean::lean(tool.definition())).collect();
-            for (tool, tokens) in tools.iter().zip(TokenCounter::count_all(&texts)) {
-                tool.0.count(tokens);
-            }
-            counted += tools.len();
-            self.counted(tools);
+        while let Counted::Some(tools) = self.count_some() {
+            counted += tools;
         }
         counted
+    }
+
+    /// Counts the tokens of some tools that nobody counted yet.
+    pub(crate) fn count_some(&self) -> Counted {
+        if !cfg!(feature = "tokens") {
+            return Counted::Failed;
+        }
+        let tools = self.uncounted();
+        if tools.is_empty() {
+            return Counted::All;
+        }
+        let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
+        let (counts, exactness) = TokenCounter::count_all(&texts);
+        // A bound that is taken for a count would never be counted.
+        if exactness != Exactness::Exact {
+            return Counted::Failed;
+        }
+        tools.iter().zip(counts).for_each(|(tool, tokens)| tool.0.count(tokens));
+        let many = tools.len();
+        self.counted(tools);
+        Counted::Some(many)
     }
 
     /// Keeps counts where the index is kept.

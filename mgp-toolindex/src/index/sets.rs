@@ -18,6 +18,9 @@ use crate::text::{Analyzer, INPUT, OUTPUT, kind_words};
 /// How many sets of a kind are kept; the one that was asked for longest ago goes.
 const MOST: usize = 64;
 
+/// How many words of a type of input or output are looked for.
+const KIND_WORDS: usize = 6;
+
 /// How long decisions about a caller are kept: grants end by the clock, too.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -69,7 +72,7 @@ impl Sets {
                 kinds
             }
             (None, Some(_)) => test.all(),
-            (None, None) => again(&now.catalog, before.as_ref(), |record| test.passes(record)),
+            (None, None) => again(now, before.as_ref(), |record| test.passes(record)),
         };
         let set = Arc::new(set);
         lock(&self.filters).put(filter.clone(), &set, now.generation);
@@ -94,7 +97,7 @@ impl Sets {
                     keep(&mut set, &now.catalog, allows);
                     set
                 }
-                None => again(&now.catalog, None, allows),
+                None => again(now, None, allows),
             };
             return Some(Arc::new(set));
         };
@@ -103,7 +106,7 @@ impl Sets {
         if let Some(before) = before.as_ref().filter(|before| before.generation == now.generation) {
             return Some(Arc::clone(&before.set));
         }
-        let set = Arc::new(again(&now.catalog, before.as_ref(), allows));
+        let set = Arc::new(again(now, before.as_ref(), allows));
         match before {
             // What was decided about most tools is as old as it was.
             Some(before) => lock(&self.allowed).renew(&key, &set, now.generation, before.made),
@@ -127,7 +130,8 @@ fn kinds(
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            for word in kind_words(sign, kind, analyzer) {
+            // Each word is a set of all tools: a type of many words is no type.
+            for word in kind_words(sign, kind, analyzer).into_iter().take(KIND_WORDS) {
                 let Some(reader) = &now.keywords else { break };
                 let having = reader.of_kind(&word)?;
                 match &mut all {
@@ -158,14 +162,18 @@ fn keep(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> 
 }
 
 /// The tools that pass; where nothing changed since a set was made, what it says.
+///
+/// A search that began before a change may come across a set that was made after it; that one says nothing of the
+/// tools there were.
 fn again(
-    catalog: &Catalog,
+    now: &Snapshot,
     before: Option<&Entry>,
     mut passes: impl FnMut(&Record) -> bool,
 ) -> Bitmap {
     const WORDS: usize = CHUNK / 64;
-    let mut set = Bitmap::with_len(catalog.reach());
-    for (piece, (start, changed, records)) in catalog.pieces().enumerate() {
+    let before = before.filter(|before| before.generation <= now.generation);
+    let mut set = Bitmap::with_len(now.catalog.reach());
+    for (piece, (start, changed, records)) in now.catalog.pieces().enumerate() {
         let words = piece * WORDS..(piece + 1) * WORDS;
         let known = before.filter(|before| changed <= before.generation);
         if let Some(known) = known.and_then(|known| known.set.words().get(words.clone())) {

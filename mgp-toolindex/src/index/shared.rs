@@ -4,7 +4,7 @@
 
 #[cfg(feature = "sqlite")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 
 use mgp_types::mgp::ServerState;
@@ -14,18 +14,18 @@ use super::embedding::Embedding;
 use super::limits::IndexLimits;
 use super::sets::Sets;
 use super::snapshot::Snapshot;
-use super::writer::{Done, Writer};
+use super::writer::{Merging, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
-use crate::keyword::{KeywordReader, Keywords, Merge};
+use crate::keyword::{KeywordReader, Merge};
 use crate::learn::History;
 #[cfg(feature = "sqlite")]
 use crate::persist::Keeper;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// With so many segments a change waits until some are merged.
-const MOST_SEGMENTS: usize = 40;
+/// With so many parts a change waits until some are made one.
+const MOST_PARTS: usize = 40;
 
 /// What all handles share.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Shared {
         let mut writer = self.writer();
         let embedder = self.embedder.as_deref().filter(|_| !self.is_costly());
         let now = self.snapshot();
-        let mut change = Change::new(&mut writer, &now, &self.limits, &self.analyzer, embedder);
+        let mut change = Change::new(&mut writer, &now, &self.limits, embedder);
         drop(now);
         #[cfg(feature = "sqlite")]
         if self.keeper.is_some() {
@@ -112,7 +112,7 @@ impl Shared {
         // Whoever still searches the old snapshot does not meet the new owners of these numbers.
         writer.slots.give_back(freed);
         writer.servers.give_back(servers_freed);
-        self.tidy(&mut writer)?;
+        self.tidy(&mut writer);
         Ok(made)
     }
 
@@ -154,60 +154,61 @@ impl Shared {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 
-    /// Merges segments where there are many, on a thread of its own.
-    fn tidy(self: &Arc<Self>, writer: &mut Writer) -> Result<(), IndexError> {
+    /// Makes one of many parts, on a thread of its own.
+    fn tidy(self: &Arc<Self>, writer: &mut Writer) {
         if let Some(merging) = &writer.merging {
-            let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);
-            if segments >= MOST_SEGMENTS {
-                merging.wait();
+            let parts = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::parts);
+            if parts < MOST_PARTS && !merging.is_done() {
+                return;
             }
-            if !merging.is_set() {
-                return Ok(());
+            if let Some(merged) = merging.take() {
+                let mut next = Snapshot::clone(&self.snapshot());
+                next.keywords = Some(writer.keywords.refresh(merged));
+                self.publish(next);
             }
-        }
-        writer.merging = None;
-        let Some(merge) = writer.keywords.as_mut().map(Keywords::merge).transpose()?.flatten()
-        else {
-            return Ok(());
-        };
-        let done = Arc::new(Done::default());
-        writer.merging = Some(Arc::clone(&done));
-        let index = Arc::downgrade(self);
-        let wait = move |merge: Merge| {
-            let merged = merge.wait();
-            done.set();
-            match merged {
-                Ok(()) => {
-                    if let Some(index) = index.upgrade() {
-                        index.refresh();
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "segments were not merged"),
-            }
-        };
-        // Without a thread the merge still happens, and the next change sees it.
-        let thread = thread::Builder::new().name("mgp-index".to_owned());
-        if let Err(error) = thread.spawn(move || wait(merge)) {
-            tracing::debug!(%error, "no thread waits for merged segments");
             writer.merging = None;
         }
-        Ok(())
+        let Some(merge) = writer.keywords.merge() else { return };
+        let merging = Arc::new(Merging::default());
+        let worker = Worker { merging: Arc::clone(&merging), index: Arc::downgrade(self) };
+        let thread = thread::Builder::new().name("mgp-index-merge".to_owned());
+        match thread.spawn(move || worker.run(merge)) {
+            Ok(_) => writer.merging = Some(merging),
+            // The next change tries again.
+            Err(error) => tracing::debug!(%error, "no thread makes one of many parts"),
+        }
     }
+}
 
-    /// Publishes what was merged, and merges on if there is more.
-    fn refresh(self: &Arc<Self>) {
-        let mut writer = self.writer();
-        let Some(reader) = writer.keywords.as_mut().map(Keywords::refresh) else { return };
-        match reader {
-            Ok(reader) => {
-                let mut next = Snapshot::clone(&self.snapshot());
-                next.keywords = Some(reader);
-                self.publish(next);
-                if let Err(error) = self.tidy(&mut writer) {
-                    tracing::debug!(%error, "segments were not merged");
-                }
+/// The thread that makes one of many parts; it does not keep the index alive.
+struct Worker {
+    merging: Arc<Merging>,
+    index: Weak<Shared>,
+}
+
+// === impl Worker ===
+
+impl Worker {
+    fn run(self, merge: Merge) {
+        match merge.run() {
+            Ok(merged) => self.merging.end(Some(merged)),
+            Err(error) => {
+                tracing::debug!(%error, "parts were not made one");
+                return;
             }
-            Err(error) => tracing::error!(%error, "merged segments cannot be read"),
+        }
+        if let Some(index) = self.index.upgrade() {
+            let mut writer = index.writer();
+            index.tidy(&mut writer);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Whoever waits must not wait for a thread that failed.
+        if !self.merging.is_done() {
+            self.merging.end(None);
         }
     }
 }

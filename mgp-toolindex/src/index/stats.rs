@@ -56,7 +56,7 @@ impl ToolIndex {
             generation: now.generation,
             model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
             embedded: now.vectors.as_ref().map_or(0, VectorTable::len),
-            segments: now.keywords.as_ref().map_or(0, KeywordReader::segments),
+            segments: now.keywords.as_ref().map_or(0, KeywordReader::parts),
             embedding: progress.waiting,
             not_embedded: progress.failed,
             ..Stats::default()

@@ -10,14 +10,11 @@ use mgp_types::mgp::ServerState;
 use super::builder::ToolIndexBuilder;
 use super::put::Put;
 use super::shared::Shared;
-use super::snapshot::Snapshot;
-use crate::catalog::{Allowed, CategoryTree, Listed, ServerEntry, Slot};
+use crate::catalog::{Allowed, CategoryTree, LONGEST_ID, Listed, ServerEntry, Slot};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
+use crate::learn::History;
 use crate::search::Filter;
-
-/// The longest id of a server, in bytes.
-const LONGEST_ID: usize = 512;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
@@ -46,15 +43,15 @@ pub struct ToolIndex {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a name stands for.
+/// What a name means to a caller.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Resolved {
     /// One tool.
     One(Listed),
-    /// Several; these are their qualified names.
-    Ambiguous(Vec<String>),
-    /// None.
+    /// Several; the server says which is meant.
+    Ambiguous(Vec<Listed>),
+    /// None, or none the caller may call.
     Unknown,
 }
 
@@ -89,7 +86,7 @@ impl ToolIndex {
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
     ) -> Result<Put, IndexError> {
-        self.shared.change(|change| {
+        let put = self.shared.change(|change| {
             let mut all = Put::default();
             for server in servers {
                 let bytes = server.id.len();
@@ -99,7 +96,9 @@ impl ToolIndex {
                 all += change.put(server);
             }
             Ok(all)
-        })
+        })?;
+        self.shared.tell_history();
+        Ok(put)
     }
 
     /// Takes out a server with its tools, in one commit; says how many tools these were.
@@ -129,19 +128,27 @@ impl ToolIndex {
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// The tool that a name stands for (C37): `server.tool`, else the name of exactly one tool.
+    /// The tool that a name means to a caller (C37): `server.tool`, else the name of exactly one tool it may call.
     ///
     /// Ids of servers are the operator's words and names of tools are the servers' own, so a qualified name goes first:
-    /// no server takes it over with a tool that is named so.
+    /// no server takes it over with a tool that is named so, not even for those who may not call the one it means.
     #[must_use]
-    pub fn resolve(&self, name: &str) -> Resolved {
+    pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
-        let qualified: Vec<Slot> = now.catalog.by_tool_id(name).collect();
-        if qualified.is_empty() {
-            let bare: Vec<Slot> = now.catalog.by_name(name).collect();
-            resolved(&now, &bare)
-        } else {
-            resolved(&now, &qualified)
+        let mut slots: Vec<Slot> = now.catalog.by_tool_id(name).collect();
+        if slots.is_empty() {
+            slots.extend(now.catalog.by_name(name));
+        }
+        let tools = slots.into_iter().filter_map(|slot| now.catalog.listed(slot));
+        let mut tools: Vec<Listed> =
+            tools.filter(|tool| allowed.allows(tool.server_id(), tool.name())).collect();
+        match (tools.pop(), tools.is_empty()) {
+            (None, _) => Resolved::Unknown,
+            (Some(only), true) => Resolved::One(only),
+            (Some(last), false) => {
+                tools.push(last);
+                Resolved::Ambiguous(tools)
+            }
         }
     }
 
@@ -183,6 +190,12 @@ impl ToolIndex {
         }
     }
 
+    /// What it learns from, if it was built with that.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        self.shared.history.as_ref()
+    }
+
     /// Counts the changes.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -204,14 +217,5 @@ impl fmt::Debug for ToolIndex {
             .field("servers", &now.catalog.server_count())
             .field("generation", &now.generation)
             .finish_non_exhaustive()
-    }
-}
-
-fn resolved(now: &Snapshot, slots: &[Slot]) -> Resolved {
-    let mut all: Vec<Listed> = slots.iter().filter_map(|slot| now.catalog.listed(*slot)).collect();
-    match all.len() {
-        0 => Resolved::Unknown,
-        1 => Resolved::One(all.remove(0)),
-        _ => Resolved::Ambiguous(all.iter().map(Listed::tool_id).collect()),
     }
 }

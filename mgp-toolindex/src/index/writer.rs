@@ -2,52 +2,50 @@
 //!
 //! Applies to: inbound.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mgp_types::mgp::ToolSecurity;
 
 use super::numbers::Numbers;
 use crate::catalog::{LabelMaker, Pool};
-use crate::error::IndexError;
-use crate::keyword::Keywords;
+use crate::keyword::{Keywords, Merged};
 
 /// The writing side of an index.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// None before the first change: an index that nobody uses has no threads.
-    pub(super) keywords: Option<Keywords>,
+    pub(super) keywords: Keywords,
     pub(super) labels: LabelMaker,
     pub(super) slots: Numbers,
     pub(super) servers: Numbers,
     securities: Pool<ToolSecurity>,
-    /// Segments that are being merged.
-    pub(super) merging: Option<Arc<Done>>,
+    /// Parts of the keyword index that are being made one.
+    pub(super) merging: Option<Arc<Merging>>,
 }
 
-/// Work of another thread that is done or not.
+/// What another thread makes of some parts.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    done: Mutex<bool>,
+pub(super) struct Merging {
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Running,
+    /// Nothing where it failed, and where somebody has it already.
+    Done(Option<Box<Merged>>),
 }
 
 impl Writer {
     pub(super) fn new() -> Self {
         Self {
-            keywords: None,
+            keywords: Keywords::new(),
             labels: LabelMaker::new(),
             slots: Numbers::default(),
             servers: Numbers::default(),
             securities: Pool::default(),
             merging: None,
-        }
-    }
-
-    /// The keyword index, which is made when it is needed first.
-    pub(super) fn keywords(&mut self) -> Result<&mut Keywords, IndexError> {
-        match &mut self.keywords {
-            Some(keywords) => Ok(keywords),
-            none => Ok(none.insert(Keywords::new()?)),
         }
     }
 
@@ -60,18 +58,36 @@ impl Writer {
     }
 }
 
-impl Done {
-    pub(super) fn set(&self) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+impl Merging {
+    pub(super) fn end(&self, merged: Option<Merged>) {
+        *self.lock() = State::Done(merged.map(Box::new));
         self.changed.notify_all();
     }
 
-    pub(super) fn is_set(&self) -> bool {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn is_done(&self) -> bool {
+        matches!(*self.lock(), State::Done(_))
     }
 
-    pub(super) fn wait(&self) {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_while(done, |done| !*done).unwrap_or_else(PoisonError::into_inner));
+    /// What became of it, once; waits for that.
+    pub(super) fn take(&self) -> Option<Merged> {
+        let is_running = |state: &mut State| matches!(state, State::Running);
+        let state = self.changed.wait_while(self.lock(), is_running);
+        match &mut *state.unwrap_or_else(PoisonError::into_inner) {
+            State::Running => None,
+            State::Done(merged) => merged.take().map(|merged| *merged),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Running => "Running",
+            Self::Done(_) => "Done",
+        })
     }
 }

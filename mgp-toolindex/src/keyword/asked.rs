@@ -5,14 +5,12 @@
 //!
 //! Applies to: inbound.
 
-use std::sync::Arc;
-
-use tantivy::fieldnorm::FieldNormReader;
+use tantivy::TantivyError;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
-use tantivy::{InvertedIndexReader, SegmentReader, TantivyError};
 
-use super::reader::{K1, KeywordReader, SegmentSlots, idf};
+use super::part::Part;
+use super::reader::{K1, KeywordReader, idf};
 use super::top::Top;
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
@@ -32,33 +30,24 @@ struct Word {
     place: Place,
     /// What it counts at most.
     weight: f32,
-    /// In each segment.
+    /// In each part.
     lists: Vec<Option<TermInfo>>,
 }
 
 impl<'a> Asked<'a> {
     pub(super) fn new(reader: &'a KeywordReader, words: &Words) -> Result<Self, IndexError> {
-        let segments = reader.searcher.segment_readers();
-        let mut all: Vec<Word> = words
-            .terms
-            .iter()
-            .map(|term| Word {
-                place: term.place,
-                weight: term.weight * (K1 + 1.0),
-                lists: Vec::with_capacity(segments.len()),
-            })
-            .collect();
-        for segment in segments {
-            let indexes = Indexes::of(reader, segment)?;
-            for (word, term) in all.iter_mut().zip(&words.terms) {
-                let wanted = reader.term(&term.text, term.place);
-                let info = indexes.of_place(term.place).get_term_info(&wanted);
-                word.lists.push(info.map_err(TantivyError::from)?);
+        let mut all = Vec::with_capacity(words.terms.len());
+        for term in &words.terms {
+            let mut lists = Vec::with_capacity(reader.parts.len());
+            let mut tools = 0;
+            for part in &*reader.parts {
+                let info = part.body.lists(term.place).index.terms().get(&term.text);
+                let info = info.map_err(TantivyError::from)?;
+                tools += info.as_ref().map_or(0, |info| u64::from(info.doc_freq));
+                lists.push(info);
             }
-        }
-        for word in &mut all {
-            let tools = word.lists.iter().flatten().map(|info| u64::from(info.doc_freq)).sum();
-            word.weight *= idf(tools, reader.documents());
+            let weight = term.weight * (K1 + 1.0) * idf(tools, reader.documents());
+            all.push(Word { place: term.place, weight, lists });
         }
         Ok(Self { reader, words: all })
     }
@@ -71,32 +60,31 @@ impl<'a> Asked<'a> {
     ) -> Result<Vec<(Slot, f32)>, IndexError> {
         let mut top = Top::new(k);
         let mut scores: Vec<f32> = Vec::new();
-        for (at, segment, known) in self.segments() {
+        for (at, part) in self.reader.parts.iter().enumerate() {
             if k == 0 || self.words.iter().all(|word| word.lists[at].is_none()) {
                 continue;
             }
             scores.clear();
-            scores.resize(segment.max_doc() as usize, 0.0);
-            let lengths = Lengths::of(self.reader, segment)?;
-            self.lists(at, segment, |word, mut list| {
+            scores.resize(part.body.slots.len(), 0.0);
+            self.lists(at, part, |word, list| {
                 let word = &self.words[word];
-                let (norms, lengths) = lengths.of_place(word.place);
+                let norms = self.reader.norms(word.place);
+                let lengths = &*part.body.lists(word.place).lengths;
                 while !list.docs().is_empty() {
                     for (doc, times) in list.docs().iter().zip(list.freqs()) {
-                        let norm = norms[usize::from(lengths.fieldnorm_id(*doc))];
+                        let norm = norms[usize::from(lengths[*doc as usize])];
                         scores[*doc as usize] += word.weight * saturated(*times, norm);
                     }
                     list.advance();
                 }
             })?;
-            let alive = segment.alive_bitset();
+            let mut threshold = top.threshold();
             for (doc, score) in (0u32..).zip(&scores) {
-                if *score > top.threshold() {
-                    let slot = known.slots[doc as usize];
-                    if alive.is_none_or(|alive| alive.is_alive(doc))
-                        && within.is_none_or(|within| within.contains(slot))
-                    {
+                if *score > threshold {
+                    let slot = part.body.slots[doc as usize];
+                    if part.is_alive(doc) && within.is_none_or(|within| within.contains(slot)) {
                         top.offer(slot, *score);
+                        threshold = top.threshold();
                     }
                 }
             }
@@ -122,56 +110,49 @@ impl<'a> Asked<'a> {
             .enumerate()
             .filter_map(|(at, slot)| {
                 let standing = self.reader.standing.get(*slot)?;
-                Some((standing.segment, standing.doc, at))
+                Some((standing.part, standing.doc, at))
             })
             .collect();
         places.sort_unstable();
-        for (number, segment, known) in self.segments() {
-            let start = places.partition_point(|place| place.0 < known.number);
-            let end = places.partition_point(|place| place.0 <= known.number);
+        for (number, part) in self.reader.parts.iter().enumerate() {
+            let start = places.partition_point(|place| place.0 < part.number);
+            let end = places.partition_point(|place| place.0 <= part.number);
             let here = &places[start..end];
             let Ok(many) = u32::try_from(here.len()) else { continue };
             if many == 0 {
                 continue;
             }
             let wanted: Bitmap = here.iter().map(|(_, doc, _)| *doc).collect();
-            let lengths = Lengths::of(self.reader, segment)?;
-            self.lists(number, segment, |number, mut list| {
+            self.lists(number, part, |number, list| {
                 let word = &self.words[number];
-                let (norms, lengths) = lengths.of_place(word.place);
+                let norms = self.reader.norms(word.place);
+                let lengths = &*part.body.lists(word.place).lengths;
                 let mut visit = |at: usize, doc: u32, times: u32| {
-                    let norm = norms[usize::from(lengths.fieldnorm_id(doc))];
+                    let norm = norms[usize::from(lengths[doc as usize])];
                     visitor(number, at, word.weight * saturated(times, norm));
                 };
                 if list.doc_freq() / LEAP > many {
-                    leap(&mut list, here, &mut visit);
+                    leap(list, here, &mut visit);
                 } else {
-                    walk(&mut list, here, &wanted, &mut visit);
+                    walk(list, here, &wanted, &mut visit);
                 }
             })?;
         }
         Ok(())
     }
 
-    fn segments(&self) -> impl Iterator<Item = (usize, &SegmentReader, &SegmentSlots)> {
-        let segments = self.reader.searcher.segment_readers().iter().zip(&*self.reader.segments);
-        segments.enumerate().map(|(at, (segment, known))| (at, segment, known))
-    }
-
-    /// Opens the list of each word that occurs in a segment.
+    /// Opens the list of each word that occurs in a part.
     fn lists(
         &self,
         at: usize,
-        segment: &SegmentReader,
-        mut visit: impl FnMut(usize, BlockSegmentPostings),
+        part: &Part,
+        mut visit: impl FnMut(usize, &mut BlockSegmentPostings),
     ) -> Result<(), IndexError> {
-        let indexes = Indexes::of(self.reader, segment)?;
         for (number, word) in self.words.iter().enumerate() {
             let Some(info) = &word.lists[at] else { continue };
-            let list = indexes
-                .of_place(word.place)
-                .read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs);
-            visit(number, list.map_err(TantivyError::from)?);
+            let index = &part.body.lists(word.place).index;
+            let list = index.read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs);
+            visit(number, &mut list.map_err(TantivyError::from)?);
         }
         Ok(())
     }
@@ -183,7 +164,7 @@ impl std::fmt::Debug for Asked<'_> {
     }
 }
 
-/// A tool that is asked for: its segment, its document there, its place among those that are asked for.
+/// A tool that is asked for: its part, its document there, its place among those that are asked for.
 type Wanted = (u32, u32, usize);
 
 /// Visits the wanted documents of a list, looking at all of it.
@@ -225,49 +206,4 @@ fn leap(list: &mut BlockSegmentPostings, here: &[Wanted], visit: &mut impl FnMut
 fn saturated(times: u32, norm: f32) -> f32 {
     let times = times as f32;
     times / (times + norm)
-}
-
-/// Where the words of a segment are listed.
-struct Indexes {
-    text: Arc<InvertedIndexReader>,
-    name: Arc<InvertedIndexReader>,
-}
-
-impl Indexes {
-    fn of(reader: &KeywordReader, segment: &SegmentReader) -> Result<Self, IndexError> {
-        Ok(Self {
-            text: segment.inverted_index(reader.field(Place::Text))?,
-            name: segment.inverted_index(reader.field(Place::Name))?,
-        })
-    }
-
-    fn of_place(&self, place: Place) -> &InvertedIndexReader {
-        match place {
-            Place::Text => &self.text,
-            Place::Name => &self.name,
-        }
-    }
-}
-
-/// How long the texts of a segment are, and what a text of each length adds.
-struct Lengths<'a> {
-    text: (&'a [f32; 256], FieldNormReader),
-    name: (&'a [f32; 256], FieldNormReader),
-}
-
-impl<'a> Lengths<'a> {
-    fn of(reader: &'a KeywordReader, segment: &SegmentReader) -> Result<Self, IndexError> {
-        let of = |place: Place| segment.get_fieldnorms_reader(reader.field(place));
-        Ok(Self {
-            text: (reader.norms(Place::Text), of(Place::Text)?),
-            name: (reader.norms(Place::Name), of(Place::Name)?),
-        })
-    }
-
-    fn of_place(&self, place: Place) -> &(&'a [f32; 256], FieldNormReader) {
-        match place {
-            Place::Text => &self.text,
-            Place::Name => &self.name,
-        }
-    }
 }

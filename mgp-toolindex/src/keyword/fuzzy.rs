@@ -4,15 +4,15 @@
 
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
-use tantivy::query::FuzzyTermQuery;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet, TERMINATED};
 
+use super::nearby::Nearby;
 use super::reader::{KeywordReader, idf};
 use super::top::Top;
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
-use crate::text::{Place, Words};
+use crate::text::Words;
 
 /// Shorter words may not differ at all: too many others are near them.
 const SHORTEST: usize = 4;
@@ -20,7 +20,7 @@ const SHORTEST: usize = 4;
 /// From this length on two letters may differ.
 const LONG: usize = 8;
 
-/// The longest word that is compared; an automaton grows with its word.
+/// The longest word that is compared; longer ones are no names.
 const LONGEST: usize = 64;
 
 /// How many words a query may have to be taken for a name.
@@ -37,7 +37,7 @@ const PARTS: f32 = 0.9;
 
 /// Words of names that are near to a word.
 struct Near {
-    /// In which segment each occurs, and how near it is.
+    /// In which part each occurs, and how near it is.
     found: Vec<(usize, TermInfo, f32)>,
     /// In how many tools.
     tools: u64,
@@ -85,25 +85,33 @@ impl KeywordReader {
 
     /// The words of names that are near to a word.
     fn near(&self, word: &str) -> Result<Near, IndexError> {
-        let length = word.chars().count();
-        // A word that names have as it is was not misspelled, or so that nobody could tell.
-        let is_known = self.count(&self.term(word, Place::Name))? > 0;
-        let most = match length {
-            _ if is_known => 0,
-            ..SHORTEST => 0,
+        let (mut found, mut tools) = (Vec::new(), 0);
+        for (at, part) in self.parts.iter().enumerate() {
+            let known = part.body.name.index.terms().get(word);
+            if let Some(info) = known.map_err(tantivy::TantivyError::from)? {
+                tools += u64::from(info.doc_freq);
+                found.push((at, info, 1.0));
+            }
+        }
+        let most = match word.chars().count() {
+            // A word that names have as it is was not misspelled, or so that nobody could tell.
+            _ if tools > 0 => 0,
             SHORTEST..LONG => 1,
             LONG..=LONGEST => 2,
-            _ => return Ok(Near { found: Vec::new(), tools: 0 }),
+            _ => 0,
         };
-        let term = self.term(word, Place::Name);
-        let automaton = FuzzyTermQuery::new(term, most, true).automaton()?;
+        if most == 0 {
+            return Ok(Near { found, tools });
+        }
+        let nearby = Nearby::new(word, most);
         let letters: Vec<char> = word.chars().collect();
-        let (mut found, mut tools) = (Vec::new(), 0);
-        for (at, segment) in self.searcher.segment_readers().iter().enumerate() {
-            let index = segment.inverted_index(self.fields.name)?;
-            let mut stream = index
+        for (at, part) in self.parts.iter().enumerate() {
+            let mut stream = part
+                .body
+                .name
+                .index
                 .terms()
-                .search(&automaton)
+                .search(&nearby)
                 .into_stream()
                 .map_err(tantivy::TantivyError::from)?;
             while let Some((term, info)) = stream.next() {
@@ -122,19 +130,19 @@ impl KeywordReader {
         within: Option<&Bitmap>,
         best: &mut FxHashMap<Slot, f32>,
     ) -> Result<(), IndexError> {
-        let segments = self.searcher.segment_readers();
         for (at, info, nearness) in &near.found {
-            let (segment, known) = (&segments[*at], &self.segments[*at]);
-            let index = segment.inverted_index(self.fields.name)?;
-            let mut postings = index
+            let part = &self.parts[*at];
+            let mut postings = part
+                .body
+                .name
+                .index
                 .read_postings_from_terminfo(info, IndexRecordOption::Basic)
                 .map_err(tantivy::TantivyError::from)?;
-            let alive = segment.alive_bitset();
             let mut doc = postings.doc();
             while doc != TERMINATED {
-                let slot = known.slots[doc as usize];
-                let counts = alive.is_none_or(|alive| alive.is_alive(doc))
-                    && within.is_none_or(|within| within.contains(slot));
+                let slot = part.body.slots[doc as usize];
+                let counts =
+                    part.is_alive(doc) && within.is_none_or(|within| within.contains(slot));
                 if counts {
                     let score = best.entry(slot).or_default();
                     *score = score.max(*nearness);

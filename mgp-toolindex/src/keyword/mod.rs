@@ -4,11 +4,19 @@
 
 mod asked;
 mod fuzzy;
+mod gathered;
+mod making;
+mod merge;
+mod nearby;
+mod part;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod top;
 mod writer;
 
+#[cfg(test)]
+use making::Make;
+pub(crate) use merge::{Merge, Merged};
 pub(crate) use reader::KeywordReader;
-pub(crate) use writer::{Keywords, Merge, Step};
+pub(crate) use writer::{Keywords, Step};

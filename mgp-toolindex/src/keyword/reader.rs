@@ -5,26 +5,26 @@
 use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::query::Bm25StatisticsProvider as _;
-use tantivy::schema::Field;
-use tantivy::{DocSet, Searcher, TERMINATED, Term};
+use tantivy::schema::IndexRecordOption;
+use tantivy::termdict::TermDictionary;
+use tantivy::{DocSet, TERMINATED};
 
 use super::asked::Asked;
-use super::writer::Fields;
-use crate::catalog::{Bitmap, Chunks, Slot};
+use super::part::Part;
+use crate::catalog::{Bitmap, Chunks};
 use crate::error::IndexError;
 use crate::text::{Place, Words};
 
-/// Where a tool is: in which segment, as which document.
+/// Where a tool is: in which part, as which document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    pub(super) segment: u32,
+    pub(super) part: u32,
     pub(super) doc: u32,
 }
 
 impl Standing {
-    /// Of a tool that is not in the index; segments are counted from one.
-    pub(super) const NOWHERE: Self = Self { segment: 0, doc: 0 };
+    /// Of a tool that is not in the index; parts are counted from one.
+    pub(super) const NOWHERE: Self = Self { part: 0, doc: 0 };
 }
 
 impl Default for Standing {
@@ -33,24 +33,13 @@ impl Default for Standing {
     }
 }
 
-/// Which tools the documents of a segment are.
-#[derive(Clone, Debug)]
-pub(super) struct SegmentSlots {
-    /// Names the segment in [`Standing`].
-    pub(super) number: u32,
-    /// The tool of each document.
-    pub(super) slots: Arc<[Slot]>,
-}
-
 /// One state of the keyword index.
 #[derive(Clone)]
 pub(crate) struct KeywordReader {
-    pub(super) searcher: Searcher,
-    pub(super) fields: Fields,
-    /// In the order of the searcher.
-    pub(super) segments: Arc<[SegmentSlots]>,
+    pub(super) parts: Arc<[Part]>,
     pub(super) standing: Chunks<Standing>,
-    totals: Totals,
+    /// How many documents there are.
+    documents: u64,
     /// What the length of a text adds, by the byte that stands for it: in texts, in names.
     norms: Arc<[[f32; 256]; 2]>,
 }
@@ -61,29 +50,14 @@ pub(super) const K1: f32 = 1.2;
 /// How much the length of a text counts.
 const B: f32 = 0.75;
 
-/// What every score is made with.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    documents: u64,
-    text: u64,
-    name: u64,
-}
-
 impl KeywordReader {
-    pub(super) fn new(
-        searcher: Searcher,
-        fields: Fields,
-        segments: Vec<SegmentSlots>,
-        standing: Chunks<Standing>,
-    ) -> Result<Self, IndexError> {
-        let totals = Totals {
-            documents: searcher.total_num_docs()?,
-            text: searcher.total_num_tokens(fields.text)?,
-            name: searcher.total_num_tokens(fields.name)?,
-        };
-        let norms = [totals.text, totals.name].map(|tokens| norms(tokens, totals.documents));
-        let segments = segments.into();
-        Ok(Self { searcher, fields, segments, standing, totals, norms: Arc::new(norms) })
+    pub(super) fn new(parts: Vec<Part>, standing: Chunks<Standing>) -> Self {
+        let documents = parts.iter().map(|part| u64::from(part.documents())).sum();
+        let norms = [Place::Text, Place::Name].map(|place| {
+            let words = |part: &Part| part.body.lists(place).index.total_num_tokens();
+            norms(parts.iter().map(words).sum(), documents)
+        });
+        Self { parts: parts.into(), standing, documents, norms: Arc::new(norms) }
     }
 
     /// Prepares words for being looked for.
@@ -93,32 +67,30 @@ impl KeywordReader {
 
     /// Whether a word occurs in any tool.
     pub(crate) fn knows(&self, word: &str) -> bool {
-        self.count(&self.term(word, Place::Text)).is_ok_and(|count| count > 0)
+        self.count(word, Place::Text).is_ok_and(|count| count > 0)
     }
 
     /// How much a word says: the rarer, the more.
     pub(crate) fn idf(&self, word: &str) -> f32 {
-        let count = self.count(&self.term(word, Place::Text)).unwrap_or(0);
-        idf(count, self.totals.documents)
+        let count = self.count(word, Place::Text).unwrap_or(0);
+        idf(count, self.documents)
     }
 
     /// The tools that have a word among their types of input and output.
     pub(crate) fn of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
-        let term = Term::from_field_text(self.fields.kinds, word);
         let mut all = Bitmap::with_len(self.standing.reach());
-        for (segment, known) in self.searcher.segment_readers().iter().zip(&*self.segments) {
-            let index = segment.inverted_index(self.fields.kinds)?;
-            let option = tantivy::schema::IndexRecordOption::Basic;
-            let Some(mut postings) =
-                index.read_postings(&term, option).map_err(tantivy::TantivyError::from)?
-            else {
+        for part in &*self.parts {
+            let kinds = &part.body.kinds;
+            let Some(info) = kinds.terms().get(word).map_err(tantivy::TantivyError::from)? else {
                 continue;
             };
-            let alive = segment.alive_bitset();
+            let mut postings = kinds
+                .read_postings_from_terminfo(&info, IndexRecordOption::Basic)
+                .map_err(tantivy::TantivyError::from)?;
             let mut doc = postings.doc();
             while doc != TERMINATED {
-                if alive.is_none_or(|alive| alive.is_alive(doc)) {
-                    all.set(known.slots[doc as usize]);
+                if part.is_alive(doc) {
+                    all.set(part.body.slots[doc as usize]);
                 }
                 doc = postings.advance();
             }
@@ -126,20 +98,9 @@ impl KeywordReader {
         Ok(all)
     }
 
-    /// How many segments there are.
-    pub(crate) fn segments(&self) -> usize {
-        self.segments.len()
-    }
-
-    pub(super) fn term(&self, word: &str, place: Place) -> Term {
-        Term::from_field_text(self.field(place), word)
-    }
-
-    pub(super) fn field(&self, place: Place) -> Field {
-        match place {
-            Place::Text => self.fields.text,
-            Place::Name => self.fields.name,
-        }
+    /// How many parts there are.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
     }
 
     pub(super) fn norms(&self, place: Place) -> &[f32; 256] {
@@ -151,19 +112,25 @@ impl KeywordReader {
 
     /// How many documents there are, those that are gone and not yet merged away included.
     pub(crate) fn documents(&self) -> u64 {
-        self.totals.documents
+        self.documents
     }
 
-    pub(super) fn count(&self, term: &Term) -> tantivy::Result<u64> {
-        self.searcher.doc_freq(term)
+    /// In how many documents a word occurs.
+    pub(super) fn count(&self, word: &str, place: Place) -> tantivy::Result<u64> {
+        let mut count = 0;
+        for part in &*self.parts {
+            let words: &TermDictionary = part.body.lists(place).index.terms();
+            count += words.get(word)?.map_or(0, |info| u64::from(info.doc_freq));
+        }
+        Ok(count)
     }
 }
 
 impl std::fmt::Debug for KeywordReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeywordReader")
-            .field("documents", &self.totals.documents)
-            .field("segments", &self.segments.len())
+            .field("documents", &self.documents)
+            .field("parts", &self.parts.len())
             .finish_non_exhaustive()
     }
 }

@@ -4,25 +4,25 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::{Bitmap, Slot};
-use crate::text::{Analyzer, Bounds, Document, Parts};
+use crate::text::{Analyzer, Bounds, Indexer, Parts};
 
-fn document(name: &str, description: &str) -> Document {
+fn document(name: &str, description: &str) -> Make {
     let mut tool = mgp_types::mcp::Tool::new(name.to_owned(), mgp_types::RawObject::empty());
     tool.description = Some(description.to_owned());
     let bounds = Bounds { description: 1000, parameter: 100, parameters: 10 };
-    Parts::of(&tool, "s", bounds).document(&Analyzer::new())
+    Box::new(move |indexer| Parts::of(&tool, "s", bounds).document(indexer))
 }
 
 fn reader(names: &[&str]) -> (Keywords, KeywordReader) {
-    let mut keywords = Keywords::new().unwrap();
+    let mut keywords = Keywords::new();
     let new = (0..).zip(names).map(|(slot, name)| (slot, document(name, ""))).collect();
     let reader = apply(&mut keywords, &[], new);
     (keywords, reader)
 }
 
-fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Document)>) -> KeywordReader {
+fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Make)>) -> KeywordReader {
     let gone = gone.iter().map(|slot| Step::Gone(*slot));
-    let new = new.into_iter().map(|(slot, document)| Step::New(slot, document));
+    let new = new.into_iter().map(|(slot, make)| Step::New(slot, make));
     keywords.write(gone.chain(new).collect()).unwrap();
     keywords.commit().unwrap()
 }
@@ -98,6 +98,104 @@ fn a_change_replaces_and_a_number_is_used_again() {
     assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
 }
 
+fn found(reader: &KeywordReader, text: &str) -> Vec<(Slot, f32)> {
+    reader.ask(&Analyzer::new().query(text)).unwrap().top(1000, None).unwrap()
+}
+
+/// A word that no other tool has.
+fn own(slot: Slot) -> String {
+    let digits = slot.to_string();
+    let letters: String = digits.bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
+    format!("own{letters}q")
+}
+
+/// Documents of some shared words, each with one of its own.
+fn many(slots: std::ops::Range<Slot>) -> Vec<(Slot, Make)> {
+    let text = |slot| format!("shared{} words of all, {}", slot % 7, own(slot));
+    slots.map(|slot| (slot, document("tool", &text(slot)))).collect()
+}
+
+#[test]
+fn threads_make_what_is_made_here() {
+    let (mut here, mut there) = (Keywords::new(), Keywords::new());
+    let mut one = apply(&mut here, &[], many(0..100));
+    for start in [100, 200, 300, 400, 500, 600] {
+        one = apply(&mut here, &[], many(start..start + 100));
+    }
+    // The last steps of a tool count, whichever thread had those before.
+    for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
+        let steps = batch.into_iter().flat_map(|(slot, make)| {
+            let gone = (40..50).contains(&slot).then_some(Step::Gone(slot));
+            gone.into_iter().chain([Step::New(slot, make)])
+        });
+        there.write(steps.collect()).unwrap();
+    }
+    let other = there.commit().unwrap();
+    assert_eq!(found(&other, &own(45)).len(), 1);
+    assert_eq!(found(&other, "words").len(), 700);
+    // Those that went are counted until they are merged away, so scores are compared without them.
+    let mut other = Keywords::new();
+    for batch in [many(0..400), many(400..700)] {
+        let steps = batch.into_iter().map(|(slot, make)| Step::New(slot, make));
+        other.write(steps.collect()).unwrap();
+    }
+    let other = other.commit().unwrap();
+    for query in ["shared3 words", &format!("{} {}", own(45), own(699)), "all"] {
+        assert_eq!(found(&one, query), found(&other, query), "{query}");
+    }
+}
+
+#[test]
+fn a_large_change_is_taken_back() {
+    let (mut writer, _) = reader(&["read_file"]);
+    let steps = many(0..600).into_iter().map(|(slot, make)| Step::New(slot, make));
+    writer.write(steps.collect()).unwrap();
+    writer.roll_back();
+    let next = apply(&mut writer, &[], many(7..8));
+    assert_eq!((found(&next, "words").len(), found(&next, "file").len()), (1, 1));
+}
+
+#[test]
+fn parts_are_made_one_and_what_changes_meanwhile_counts() {
+    let mut writer = Keywords::new();
+    let mut before = apply(&mut writer, &[], many(0..300));
+    assert!(writer.merge().is_none());
+    for start in [300, 600, 900] {
+        before = apply(&mut writer, &[], many(start..start + 100));
+    }
+    let merge = writer.merge().unwrap();
+    let merged = std::thread::spawn(move || merge.run().unwrap()).join().unwrap();
+    let mut after = writer.refresh(merged);
+    assert!(after.parts() < before.parts() && after.parts() <= 2);
+    assert_eq!(found(&before, "shared3 words"), found(&after, "shared3 words"));
+
+    // More come, until parts are merged once more; meanwhile some go and one comes again.
+    for start in [1200, 1300, 1400, 1500] {
+        after = apply(&mut writer, &[], many(start..start + 20));
+    }
+    let merge = writer.merge().unwrap();
+    let gone: Vec<Slot> = (0..200).chain(1300..1320).collect();
+    apply(&mut writer, &gone, vec![(1305, document("again", "again"))]);
+    let after_merge = writer.refresh(merge.run().unwrap());
+    let left = found(&after, "words").len() - gone.len();
+    assert_eq!(found(&after_merge, "words").len(), left);
+    assert_eq!(slots(&found(&after_merge, "again")), [1305]);
+    assert!(found(&after_merge, &format!("{} {}", own(7), own(1307))).is_empty());
+    // Whoever has the old one still has it all.
+    assert_eq!(found(&after, &own(7)).len(), 1);
+}
+
+#[test]
+fn parts_that_are_all_gone_are_no_more() {
+    let mut writer = Keywords::new();
+    apply(&mut writer, &[], many(0..300));
+    let merge = Merge { format: part::Format::new(), parts: Vec::new() };
+    assert!(merge.run().unwrap().body.is_none());
+    let all: Vec<Slot> = (0..300).collect();
+    let none = apply(&mut writer, &all, Vec::new());
+    assert_eq!((none.parts(), none.documents(), found(&none, "words").len()), (0, 0, 0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -109,7 +207,7 @@ proptest! {
         k in 1usize..20,
         hidden in prop::collection::btree_set(0u32..60, 0..40),
     ) {
-        let mut writer = Keywords::new().unwrap();
+        let mut writer = Keywords::new();
         let mut now = std::collections::BTreeMap::new();
         let mut reader = None;
         for step in steps {
@@ -134,7 +232,7 @@ proptest! {
         for (slot, score) in all.iter().zip(&scores) {
             let occurs = now.get(slot).is_some_and(|text| {
                 let mut indexed = String::new();
-                Analyzer::new().index(&format!("x {text} s"), &mut indexed);
+                Indexer::new().index(&format!("x {text} s"), &mut indexed);
                 words.terms.iter().any(|term| indexed.split(' ').any(|word| word == term.text))
             });
             prop_assert_eq!(occurs, *score > 0.0, "{} {:?}", slot, now.get(slot));

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::entry::{Entry, Place, Word};
 use super::model::Model;
+use super::order::Order;
 use crate::catalog::Bitmap;
 
 /// Names a book: a tenant, and a subject unless the tenant shares.
@@ -19,6 +20,10 @@ pub(super) type Title = (TenantId, Option<Subject>);
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) model: Model,
+    /// How the ranking and past calls are weighed; none before enough could be asked again.
+    pub(super) order: Option<Order>,
+    /// Whether the index had none of the tools when it was asked last.
+    pub(super) is_unasked: bool,
     /// Calls that came after the model was fitted.
     pub(super) news: usize,
     /// Its entries.

@@ -75,6 +75,11 @@ impl Entry {
         self.calls.iter().find(|call| call.tool == tool).map_or(0.0, |call| call.weight())
     }
 
+    /// Whether a word is in it.
+    pub(super) fn says(&self, word: Word) -> bool {
+        self.words.binary_search(&word).is_ok()
+    }
+
     /// What the tool counts that counts most.
     pub(super) fn most(&self) -> f32 {
         self.calls.iter().copied().map(Call::weight).fold(f32::MIN_POSITIVE, f32::max)

@@ -2,9 +2,12 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::Arc;
+
 use super::book::Book;
 use super::entry::{Call, Entry, Place, Word};
 use super::model::{Example, Hints, OF_TOOL};
+use super::order::Remembered;
 use super::shelf::Shelf;
 
 /// How many of the nearest past queries vote, and by which power of their nearness.
@@ -29,8 +32,15 @@ const STEEP: f32 = 8.0;
 pub(super) struct Question<'a> {
     pub(super) words: &'a [Word],
     pub(super) vector: Option<&'a [f32]>,
-    /// The entry that it comes from, which must not answer it.
-    pub(super) but: Option<(Place, &'a Entry)>,
+    /// The entries that must not answer it: the one that it comes from.
+    pub(super) but: &'a [(Place, &'a Entry)],
+}
+
+impl Question<'_> {
+    /// What those entries count for a tool.
+    fn own(&self, tool: u32) -> f32 {
+        self.but.iter().map(|(_, entry)| entry.weight_of(tool)).sum()
+    }
 }
 
 /// Tools that may be called, with what speaks for each.
@@ -54,7 +64,7 @@ struct ByWord {
 impl Shelf {
     /// What speaks for each tool after a question; nothing where nothing is remembered.
     pub(super) fn hints(&self, book: &Book, question: Question<'_>) -> Seen {
-        let of = book.len() - usize::from(question.but.is_some());
+        let of = book.len().saturating_sub(question.but.len());
         if of == 0 {
             return Seen::default();
         }
@@ -76,7 +86,7 @@ impl Shelf {
         let mut rows: Vec<_> = tools
             .into_iter()
             .filter_map(|tool| {
-                let own = question.but.map_or(0.0, |(_, entry)| entry.weight_of(tool));
+                let own = question.own(tool);
                 let weight = self.weights[tool as usize] - own;
                 if weight < 1e-3 {
                     return None;
@@ -111,12 +121,41 @@ impl Shelf {
     pub(super) fn example(&self, book: &Book, place: Place) -> Option<Example> {
         let entry = self.entries.get(place)?;
         let vector = self.rows.as_ref().and_then(|rows| rows.vector(place));
-        let but = Some((place, entry));
-        let question = Question { words: &entry.words, vector: vector.as_deref(), but };
+        let but = [(place, entry)];
+        let question = Question { words: &entry.words, vector: vector.as_deref(), but: &but };
         let seen = self.hints(book, question);
         let all: f32 = entry.calls.iter().copied().map(Call::weight).sum();
         let called = seen.tools.iter().map(|tool| entry.weight_of(*tool) / all).collect();
         Some(Example { hints: seen.hints, called })
+    }
+
+    /// An entry with what it would be told by others; none without a text.
+    ///
+    /// Neither it nor the nearest other one tells: that is often of the same piece of work, and would promise more than
+    /// the past says of the next one.
+    pub(super) fn remembered(&self, book: &Book, place: Place) -> Option<Remembered> {
+        let entry = self.entries.get(place)?;
+        let text = entry.text.clone()?;
+        let vector = self.rows.as_ref().and_then(|rows| rows.vector(place));
+        let own = [(place, entry)];
+        let question = Question { words: &entry.words, vector: vector.as_deref(), but: &own };
+        let of = book.len().saturating_sub(1);
+        let near = self.nearest(book, question, &self.by_word(book, question, of), of);
+        let nearest = near.first().and_then(|(near, _)| Some((*near, self.entries.get(*near)?)));
+        let but: Vec<_> = own.into_iter().chain(nearest).collect();
+        let question = Question { but: &but, ..question };
+        let seen = self.hints(book, question);
+        let id = |tool: u32| self.tools.get(tool).map(|tool| Arc::clone(&tool.id));
+        let told = seen.tools.iter().zip(seen.hints.tools);
+        Some(Remembered {
+            text,
+            told: told.filter_map(|(tool, hints)| Some((id(*tool)?, hints))).collect(),
+            called: entry
+                .calls
+                .iter()
+                .filter_map(|call| Some((id(call.tool)?, call.weight())))
+                .collect(),
+        })
     }
 
     fn by_word(&self, book: &Book, question: Question<'_>, of: usize) -> ByWord {
@@ -126,11 +165,11 @@ impl Shelf {
             length: 0.0,
             tools: vec![0.0; self.tools.len()],
         };
-        let own = usize::from(question.but.is_some());
         let mut known = 0_u16;
         for word in question.words {
             let used = book.words.get(word);
-            let with = used.map_or(0, |used| used.places.len()).saturating_sub(own);
+            let said = || question.but.iter().filter(|(_, entry)| entry.says(*word));
+            let with = used.map_or(0, |used| used.places.len()).saturating_sub(said().count());
             let telling = Book::telling(of, with).powi(2);
             found.length += telling;
             let Some(used) = used.filter(|_| with > 0) else { continue };
@@ -145,8 +184,8 @@ impl Shelf {
             #[expect(clippy::cast_precision_loss, reason = "there are at most some ten thousand")]
             let usual = with as f32 / of as f32;
             for (tool, weight) in &used.tools {
-                let own = question.but.map_or(0.0, |(_, entry)| entry.weight_of(*tool));
-                let all = self.weights[*tool as usize] - own;
+                let own: f32 = said().map(|(_, entry)| entry.weight_of(*tool)).sum();
+                let all = self.weights[*tool as usize] - question.own(*tool);
                 let often = (weight - own + LIKE_ALL * usual) / (all + LIKE_ALL);
                 if often > usual && all > 1e-3 {
                     found.tools[*tool as usize] += (often / usual).ln();
@@ -184,13 +223,13 @@ impl Shelf {
         }
         places.sort_unstable();
         places.dedup();
-        let own = question.but.map(|(place, _)| place);
+        let is_own = |place: &Place| question.but.iter().any(|(own, _)| own == place);
         let mut near: Vec<(Place, f32)> = places
             .into_iter()
-            .filter(|place| Some(*place) != own)
+            .filter(|place| !is_own(place))
             .filter_map(|place| {
                 let entry = self.entries.get(place)?;
-                let without = usize::from(own.is_some());
+                let without = usize::from(!question.but.is_empty());
                 let length = match by_word.shared[place as usize] {
                     0.0 => 1.0,
                     _ => book.length(&entry.words, of, without),
@@ -238,12 +277,15 @@ impl Shelf {
         if own <= 0.0 {
             return centres.cosine(vector, tool).unwrap_or(0.0);
         }
-        let (mut product, mut square) = (0.0, 0.0);
-        for (sum, number) in used.sum.iter().zip(vector) {
-            let rest = sum - own * number;
-            product += rest * number;
-            square += rest * rest;
+        let mut rest = used.sum.clone();
+        for (place, entry) in question.but {
+            let own = entry.weight_of(tool);
+            let row = self.rows.as_ref().filter(|_| own > 0.0).and_then(|rows| rows.vector(*place));
+            let Some(row) = row else { continue };
+            rest.iter_mut().zip(&row).for_each(|(rest, number)| *rest -= own * number);
         }
+        let product: f32 = rest.iter().zip(vector).map(|(rest, number)| rest * number).sum();
+        let square: f32 = rest.iter().map(|rest| rest * rest).sum();
         product / square.max(1e-6).sqrt()
     }
 }

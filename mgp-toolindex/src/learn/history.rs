@@ -13,11 +13,12 @@ use mgp_types::service::{BoxFuture, Principal};
 use mgp_types::store::StoreError;
 
 use super::asks::Asks;
-use super::book::Title;
+use super::book::{Book, Title};
 use super::config::{Erase, HistoryConfig, HistoryStats, Keep, Outcome};
 use super::entry::{Owner, Place, Secret, TEXT};
 use super::hints::Question;
-use super::model::Model;
+use super::model::{Model, OF_TOOL};
+use super::order::{Again, FEWEST, Order};
 #[cfg(feature = "sqlite")]
 use super::persist::Kept;
 use super::shelf::{Fresh, Shelf};
@@ -26,6 +27,9 @@ use crate::text::{Analyzer, Words, cut};
 
 /// How many remembered queries are asked again when a book's model is fitted.
 const EXAMPLES: usize = 256;
+
+/// With an embedder that costs time only each of so many of them is asked of the index.
+const COSTLY: usize = 4;
 
 /// The least share that is told.
 const LEAST: f32 = 1e-3;
@@ -56,6 +60,8 @@ pub(super) struct Inner {
     asks: Mutex<Asks>,
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
+    /// The index that remembered queries are asked again.
+    again: RwLock<Option<Arc<dyn Again>>>,
     pub(super) secret: Secret,
     /// Whether somebody is about to settle without being asked.
     is_settling: AtomicBool,
@@ -74,6 +80,17 @@ pub(crate) struct View {
     pub(crate) share: f32,
     /// What that adds to a score between 0 and 1.
     pub(crate) lift: f32,
+    /// What speaks for it.
+    pub(crate) hints: [f32; OF_TOOL],
+}
+
+/// What past calls say after a query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// The tools that they speak for, the likeliest first.
+    pub(crate) views: Vec<View>,
+    /// How that is weighed against the ranking; where it is not known, lifts are added.
+    pub(crate) order: Option<Order>,
 }
 
 // === impl History ===
@@ -227,35 +244,36 @@ impl History {
         self.attend();
     }
 
-    /// The tools that past calls speak for after a query, the likeliest first.
-    pub(crate) fn views(
-        &self,
-        who: &Principal,
-        words: &Words,
-        vector: Option<&[f32]>,
-    ) -> Vec<View> {
+    /// Asks remembered queries again of this index from now on.
+    pub(crate) fn ask_again(&self, again: Arc<dyn Again>) {
+        *self.0.again.write().unwrap_or_else(PoisonError::into_inner) = Some(again);
+    }
+
+    /// What past calls say after a query.
+    pub(crate) fn told(&self, who: &Principal, words: &Words, vector: Option<&[f32]>) -> Told {
         let shelf = self.0.shelf();
         let Some(book) = shelf.books.get(&shelf.title(&Owner::of(who))) else {
-            return Vec::new();
+            return Told::default();
         };
         let words = self.0.secret.words(words);
         let fits = |vector: &&[f32]| {
             shelf.rows.as_ref().is_some_and(|rows| rows.dimensions() == vector.len())
         };
         let vector = vector.filter(fits);
-        let seen = shelf.hints(book, Question { words: &words, vector, but: None });
+        let seen = shelf.hints(book, Question { words: &words, vector, but: &[] });
         let (shares, none) = book.model.shares(&seen.hints);
-        let told = seen.tools.iter().zip(shares).filter(|(_, share)| *share >= LEAST);
+        let told = seen.tools.iter().zip(seen.hints.tools).zip(shares);
         let mut views: Vec<View> = told
-            .filter_map(|(tool, share)| {
+            .filter(|(_, share)| book.order.is_some() || *share >= LEAST)
+            .filter_map(|((tool, hints), share)| {
                 let tool = Arc::clone(&shelf.tools.get(*tool)?.id);
-                Some(View { tool, share, lift: book.model.lift(share, none) })
+                Some(View { tool, share, lift: book.model.lift(share, none), hints })
             })
             .collect();
         views.sort_by(|left, right| {
             right.share.total_cmp(&left.share).then_with(|| left.tool.cmp(&right.tool))
         });
-        views
+        Told { views, order: book.order }
     }
 
     fn keep(&self) -> Keep {
@@ -319,17 +337,60 @@ impl History {
         };
         // The lock is given back after each, because some ten thousandths of a second are long for who waits.
         let examples: Vec<_> = places
-            .into_iter()
+            .iter()
             .filter_map(|place| {
                 let shelf = self.0.shelf();
                 let book = shelf.books.get(title)?;
-                if book.places.contains(place) { shelf.example(book, place) } else { None }
+                if book.places.contains(*place) { shelf.example(book, *place) } else { None }
             })
             .collect();
         let model = Model::fit(&examples);
         if let Some(book) = self.0.shelf_mut().books.get_mut(title) {
             book.model = model;
         }
+        self.fit_order(title, &places);
+    }
+
+    /// Has the index asked remembered queries again, and weighs its ranking against past calls by what was called.
+    fn fit_order(&self, title: &Title, places: &[Place]) {
+        let again = self.0.again.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(again) = again else { return };
+        let is_small = self.0.embedder().is_none_or(|embedder| embedder.cost() == Cost::Small);
+        let every = if is_small { 1 } else { COSTLY };
+        let choices: Vec<_> = places
+            .iter()
+            .step_by(every)
+            .filter_map(|place| {
+                let remembered = {
+                    let shelf = self.0.shelf();
+                    let book = shelf.books.get(title)?;
+                    book.places.contains(*place).then(|| shelf.remembered(book, *place))??
+                };
+                // An index that asks its history must find it unlocked.
+                again.ask(&remembered)
+            })
+            .collect();
+        let order = Order::fit(&choices);
+        if let Some(book) = self.0.shelf_mut().books.get_mut(title) {
+            book.order = order;
+            book.is_unasked = choices.is_empty();
+        }
+    }
+
+    /// The index has other tools now: what could not be asked again before is tried once more.
+    pub(crate) fn look_again(&self) {
+        {
+            let is_waiting = |book: &Book| book.is_unasked && book.len() >= FEWEST;
+            if !self.0.shelf().books.values().any(is_waiting) {
+                return;
+            }
+            let mut shelf = self.0.shelf_mut();
+            for book in shelf.books.values_mut().filter(|book| is_waiting(book)) {
+                book.news = book.news.max(1);
+            }
+            shelf.is_due = true;
+        }
+        self.attend();
     }
 }
 
@@ -355,6 +416,7 @@ impl Inner {
             asks: Mutex::default(),
             analyzer: Analyzer::new(),
             embedder: RwLock::new(None),
+            again: RwLock::new(None),
             secret,
             is_settling: AtomicBool::new(false),
             settling: Mutex::default(),

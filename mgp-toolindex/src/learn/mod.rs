@@ -6,6 +6,8 @@
 //! What remains is the share of *none of them*. How much each of these hints is worth is learned from the history
 //! itself: every remembered query is asked again without itself, and the hints are weighed so that the tools that were
 //! called get the most. A query that resembles nothing gives *none* nearly everything, and the ranking stays as it was.
+//! With some fifty remembered texts the ranking itself is one of the hints: those queries are asked again, and what it
+//! says and what past calls say are weighed by what was called.
 //!
 //! `docs/tool-learning.md` says what is kept, for how long, and what it is worth in figures.
 //!
@@ -18,13 +20,16 @@ mod entry;
 mod hints;
 mod history;
 mod model;
+mod order;
 #[cfg(feature = "sqlite")]
 mod persist;
 mod shelf;
+mod softmax;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Erase, HistoryConfig, HistoryStats, Keep, Outcome, Share};
 pub use history::History;
-#[expect(unused_imports, reason = "the ranking names it")]
-pub(crate) use history::View;
+pub(crate) use model::OF_TOOL;
+pub(crate) use order::{Again, OF_CANDIDATE, Order, Remembered, Standing};
+pub(crate) use softmax::Choice;

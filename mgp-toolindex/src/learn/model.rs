@@ -2,17 +2,17 @@
 //!
 //! Applies to: inbound.
 
+use super::softmax::{self, Choice, Start};
+
 /// How many hints there are of a tool.
-pub(super) const OF_TOOL: usize = 7;
+pub(crate) const OF_TOOL: usize = 7;
 
 /// How many numbers are learned: one for each hint of a tool, two for *none of them*.
 const SIZE: usize = OF_TOOL + 2;
 
-/// How strongly the weights hold on to where they started, measured in queries.
-const HOLD: f64 = 0.25;
-
 /// Where the weights start: fitted to public queries of six evaluation sets at once (see `docs/tool-learning.md`).
-const START: [f64; SIZE] = [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5];
+const BEFORE: Start<SIZE> =
+    Start { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], hold: 0.25 };
 
 /// How much of *none* stands against a share.
 const AGAINST: f32 = 0.2;
@@ -57,7 +57,7 @@ pub(super) struct Model {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { weights: START, reach: 0.0 }
+        Self { weights: BEFORE.weights, reach: 0.0 }
     }
 }
 
@@ -65,32 +65,15 @@ impl Model {
     /// The share of each tool, and what is left for *none of them*.
     #[expect(clippy::cast_possible_truncation, reason = "shares lie between 0 and 1")]
     pub(super) fn shares(&self, hints: &Hints) -> (Vec<f32>, f32) {
-        let mut shares = softmax(&self.weights, hints);
+        let mut shares = softmax::shares(&self.weights, &rows(hints));
         let none = shares.pop().unwrap_or(1.0);
         (shares.into_iter().map(|share| share as f32).collect(), none as f32)
     }
 
-    /// Fits the weights to examples; Newton's method, because there are few weights.
+    /// Fits the weights to examples.
     pub(super) fn fit(examples: &[Example]) -> Self {
-        let mut weights = START;
-        let mut loss = loss(&weights, examples);
-        for _ in 0..20 {
-            let Some(step) = step(&weights, examples) else { break };
-            // A full step may be too far where the softmax is flat.
-            let shorter = (0..8).map(|halved| 0.5_f64.powi(halved)).find_map(|length| {
-                let mut next = weights;
-                next.iter_mut().zip(&step).for_each(|(weight, step)| *weight -= length * step);
-                let reached = self::loss(&next, examples);
-                (reached < loss).then_some((next, reached))
-            });
-            let Some((next, reached)) = shorter else { break };
-            let gained = loss - reached;
-            (weights, loss) = (next, reached);
-            if gained < 1e-4 {
-                break;
-            }
-        }
-        let mut model = Self { weights, reach: 0.0 };
+        let choices: Vec<_> = examples.iter().map(choice).collect();
+        let mut model = Self { weights: BEFORE.fit(&choices), reach: 0.0 };
         let told: f32 = examples.iter().map(|example| 1.0 - model.shares(&example.hints).1).sum();
         #[expect(clippy::cast_precision_loss, reason = "there are some hundred")]
         let all = examples.len() as f32;
@@ -105,105 +88,22 @@ impl Model {
     }
 }
 
-/// The shares of the tools, and of *none of them* at the end.
-fn softmax(weights: &[f64; SIZE], hints: &Hints) -> Vec<f64> {
-    let mut shares: Vec<f64> = rows(hints).map(|row| dot(weights, &row)).collect();
-    let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    for share in &mut shares {
-        *share = (*share - most).exp();
-    }
-    let sum: f64 = shares.iter().sum();
-    for share in &mut shares {
-        *share /= sum;
-    }
-    shares
-}
-
 /// One row for each tool, then the one of *none of them*.
-fn rows(hints: &Hints) -> impl Iterator<Item = [f64; SIZE]> {
+fn rows(hints: &Hints) -> Vec<[f32; SIZE]> {
     let tools = hints.tools.iter().map(|of_tool| {
         let mut row = [0.0; SIZE];
-        row.iter_mut().zip(of_tool).for_each(|(to, from)| *to = f64::from(*from));
+        row[..OF_TOOL].copy_from_slice(of_tool);
         row
     });
     let mut none = [0.0; SIZE];
-    (none[OF_TOOL], none[OF_TOOL + 1]) = (1.0, f64::from(hints.nearest));
-    tools.chain(std::iter::once(none))
+    (none[OF_TOOL], none[OF_TOOL + 1]) = (1.0, hints.nearest);
+    tools.chain(std::iter::once(none)).collect()
 }
 
-fn called(example: &Example) -> impl Iterator<Item = f64> {
+fn choice(example: &Example) -> Choice<SIZE> {
     let none = 1.0 - example.called.iter().sum::<f32>();
-    example.called.iter().copied().chain(std::iter::once(none)).map(f64::from)
-}
-
-fn loss(weights: &[f64; SIZE], examples: &[Example]) -> f64 {
-    let held = weights.iter().zip(START).map(|(weight, start)| (weight - start).powi(2));
-    let missed = examples.iter().map(|example| {
-        let shares = softmax(weights, &example.hints);
-        let missed = shares.iter().zip(called(example));
-        missed.map(|(share, called)| -called * share.max(1e-300).ln()).sum::<f64>()
-    });
-    HOLD * held.sum::<f64>() + missed.sum::<f64>()
-}
-
-/// The step of Newton's method; none when it cannot be found.
-fn step(weights: &[f64; SIZE], examples: &[Example]) -> Option<[f64; SIZE]> {
-    let mut slope = [0.0; SIZE];
-    let mut bend = [[0.0; SIZE]; SIZE];
-    for at in 0..SIZE {
-        slope[at] = 2.0 * HOLD * (weights[at] - START[at]);
-        bend[at][at] = 2.0 * HOLD;
-    }
-    for example in examples {
-        let shares = softmax(weights, &example.hints);
-        let mut mean = [0.0; SIZE];
-        for ((row, share), called) in rows(&example.hints).zip(&shares).zip(called(example)) {
-            for at in 0..SIZE {
-                slope[at] += (share - called) * row[at];
-                mean[at] += share * row[at];
-                for other in 0..=at {
-                    bend[at][other] += share * row[at] * row[other];
-                }
-            }
-        }
-        for at in 0..SIZE {
-            for other in 0..=at {
-                bend[at][other] -= mean[at] * mean[other];
-            }
-        }
-    }
-    solve(bend, slope)
-}
-
-/// Solves `bend * step = slope` by Cholesky's method; only the lower half of `bend` is read.
-fn solve(mut bend: [[f64; SIZE]; SIZE], mut slope: [f64; SIZE]) -> Option<[f64; SIZE]> {
-    for at in 0..SIZE {
-        for other in 0..=at {
-            let known: f64 = (0..other).map(|k| bend[at][k] * bend[other][k]).sum();
-            let rest = bend[at][other] - known;
-            if at == other {
-                if rest <= 0.0 || !rest.is_finite() {
-                    return None;
-                }
-                bend[at][at] = rest.sqrt();
-            } else {
-                bend[at][other] = rest / bend[other][other];
-            }
-        }
-    }
-    for at in 0..SIZE {
-        let known: f64 = (0..at).map(|k| bend[at][k] * slope[k]).sum();
-        slope[at] = (slope[at] - known) / bend[at][at];
-    }
-    for at in (0..SIZE).rev() {
-        let known: f64 = (at + 1..SIZE).map(|k| bend[k][at] * slope[k]).sum();
-        slope[at] = (slope[at] - known) / bend[at][at];
-    }
-    Some(slope)
-}
-
-fn dot(left: &[f64; SIZE], right: &[f64; SIZE]) -> f64 {
-    left.iter().zip(right).map(|(left, right)| left * right).sum()
+    let chosen = example.called.iter().copied().chain(std::iter::once(none)).collect();
+    Choice { rows: rows(&example.hints), chosen }
 }
 
 #[cfg(test)]
@@ -264,12 +164,13 @@ mod tests {
             .map(|n| example(n % OF_TOOL, if n % 3 == 0 { &[0.7, 0.3] } else { &[0.1, 0.2] }))
             .collect();
         let model = Model::fit(&examples);
-        let best = loss(&model.weights, &examples);
+        let choices: Vec<_> = examples.iter().map(choice).collect();
+        let best = BEFORE.loss(&model.weights, &choices);
         for at in 0..SIZE {
             for by in [-0.3, 0.3] {
                 let mut other = model.weights;
                 other[at] += by;
-                assert!(loss(&other, &examples) > best, "weight {at}");
+                assert!(BEFORE.loss(&other, &choices) > best, "weight {at}");
             }
         }
     }

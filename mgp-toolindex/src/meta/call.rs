@@ -8,7 +8,10 @@ use mgp_types::mcp::CallToolParams;
 
 use crate::catalog::{Allowed, Listed};
 use crate::error::RequestError;
-use crate::index::ToolIndex;
+use crate::index::{Resolved, ToolIndex};
+
+/// How many tools an ambiguous name is told to mean.
+const NAMED: usize = 16;
 
 /// A call of a tool that was found: the tool, and its arguments as they came.
 #[derive(Clone, Debug)]
@@ -58,15 +61,20 @@ fn resolve(
         let find = |name| index.get(server, name).filter(is_allowed);
         return find(name).or_else(|| own.and_then(find)).ok_or_else(unknown);
     }
-    let mut seen = index.meant(name);
-    seen.retain(is_allowed);
-    match seen.len() {
-        0 => Err(unknown()),
-        1 => seen.pop().ok_or_else(unknown),
-        _ => Err(RequestError::AmbiguousTool {
-            name: brief(name),
-            qualified: seen.iter().take(16).map(Listed::tool_id).collect::<Vec<_>>().join(", "),
-        }),
+    match index.resolve(name, allowed) {
+        Resolved::One(tool) => Ok(tool),
+        Resolved::Unknown => Err(unknown()),
+        Resolved::Ambiguous(tools) => {
+            let mut names: Vec<_> = tools.iter().take(NAMED).map(Listed::tool_id).collect();
+            names.dedup();
+            // `a.b` of `c` and `b` of `c.a` are both `c.a.b`.
+            if let [_] = names[..] {
+                let servers = tools.iter().take(NAMED).map(Listed::server_id);
+                names = servers.map(|server| format!("`server_id` {server}")).collect();
+            }
+            let qualified = names.join(", ");
+            Err(RequestError::AmbiguousTool { name: brief(name), qualified })
+        }
     }
 }
 

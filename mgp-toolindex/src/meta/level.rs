@@ -20,7 +20,8 @@ use crate::tokens::lean;
 /// - L2: the tools to find tools.
 /// - L3: those, the pinned tools and what the session used.
 ///
-/// A tool is listed by its own name where the caller sees one of that name, else as `server.name`.
+/// A tool is listed by its own name where the caller sees one of that name, else as `server.name`. One whose name
+/// begins like those of the kernel's own tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::{Everything, MetaTools, ServerEntry, Sessions, ToolIndex, surface};
@@ -60,12 +61,17 @@ pub fn surface(
     }
 }
 
-/// The name a caller calls a tool by: its own if that can only mean this one, else `server.name`.
+/// The name a caller calls a tool by: its own if that can only mean this one and is not reserved, else `server.name`.
 #[must_use]
 pub fn name_for(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> String {
-    let is_only = one(index, allowed, tool.name())
-        .is_some_and(|only| only.server_id() == tool.server_id() && only.name() == tool.name());
+    let is_it = |only: Listed| only.server_id() == tool.server_id() && only.name() == tool.name();
+    let is_only = !is_reserved(tool.name()) && one(index, allowed, tool.name()).is_some_and(is_it);
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
+}
+
+/// Whether a name is kept for tools of the kernel (C34): no server's tool may pass for one.
+fn is_reserved(name: &str) -> bool {
+    name.strip_prefix("mgp").is_some_and(|rest| rest.starts_with(['_', '.', '/']))
 }
 
 /// A tool as its server lists it, by the name the caller calls it.

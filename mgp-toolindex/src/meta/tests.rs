@@ -65,8 +65,29 @@ fn an_ambiguous_name_is_refused_with_the_names_that_say_which() {
     let arguments = serde_json::from_str(r#"{"name":"read"}"#).unwrap();
     let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
     assert!(error.message().contains("files.read, mail.read"), "{error}");
+    let index = ToolIndex::new();
+    for (server, name) in [("c", "a.b"), ("c.a", "b")] {
+        let tool = Tool::new(name.to_owned(), RawObject::empty());
+        index.put(ServerEntry::new(server).tool(tool)).unwrap();
+    }
+    let arguments = serde_json::from_str(r#"{"name":"c.a.b"}"#).unwrap();
+    let error = FoundCall::read(&arguments, &index, &Everything).unwrap_err();
+    assert!(
+        error.message().ends_with("use one of `server_id` c, `server_id` c.a")
+            || error.message().ends_with("use one of `server_id` c.a, `server_id` c"),
+        "{error}"
+    );
     let long = format!(r#"{{"name":"{}"}}"#, "n\\n".repeat(9000));
     let arguments = serde_json::from_str(&long).unwrap();
-    let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
+    let error = FoundCall::read(&arguments, &index, &Everything).unwrap_err();
     assert!(error.message().len() < 200, "{error}");
+}
+
+#[test]
+fn a_name_of_a_million_dots_is_looked_up_like_any_other() {
+    for name in
+        [".".repeat(1 << 20), "mail.".repeat(200_000), format!("mail.{}", "a.".repeat(500_000))]
+    {
+        check(&format!(r#"{{"name":"{name}"}}"#), &Everything, Err(4001));
+    }
 }

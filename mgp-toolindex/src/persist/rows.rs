@@ -77,6 +77,8 @@ pub(crate) struct OldTool {
     /// The slot it had.
     pub(crate) place: i64,
     pub(crate) definition: String,
+    /// The same as a tool, once it was read.
+    pub(crate) parsed: Option<Tool>,
     /// Only what was decided here; what its server claims is in the definition.
     pub(crate) security: Option<ToolSecurity>,
     pub(crate) categories: Vec<String>,
@@ -107,9 +109,15 @@ impl ServerRow {
 }
 
 impl OldTool {
-    /// The tool as it was put in, unless its definition is none; moves what it can.
+    /// Reads the definition; says whether it is one.
+    pub(crate) fn parse(&mut self) -> bool {
+        self.parsed = serde_json::from_str(&self.definition).ok();
+        self.parsed.is_some()
+    }
+
+    /// The tool as it was put in, if its definition was read; moves what it can.
     pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
-        let tool: Tool = serde_json::from_str(&self.definition).ok()?;
+        let tool = self.parsed.take()?;
         let mut entry = ToolEntry::from(tool);
         entry.security = self.security.take();
         entry.categories = mem::take(&mut self.categories);

@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::{io, mem, thread};
 
 use mgp_types::store::StoreError;
 use mgp_types::store::sql::types::ValueRef;
@@ -14,6 +16,10 @@ use super::rows::{
     NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };
 use crate::catalog::{Decided, Listed};
+
+/// How many tools are handed over at once, and how many such batches wait.
+const BATCH: usize = 256;
+const WAITING: usize = 4;
 
 pub(super) const NAMESPACE: &str = "toolindex";
 
@@ -230,18 +236,54 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     )?;
     let mut rows = asked.query([])?;
     let mut models = Models::default();
-    while let Some(row) = rows.next()? {
-        let place = text(row, 0).and_then(|server| places.get(&server).copied());
-        match (place, read_tool(row, &mut models)) {
-            (Some(place), Some(tool)) => opened.servers[place].tools.push(tool),
-            _ => opened.unreadable += 1,
+    // Definitions are read as JSON beside the file: two halves of about one size.
+    let read = thread::scope(|scope| {
+        let (give, given) = sync_channel::<Vec<(usize, OldTool)>>(WAITING);
+        let parser = thread::Builder::new().name("mgp-index-parse".to_owned());
+        let parser =
+            parser.spawn_scoped(scope, move || parse(given)).map_err(StoreError::failed)?;
+        let (mut batch, mut unreadable) = (Vec::with_capacity(BATCH), 0);
+        while let Some(row) = rows.next()? {
+            let place = text(row, 0).and_then(|server| places.get(&server).copied());
+            match (place, read_tool(row, &mut models)) {
+                (Some(place), Some(tool)) => batch.push((place, tool)),
+                _ => unreadable += 1,
+            }
+            if batch.len() == BATCH && give.send(mem::take(&mut batch)).is_err() {
+                break;
+            }
         }
+        // A parser that has ended says so below.
+        drop(give.send(batch));
+        drop(give);
+        let died =
+            || StoreError::failed(io::Error::other("the thread that reads definitions died"));
+        let (tools, damaged) = parser.join().map_err(|_| died())?;
+        Ok::<_, StoreError>((tools, unreadable + damaged))
+    });
+    let (tools, unreadable) = read?;
+    opened.unreadable += unreadable;
+    for (place, tool) in tools {
+        opened.servers[place].tools.push(tool);
     }
     for server in &mut opened.servers {
         server.tools.sort_by_key(|tool| tool.place);
     }
     opened.servers.sort_by_key(|server| server.tools.first().map(|tool| tool.place));
     Ok(opened)
+}
+
+/// Reads definitions as JSON; says how many are none.
+fn parse(given: Receiver<Vec<(usize, OldTool)>>) -> (Vec<(usize, OldTool)>, usize) {
+    let (mut tools, mut damaged) = (Vec::new(), 0);
+    for (place, mut tool) in given.into_iter().flatten() {
+        if tool.parse() {
+            tools.push((place, tool));
+        } else {
+            damaged += 1;
+        }
+    }
+    (tools, damaged)
 }
 
 /// The names of models; most vectors are of one.
@@ -285,6 +327,7 @@ fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
             None => None,
         },
         definition: text(row, 7)?,
+        parsed: None,
         // A tool whose vector cannot be read gets a new one.
         vector: read_vector(row, models),
     })

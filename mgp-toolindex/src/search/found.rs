@@ -22,6 +22,8 @@ pub struct Found {
     pub ran: SearchStrategy,
     /// Why not as was asked.
     pub fallback: Option<Fallback>,
+    /// How many bytes at the end of the query were not read, because it is too long.
+    pub unread: usize,
     /// How long it took.
     pub took: Duration,
 }
@@ -84,7 +86,7 @@ pub struct Reason {
 
 impl Found {
     pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
-        Self { hits, total_available: 0, ran, fallback, took: Duration::ZERO }
+        Self { hits, total_available: 0, ran, fallback, unread: 0, took: Duration::ZERO }
     }
 
     /// The answer of an index that nothing was put into.

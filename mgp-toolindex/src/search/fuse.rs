@@ -16,6 +16,10 @@ pub(super) struct Fused {
     pub(super) scores: Vec<f32>,
     /// The number of the unit; the whole query if there are no clauses.
     pub(super) clauses: Vec<usize>,
+    /// What each has of what the best has, 0 to 1.
+    pub(super) shares: Vec<f32>,
+    /// How sure the evidence alone makes one, 0 to 1.
+    pub(super) sure: f32,
 }
 
 impl Fused {
@@ -51,9 +55,13 @@ impl Fused {
         let most = strongest(&shares);
         // Past calls can be all there is: then they say how sure one can be.
         let told = lift.iter().copied().fold(0.0, f32::max);
-        let sure = MOST * confidence(best).max(told / (told + TOLD));
-        let scores = shares.iter().map(|share| (sure * share / most).clamp(0.0, MOST)).collect();
-        Self { scores, clauses }
+        let sure = confidence(best);
+        let all = MOST * sure.max(told / (told + TOLD));
+        for share in &mut shares {
+            *share = (*share / most).clamp(0.0, 1.0);
+        }
+        let scores = shares.iter().map(|share| all * share).collect();
+        Self { scores, clauses, shares, sure }
     }
 }
 

@@ -23,5 +23,6 @@ mod weight;
 pub use filter::Filter;
 pub use found::{Fallback, FallbackReason, Found, Hit, Reason};
 pub use query::{Explain, Query};
-pub(crate) use rank::rank;
+pub(crate) use question::LONGEST as READ_MAX;
+pub(crate) use rank::{ask_again, rank};
 pub(crate) use view::View;

@@ -4,7 +4,7 @@
 
 use super::View;
 use super::weight::MOST;
-use crate::catalog::{Bitmap, Slot};
+use crate::catalog::{Bitmap, LONGEST_ID, Slot};
 use crate::error::IndexError;
 use crate::text::{Words, fold_name};
 
@@ -43,7 +43,8 @@ pub(super) fn named(
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
     // `server.tool`, wherever the name of the server ends.
-    let qualified = text.match_indices(['.', '/', ':']).find_map(|(at, sign)| {
+    let mut signs = text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= LONGEST_ID);
+    let qualified = signs.find_map(|(at, sign)| {
         view.catalog.find(&text[..at], &text[at + sign.len()..]).filter(visible)
     });
     let written = view.catalog.by_name(text).filter(visible).take(MOST_TOOLS);

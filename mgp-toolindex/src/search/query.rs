@@ -6,6 +6,8 @@ use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
 
 use super::Filter;
+use super::question::LONGEST;
+use crate::text::cut;
 
 /// Whether each hit says why it was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,8 @@ impl Query {
     /// How many tools are found at most.
     pub const CAP: usize = 50;
 
-    /// Asks for what the text says; an empty text browses.
+    /// Asks for what the text says; an empty text browses. Of a long one the first 4 KiB are read
+    /// ([`Found::unread`](crate::Found::unread)).
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -89,6 +92,11 @@ impl Query {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// How many bytes at its end are not read, because it is too long.
+    pub(crate) fn unread(&self) -> usize {
+        self.text.len() - cut(&self.text, LONGEST).len()
     }
 
     /// How many tools are found at most.

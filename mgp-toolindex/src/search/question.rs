@@ -8,7 +8,7 @@ use super::{FallbackReason, View};
 use crate::text::{Analyzer, Place, Term, Words};
 
 /// How much of a query is read, in bytes; a longer one is a document that was pasted.
-pub(super) const LONGEST: usize = 4 * 1024;
+pub(crate) const LONGEST: usize = 4 * 1024;
 
 /// A query taken apart.
 #[derive(Debug)]

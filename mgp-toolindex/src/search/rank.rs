@@ -13,14 +13,18 @@ use super::category;
 use super::evidence::Evidence;
 use super::fuse::Fused;
 use super::named::{self, named};
-use super::past;
+use super::past::{self, Past};
 use super::question::{LONGEST, Question};
 use super::reason::reason;
 use super::weight::{SPELLED, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
+use crate::learn::{Choice, OF_CANDIDATE, Remembered};
 use crate::text::cut;
+
+/// How many of the best are looked for when a query is asked again.
+const ASKED: usize = 20;
 
 /// The best tools for a query.
 #[derive(Clone, Debug)]
@@ -77,9 +81,9 @@ pub(super) fn weigh(
         SearchStrategy::Semantic => Vec::new(),
         _ => named(view, text, &question.words, within)?,
     };
-    let told = past::told(view, query, &question, &ran, within);
+    let past = Past::of(view, query, &question, &ran, within);
     let named = names.iter().map(|(slot, _)| *slot);
-    let more: Vec<Slot> = named.chain(told.keys().copied()).collect();
+    let more: Vec<Slot> = named.chain(past.slots()).collect();
     let mut evidence = Evidence::collect(view, &question, weights, within, &more, k)?;
     if !evidence.has_words && weights.words > 0.0 {
         let near = view.keywords.fuzzy(&question.words, k, within)?;
@@ -91,8 +95,8 @@ pub(super) fn weigh(
         let near: Vec<_> = near.into_iter().map(|(slot, near)| (slot, SPELLED * near)).collect();
         evidence.add(&near, question.units.len());
     }
-    let lift = past::lifts(&told, &evidence.slots);
-    let fused = Fused::of(&evidence, question.units.len(), &lift);
+    let mut fused = Fused::of(&evidence, question.units.len(), &past.lifts(&evidence.slots));
+    past.order(view, &evidence.slots, &mut fused);
     let mut scores = fused.scores;
     let names: FxHashMap<Slot, f32> = names.into_iter().collect();
     if !names.is_empty() {
@@ -115,12 +119,30 @@ pub(super) fn weigh(
         slot: evidence.slots[at],
         score: scores[at],
         reason: (query.explain == Explain::Yes).then(|| {
-            let past = told.get(&evidence.slots[at]).map(|told| told.share);
+            let past = past.share(evidence.slots[at]);
             reason(&question, &evidence, at, fused.clauses[at], past, view.analyzer)
         }),
     });
     let fallback = fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits: hits.collect(), ran, fallback })
+}
+
+/// What there is to choose from for a remembered query, and what of it was called; nothing of that may be left.
+pub(crate) fn ask_again(
+    view: &View<'_>,
+    remembered: &Remembered,
+) -> Result<Option<Choice<OF_CANDIDATE>>, IndexError> {
+    let called = past::slots_of(view, &remembered.called);
+    if called.is_empty() {
+        return Ok(None);
+    }
+    let told = past::slots_of(view, &remembered.told);
+    let text = cut(&remembered.text, LONGEST);
+    let (question, weights, ..) = understand(view, text, &SearchStrategy::Hybrid);
+    let more: Vec<Slot> = told.keys().copied().collect();
+    let evidence = Evidence::collect(view, &question, weights, None, &more, ASKED)?;
+    let fused = Fused::of(&evidence, question.units.len(), &[]);
+    Ok(past::choice(view, &evidence.slots, &fused, &told, &called))
 }
 
 /// Takes the query apart and says how it can be searched, and why not as it was asked.

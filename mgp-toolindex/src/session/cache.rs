@@ -3,6 +3,7 @@
 //! Applies to: inbound.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytestring::ByteString;
@@ -11,8 +12,6 @@ use crate::catalog::Listed;
 
 /// How many tools a session holds, however little they cost.
 const TOOLS_MAX: usize = 512;
-/// How many searches a session remembers, to know which one found a tool that is called.
-const SEARCHES_MAX: usize = 8;
 
 /// A tool in a session, as the model is shown it.
 #[derive(Clone, Debug)]
@@ -39,21 +38,19 @@ impl HeldTool {
 }
 
 /// The tools of one session, shared by its calls.
-#[derive(Debug, Default)]
-pub(crate) struct Cache(Mutex<Inner>);
+#[derive(Debug)]
+pub(crate) struct Cache {
+    /// Tells it from all others.
+    number: u64,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     /// The least recently used first.
     tools: VecDeque<HeldTool>,
-    searches: VecDeque<Search>,
-}
-
-/// What a search found.
-#[derive(Debug)]
-struct Search {
-    query: Box<str>,
-    found: Vec<[u8; 16]>,
+    /// What was pinned when somebody looked last: it takes no room here.
+    pinned: Vec<Listed>,
 }
 
 /// What became of a tool that was to be put in.
@@ -67,7 +64,18 @@ pub(crate) enum Put {
     TooLarge,
 }
 
+impl Default for Cache {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), inner: Mutex::default() }
+    }
+}
+
 impl Cache {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Puts a tool in, or counts it as used; others go until it fits.
     pub(crate) fn put(&self, held: HeldTool, room: u64) -> Put {
         let mut inner = self.lock();
@@ -81,9 +89,12 @@ impl Cache {
         if known.is_some() { Put::Known } else { Put::Added }
     }
 
-    /// Counts a tool as used if it is there.
+    /// Counts a tool as used if it is there, or pinned.
     pub(crate) fn touch(&self, tool: &Listed) -> bool {
         let mut inner = self.lock();
+        if inner.has_pinned(tool) {
+            return true;
+        }
         let Some(at) = inner.tools.iter().position(|known| known.is(tool)) else { return false };
         let used = inner.tools.remove(at);
         inner.tools.extend(used);
@@ -92,10 +103,11 @@ impl Cache {
 
     /// Looks at every tool: `look` says what is there now, if anything; then the rest is made to fit.
     ///
-    /// The most recently used comes first.
+    /// What is pinned goes. The most recently used comes first.
     pub(crate) fn refresh(
         &self,
         room: u64,
+        pinned: &[HeldTool],
         mut look: impl FnMut(&HeldTool) -> Option<HeldTool>,
     ) -> Vec<HeldTool> {
         // Not under the lock: looking asks who may call what.
@@ -109,6 +121,8 @@ impl Cache {
                 None => drop(inner.tools.remove(at)),
             }
         }
+        inner.pinned = pinned.iter().map(|held| held.tool.clone()).collect();
+        inner.tools.retain(|held| !pinned.iter().any(|pin| pin.is(&held.tool)));
         inner.shrink(room);
         inner.tools.iter().rev().cloned().collect()
     }
@@ -122,27 +136,17 @@ impl Cache {
         Vec::from(gone)
     }
 
-    /// Remembers what a search found.
-    pub(crate) fn searched<'a>(&self, query: &str, found: impl Iterator<Item = &'a Listed>) {
-        let found: Vec<_> = found.map(|tool| *tool.hash()).collect();
-        let mut inner = self.lock();
-        inner.searches.truncate(SEARCHES_MAX - 1);
-        inner.searches.push_front(Search { query: query.into(), found });
-    }
-
-    /// The last search that found a tool.
-    pub(crate) fn search_for(&self, tool: &Listed) -> Option<String> {
-        let inner = self.lock();
-        let search = inner.searches.iter().find(|search| search.found.contains(tool.hash()))?;
-        Some(search.query.to_string())
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
+    fn has_pinned(&self, tool: &Listed) -> bool {
+        let is_it = |pin: &Listed| pin.server_id() == tool.server_id() && pin.name() == tool.name();
+        self.pinned.iter().any(is_it)
+    }
+
     /// Lets the least recently used go until the rest fits.
     fn shrink(&mut self, room: u64) {
         let mut tokens: u64 = self.tools.iter().map(|held| u64::from(held.tokens)).sum();

@@ -17,8 +17,8 @@ use super::plan::ContextPlan;
 use super::trim::fit;
 use crate::catalog::{Allowed, Listed};
 use crate::error::SessionError;
-use crate::index::ToolIndex;
-use crate::tokens::{TokenCounter, lean_of};
+use crate::index::{Resolved, ToolIndex};
+use crate::tokens::{Exactness, TokenCounter, lean_of};
 
 /// How many principals a connection has sessions for; the one that called longest ago goes first.
 const PRINCIPALS_MAX: usize = 16;
@@ -177,53 +177,41 @@ impl Sessions {
     }
 
     /// Counts a tool as used: it stays in the session as long as the budget has room.
-    pub fn used(&self, session: &Session, tool: &Listed) {
-        if !session.cache.touch(tool) {
-            Self::load(session, std::slice::from_ref(tool), session.room.cached);
+    ///
+    /// One that is pinned is there anyway, and takes no room of others.
+    /// `true` when it was not in the session before.
+    #[expect(clippy::must_use_candidate, reason = "it is used either way")]
+    pub fn used(&self, session: &Session, tool: &Listed) -> bool {
+        let is_known = session.cache.touch(tool);
+        if !is_known && let Some(held) = hold(tool, session.room.cached) {
+            session.cache.put(held, session.room.cached);
         }
+        !is_known
     }
 
-    /// The last query of this session that found a tool: what a history learns from when the tool is called.
-    #[must_use]
-    pub fn query_for(&self, session: &Session, tool: &Listed) -> Option<String> {
-        session.cache.search_for(tool)
-    }
-
-    /// Remembers what a search found, so that it is known which search a call comes from.
-    pub fn searched<'a>(
-        &self,
-        session: &Session,
-        query: &str,
-        found: impl Iterator<Item = &'a Listed>,
-    ) {
-        session.cache.searched(query, found);
-    }
-
-    /// Puts tools into a session, each as large as fits.
-    fn load(session: &Session, tools: &[Listed], room: u64) -> Loaded {
-        let held: Vec<Option<HeldTool>> = tools.iter().map(|tool| hold(tool, room)).collect();
-        Self::put(session, &held, room)
-    }
-
+    /// Puts tools into a session; none of them makes another one go that came with it.
     fn put(session: &Session, held: &[Option<HeldTool>], room: u64) -> Loaded {
-        let mut tokens = 0_u64;
-        let put: Vec<_> = held
-            .iter()
-            .map(|held| held.as_ref().map(|held| session.cache.put(held.clone(), room)))
-            .collect();
-        for (held, put) in held.iter().zip(&put) {
-            if let (Some(held), Some(Put::Added)) = (held, put) {
+        let (mut tokens, mut all) = (0_u64, 0_u64);
+        let mut put = |held: &HeldTool| {
+            let with = all.saturating_add(held.tokens.into());
+            if with > room {
+                return false;
+            }
+            let put = session.cache.put(held.clone(), room);
+            if put == Put::Added {
                 tokens = tokens.saturating_add(held.tokens.into());
             }
-        }
-        let is_in =
-            put.into_iter().map(|put| matches!(put, Some(Put::Added | Put::Known))).collect();
+            all = with;
+            put != Put::TooLarge
+        };
+        let is_in = held.iter().map(|held| held.as_ref().is_some_and(&mut put)).collect();
         Loaded { tokens, is_in }
     }
 
     /// Puts tools that were asked for into a session, and counts exactly what they add.
     ///
-    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet.
+    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet; where many wait
+    /// for that, bounds above stand in.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -236,23 +224,25 @@ impl Sessions {
         let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
         let room = session.room.beside(pinned);
         let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
-        let mut held: Vec<_> =
-            tools.iter().map(|tool| hold(tool, room).filter(|_| !is_pinned(tool))).collect();
+        let mut held = together(tools, room, is_pinned);
         let mut unsure: Vec<&mut HeldTool> = held
             .iter_mut()
             .flatten()
             .filter(|held| held.is_trimmed() || !held.tool.0.is_counted())
             .collect();
         let texts: Vec<String> = unsure.iter().map(|held| held.text().into()).collect();
-        for (held, tokens) in unsure.iter_mut().zip(TokenCounter::count_all(&texts)) {
-            held.tokens = tokens;
-            if !held.is_trimmed() {
-                held.tool.0.count(tokens);
+        let (counts, exactness) = TokenCounter::count_all(&texts);
+        if exactness == Exactness::Exact {
+            let mut whole = Vec::new();
+            for (held, tokens) in unsure.iter_mut().zip(counts) {
+                held.tokens = tokens;
+                if !held.is_trimmed() {
+                    held.tool.0.count(tokens);
+                    whole.push(held.tool.clone());
+                }
             }
+            index.counted(whole);
         }
-        index.counted(
-            unsure.iter().filter(|held| !held.is_trimmed()).map(|held| held.tool.clone()).collect(),
-        );
         let mut loaded = Self::put(session, &held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
             *is_in |= is_pinned(tool);
@@ -286,17 +276,13 @@ impl Sessions {
         }
         let room = all.beside(tokens);
         let cached = session.map_or_else(Vec::new, |session| {
-            session.cache.refresh(room, |held| {
+            session.cache.refresh(room, &pinned, |held| {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
                 let now = index.get(server, name).filter(|_| allowed.allows(server, name))?;
                 let is_same = now.hash() == held.tool.hash() && held.tokens <= now.tokens();
                 if is_same { Some(held.clone()) } else { hold(&now, room) }
             })
         });
-        let cached: Vec<_> = cached
-            .into_iter()
-            .filter(|held| !pinned.iter().any(|pin| pin.is(&held.tool)))
-            .collect();
         let total_tokens = cached
             .iter()
             .map(|held| u64::from(held.tokens))
@@ -328,13 +314,9 @@ impl Sessions {
         };
         let stays = |name: &&String| view.pinned.iter().any(|held| is_named(&held.tool, name));
         let gone = session.map_or_else(Vec::new, |session| {
-            session.cache.evict(|held| {
-                let is_pinned = view.pinned.iter().any(|pin| pin.is(&held.tool));
-                !is_pinned && names.iter().any(|name| is_named(&held.tool, name))
-            })
+            session.cache.evict(|held| names.iter().any(|name| is_named(&held.tool, name)))
         });
         let freed = gone.iter().map(|held| u64::from(held.tokens)).fold(0, u64::saturating_add);
-        // A pinned tool that was used is pinned, and not cached besides.
         let left = view.cached.len().saturating_sub(gone.len());
         let mut result = EvictResult::new(gone.len() as u64, left as u64, freed);
         result.not_evicted = names.iter().filter(stays).cloned().collect::<Vec<_>>().into();
@@ -349,6 +331,11 @@ impl Default for Sessions {
 }
 
 impl Session {
+    /// Tells it from all other sessions of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.cache.number()
+    }
+
     /// Names it where requests stand alone; whoever holds it sends it with each request.
     #[must_use]
     pub fn handle(&self) -> Option<&str> {
@@ -400,9 +387,32 @@ fn hold(tool: &Listed, room: u64) -> Option<HeldTool> {
     Some(HeldTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
+/// Tools as large as fits beside each other: where not all fit whole, each has its share and what others leave.
+fn together(
+    tools: &[Listed],
+    room: u64,
+    is_pinned: impl Fn(&Listed) -> bool,
+) -> Vec<Option<HeldTool>> {
+    let wanted = || tools.iter().filter(|tool| !is_pinned(tool));
+    let all = wanted().map(|tool| u64::from(tool.tokens())).fold(0, u64::saturating_add);
+    let (mut left, mut many) = (room, wanted().count() as u64);
+    let hold = |tool: &Listed| {
+        if is_pinned(tool) {
+            return None;
+        }
+        let share = if all <= room { left } else { left / many.max(1) };
+        many = many.saturating_sub(1);
+        let held = hold(tool, share);
+        left = left.saturating_sub(held.as_ref().map_or(0, |held| held.tokens.into()));
+        held
+    };
+    tools.iter().map(hold).collect()
+}
+
 /// The one tool a name means to a caller.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
-    let mut seen = index.meant(name);
-    seen.retain(|tool| allowed.allows(tool.server_id(), tool.name()));
-    if seen.len() == 1 { seen.pop() } else { None }
+    match index.resolve(name, allowed) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
 }

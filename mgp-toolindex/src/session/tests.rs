@@ -176,22 +176,6 @@ fn what_is_asked_for_is_counted_exactly_and_once() {
 }
 
 #[test]
-fn a_call_is_traced_to_the_search_that_found_its_tool() {
-    let (index, sessions) = (index(), Sessions::new());
-    let session = sessions.open(&cx(ScopeKind::Connection, "ann"), None).unwrap();
-    let get = |name| index.get("s", name).unwrap();
-    for (query, found) in [("first", ["t0", "t1"]), ("second", ["t1", "t2"])] {
-        sessions.searched(&session, query, found.map(get).iter());
-    }
-    let query = |name| sessions.query_for(&session, &get(name));
-    assert_eq!(query("t0").as_deref(), Some("first"));
-    assert_eq!(query("t1").as_deref(), Some("second"));
-    assert_eq!(query("t3"), None);
-    (0..8).for_each(|_| sessions.searched(&session, "later", std::iter::empty()));
-    assert_eq!(query("t1"), None);
-}
-
-#[test]
 fn a_budget_says_what_does_not_fit() {
     let index = index();
     let pins = [index.get("s", "huge").unwrap(), index.get("s", "t0").unwrap()];

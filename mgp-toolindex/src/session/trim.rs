@@ -44,6 +44,9 @@ enum Properties {
     None,
 }
 
+/// The longest schema that is looked into, in bytes: thrice the longest that is known of a real tool.
+const LONGEST: usize = 128 << 10;
+
 /// Members that say what a value must be.
 const RULES: &[&str] = &[
     "type",
@@ -132,8 +135,9 @@ fn fit_definition(definition: &str, tokens: u32, most: u32) -> Option<Fitted> {
             is_trimmed: false,
         });
     }
-    // A schema that cannot be read, because it is too deep, is told like one that says nothing.
-    let schema: Value = serde_json::from_str(members.schema_text()).unwrap_or(Value::Null);
+    // A schema that cannot be read, because it is too deep, or that would take long, is told like one that says nothing.
+    let text = Some(members.schema_text()).filter(|text| text.len() <= LONGEST);
+    let schema = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
     STEPS.iter().find_map(|step| {
         let description = description().map(|text| cut(text, step.description).into_owned());
         let schema = object(&reduced(&schema, step, step.depth)).ok()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::fold::fold_name;
 use super::split::{Piece, split};
-use super::stem::Stems;
+use super::stem::{Memo, Stems};
 use super::stop::is_stop;
 use super::words::Words;
 
@@ -16,10 +16,16 @@ const SINGLE: f32 = 0.2;
 /// The most different words a query asks for; more come from texts that were pasted.
 const MOST_WORDS: usize = 64;
 
-/// Makes words of texts, the same for what is indexed and for what is asked.
+/// Makes words of what is asked, the same as [`Indexer`] makes of what is indexed.
 #[derive(Clone, Debug)]
 pub(crate) struct Analyzer {
     stems: Arc<Stems>,
+}
+
+/// Makes words of what is indexed; it remembers words, so that it is for many texts and not for keeping.
+#[derive(Debug)]
+pub(crate) struct Indexer {
+    memo: Memo,
 }
 
 impl Analyzer {
@@ -27,29 +33,10 @@ impl Analyzer {
         Self { stems: Arc::new(Stems::new()) }
     }
 
-    /// Appends the words of a text, with spaces between them.
-    pub(crate) fn index(&self, text: &str, out: &mut String) {
-        let mut memo = self.stems.memo();
-        split(text, &mut |piece| {
-            if !out.is_empty() {
-                out.push(' ');
-            }
-            match piece {
-                Piece::Word(word) | Piece::Whole(word) => memo.push(word, out),
-                Piece::Pair(text) | Piece::Single { text, .. } => out.push_str(text),
-            }
-        });
-    }
-
     /// The words to ask for: none that say nothing, unless nothing else is left.
     pub(crate) fn query(&self, text: &str) -> Words {
         let words = self.ask(text, is_stop);
         if words.is_empty() { self.ask(text, |_| false) } else { words }
-    }
-
-    /// Appends the stem of a word that is indexed.
-    pub(crate) fn push_stem(&self, word: &str, out: &mut String) {
-        self.stems.memo().push(word, out);
     }
 
     /// The stem of each word, for comparing single words.
@@ -80,6 +67,31 @@ impl Analyzer {
     }
 }
 
+impl Indexer {
+    pub(crate) fn new() -> Self {
+        Self { memo: Memo::new() }
+    }
+
+    /// Appends the words of a text, with spaces between them.
+    pub(crate) fn index(&mut self, text: &str, out: &mut String) {
+        let memo = &mut self.memo;
+        split(text, &mut |piece| {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            match piece {
+                Piece::Word(word) | Piece::Whole(word) => memo.push(word, out),
+                Piece::Pair(text) | Piece::Single { text, .. } => out.push_str(text),
+            }
+        });
+    }
+
+    /// Appends the stem of a word.
+    pub(crate) fn push_stem(&mut self, word: &str, out: &mut String) {
+        self.memo.push(word, out);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -88,7 +100,7 @@ mod tests {
 
     fn index(text: &str) -> String {
         let mut out = String::new();
-        Analyzer::new().index(text, &mut out);
+        Indexer::new().index(text, &mut out);
         out
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Applies to: inbound.
 
-use super::analyzer::Analyzer;
+use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
 use super::parts::{Parts, cut};
 use super::schema::Parameter;
@@ -33,28 +33,28 @@ pub(crate) struct Document {
 
 impl Parts<'_> {
     /// The words to index.
-    pub(crate) fn document(&self, analyzer: &Analyzer) -> Document {
+    pub(crate) fn document(&self, indexer: &mut Indexer) -> Document {
         let mut text = String::new();
         for _ in 0..NAME_REPEATS {
-            analyzer.index(self.name, &mut text);
+            indexer.index(self.name, &mut text);
         }
         if let Some(title) = self.title {
-            analyzer.index(title, &mut text);
+            indexer.index(title, &mut text);
         }
-        analyzer.index(self.description, &mut text);
+        indexer.index(self.description, &mut text);
         for parameter in &self.parameters {
-            analyzer.index(&parameter.name, &mut text);
-            analyzer.index(&parameter.description, &mut text);
+            indexer.index(&parameter.name, &mut text);
+            indexer.index(&parameter.description, &mut text);
         }
-        analyzer.index(self.server_id, &mut text);
+        indexer.index(self.server_id, &mut text);
         if let Some(name) = self.server_name.filter(|name| *name != self.server_id) {
-            analyzer.index(name, &mut text);
+            indexer.index(name, &mut text);
         }
-        analyzer.index(cut(self.server_description.unwrap_or_default(), SERVER_TEXT), &mut text);
+        indexer.index(cut(self.server_description.unwrap_or_default(), SERVER_TEXT), &mut text);
         for word in self.categories.iter().chain(&self.keywords) {
-            analyzer.index(word, &mut text);
+            indexer.index(word, &mut text);
         }
-        Document { name: self.name_words(analyzer), text, kinds: self.kinds(analyzer) }
+        Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
     /// The text to embed.
@@ -86,7 +86,7 @@ impl Parts<'_> {
         text
     }
 
-    fn name_words(&self, analyzer: &Analyzer) -> String {
+    fn name_words(&self, indexer: &mut Indexer) -> String {
         let mut all: Vec<String> = Vec::new();
         let mut add = |word: String| {
             if !word.is_empty() && !all.contains(&word) {
@@ -97,7 +97,7 @@ impl Parts<'_> {
         split(self.name, &mut |piece| match piece {
             Piece::Word(word) => {
                 let mut stem = String::new();
-                analyzer.push_stem(word, &mut stem);
+                indexer.push_stem(word, &mut stem);
                 add(stem);
                 add(word.to_owned());
             }
@@ -107,14 +107,14 @@ impl Parts<'_> {
         all.join(" ")
     }
 
-    fn kinds(&self, analyzer: &Analyzer) -> String {
+    fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
         // A word that stands there twice is one to the index.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {
                     out.push_str(sign);
-                    analyzer.push_stem(word, &mut out);
+                    indexer.push_stem(word, &mut out);
                     out.push(' ');
                 }
             });

@@ -12,7 +12,7 @@ mod stem;
 mod stop;
 mod words;
 
-pub(crate) use analyzer::Analyzer;
+pub(crate) use analyzer::{Analyzer, Indexer};
 pub(crate) use document::{Document, INPUT, OUTPUT, kind_words};
 pub(crate) use fold::fold_name;
 pub(crate) use parts::{Bounds, Parts, cut};

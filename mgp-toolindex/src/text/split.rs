@@ -68,7 +68,9 @@ pub(crate) fn words_of(text: &str, most: usize) -> Vec<String> {
 
 /// Whether the character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    matches!(c,
+    // Most text is in none of them.
+    c >= '\u{0e00}'
+        && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
         | '\u{1000}'..='\u{109f}'    // Burmese
         | '\u{1100}'..='\u{11ff}'    // Hangul parts
@@ -95,8 +97,11 @@ enum Kind {
 }
 
 impl Kind {
+    #[inline]
     fn of(c: char) -> Self {
-        if c.is_numeric() {
+        if c.is_ascii_lowercase() {
+            Self::Lower
+        } else if c.is_numeric() {
             Self::Digit
         } else if c.is_uppercase() {
             Self::Upper
@@ -130,7 +135,11 @@ impl Identifier {
         if cut {
             self.starts.push(self.whole.len());
         }
-        self.whole.extend(c.to_lowercase());
+        if c.is_ascii() {
+            self.whole.push(c.to_ascii_lowercase());
+        } else {
+            self.whole.extend(c.to_lowercase());
+        }
         self.last = Some(kind);
     }
 

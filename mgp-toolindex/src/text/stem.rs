@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rust_stemmers::{Algorithm, Stemmer};
 use rustc_hash::FxHashMap;
@@ -18,34 +17,30 @@ const SHORTEST: usize = 3;
 /// Finds stems.
 pub(super) struct Stems {
     stemmer: Stemmer,
-    known: Mutex<FxHashMap<Box<str>, Box<str>>>,
 }
 
-/// The stems that are remembered, held while a text is indexed.
-pub(super) struct Memo<'a> {
-    stemmer: &'a Stemmer,
-    known: MutexGuard<'a, FxHashMap<Box<str>, Box<str>>>,
+/// Finds stems and remembers them, while many texts are indexed.
+pub(super) struct Memo {
+    stems: Stems,
+    known: FxHashMap<Box<str>, Box<str>>,
 }
 
 impl Stems {
     pub(super) fn new() -> Self {
-        Self { stemmer: Stemmer::create(Algorithm::English), known: Mutex::default() }
+        Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 
-    /// The stem of a word in lower case, without the memory: queries are short and many ask at once.
+    /// The stem of a word in lower case.
     pub(super) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         if is_own_stem(word) { Cow::Borrowed(word) } else { self.stemmer.stem(word) }
     }
-
-    /// Opens the memory.
-    pub(super) fn memo(&self) -> Memo<'_> {
-        // A panic while it was open leaves no half-written stem behind.
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        Memo { stemmer: &self.stemmer, known }
-    }
 }
 
-impl Memo<'_> {
+impl Memo {
+    pub(super) fn new() -> Self {
+        Self { stems: Stems::new(), known: FxHashMap::default() }
+    }
+
     /// Appends the stem of a word in lower case.
     pub(super) fn push(&mut self, word: &str, out: &mut String) {
         if is_own_stem(word) {
@@ -53,7 +48,7 @@ impl Memo<'_> {
         } else if let Some(stem) = self.known.get(word) {
             out.push_str(stem);
         } else {
-            let stem = self.stemmer.stem(word);
+            let stem = self.stems.stem(word);
             out.push_str(&stem);
             if self.known.len() >= MOST {
                 self.known.clear();
@@ -69,6 +64,12 @@ impl fmt::Debug for Stems {
     }
 }
 
+impl fmt::Debug for Memo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memo").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
 /// The stemmer knows English only.
 fn is_own_stem(word: &str) -> bool {
     word.len() < SHORTEST || !word.bytes().all(|b| b.is_ascii_lowercase())
@@ -81,10 +82,11 @@ mod tests {
     #[test]
     fn both_ways_give_the_same_stem() {
         let stems = Stems::new();
+        let mut memo = Memo::new();
         for word in ["files", "reading", "database", "übung", "64", "as"] {
             let mut out = String::new();
-            stems.memo().push(word, &mut out);
-            stems.memo().push(word, &mut out);
+            memo.push(word, &mut out);
+            memo.push(word, &mut out);
             assert_eq!(out, format!("{0}{0}", stems.stem(word)));
         }
         assert_eq!(stems.stem("files"), stems.stem("file"));
@@ -92,8 +94,7 @@ mod tests {
 
     #[test]
     fn the_memory_is_bounded() {
-        let stems = Stems::new();
-        let (mut memo, mut out) = (stems.memo(), String::new());
+        let (mut memo, mut out) = (Memo::new(), String::new());
         for number in 0..2 * MOST {
             let letters: String =
                 format!("{number:x}").bytes().map(|b| char::from(b'a' + b % 26)).collect();

@@ -20,7 +20,14 @@ pub use self::bound::tokens_at_most;
 pub use self::counter::{Exactness, TokenCounter};
 pub(crate) use self::lean::lean_of;
 
+/// The longest definition whose bound is worked out closely, in bytes.
+const LONGEST: usize = 256 << 10;
+
 /// Counts the tokens of a definition from above.
 pub(crate) fn bound(definition: &str) -> u32 {
+    // Nobody tells such a definition whole: it is not worth a closer look, and a token has a byte at least.
+    if definition.len() > LONGEST {
+        return u32::try_from(definition.len()).unwrap_or(u32::MAX);
+    }
     tokens_at_most(&lean::lean(definition))
 }

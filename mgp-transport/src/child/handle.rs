@@ -56,7 +56,7 @@ impl Child {
         self.io.take()
     }
 
-    /// Returns the process number, which is also the number of its group.
+    /// Returns the process number, which is also the number of its group; not that of its keeper, if it has one.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()

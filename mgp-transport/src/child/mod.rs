@@ -19,8 +19,8 @@
 //!
 //! What it cannot promise: a process that left the group (`setsid`, `setpgid`, double fork into a
 //! daemon) is neither signalled nor awaited, and our sudden death reaches direct children only,
-//! not grandchildren. Set-uid programs drop the parent death signal. A caller who needs more puts
-//! a keeper between itself and the server.
+//! not grandchildren. Set-uid programs drop the parent death signal. A program that needs more
+//! installs a [`Keeper`], and then neither holds any more: whatever a child started ends with it.
 //!
 //! When a child ends on its own and leaves processes in its group, these get SIGTERM, then the
 //! grace time, then SIGKILL. Until they are gone the child counts as running and stays unreaped,
@@ -39,12 +39,14 @@ use std::sync::Arc;
 
 pub use self::command::ChildCommand;
 pub use self::handle::Child;
+pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
 pub use self::stderr::StderrCap;
 
 mod command;
 mod environment;
 mod handle;
+mod keeper;
 mod pipes;
 mod stderr;
 

@@ -270,6 +270,24 @@ static SERVED: &[Served] = &[
         test: "mgp-client-sdk/tests/audit_server/main.rs",
     },
     Served {
+        method: "mgp/discovery/list",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-discovery/src/registry/tests.rs",
+    },
+    Served {
+        method: "mgp/discovery/register",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/errors/registration.rs",
+    },
+    Served {
+        method: "mgp/discovery/deregister",
+        by: "mgp-discovery",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/errors/registration.rs",
+    },
+    Served {
         method: "mgp/kernel/info",
         by: "mgp-client-sdk",
         call: "Client::request",

@@ -132,6 +132,10 @@ record! {
         opt mgp: Option<ServerMgpConfig>,
         /// Environment.
         opt env: Option<BTreeMap<String, String>>,
+        /// Its folder.
+        opt cwd: Option<String>,
+        /// The script itself, where it is in no file: `command` runs it, `args` are its arguments.
+        opt source: Option<String>,
         /// Who made it, as claimed; the authenticated caller counts.
         opt created_by: Option<String>,
         /// Why.

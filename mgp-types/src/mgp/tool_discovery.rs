@@ -148,6 +148,8 @@ record! {
         opt fallback_reason: Option<String>,
         /// How many tools were found and left out, because they would not fit the budget.
         opt omitted: Option<u64>,
+        /// What else is to be known of the answer.
+        list notes: List<String>,
     }
 
     /// What tools must do.

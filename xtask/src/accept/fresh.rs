@@ -1,17 +1,19 @@
-//! `core.fresh`: a fresh clone and the Rust toolchain are enough.
+//! `core.fresh`, `kernel.demo`: a fresh clone and the Rust toolchain are enough.
 
 use super::Verdict;
 use crate::run::{Context, Failure, Outcome, Program, now, root, seconds, target};
+use serde_json::Value;
 use std::{
     fs,
-    io::{Read, Write},
-    path::Path,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 /// How long `ci` may take on two cores.
 const BOUND: Duration = Duration::from_mins(20);
+
+/// How long the demonstration may take with its release build, on two cores, from cached sources.
+const DEMO: Duration = Duration::from_mins(10);
 
 /// The programs of the Rust toolchain.
 const TOOLCHAIN: &[&str] = &[
@@ -27,27 +29,73 @@ const TOOLCHAIN: &[&str] = &[
 
 /// Clones what is committed, hides every other tool, and runs the two commands of the README.
 pub(super) fn core_fresh() -> Outcome<Verdict> {
-    let place = target()?.join("fresh");
-    if place.exists() {
-        fs::remove_dir_all(&place).context(place.display())?;
-    }
-    let (clone, tools) = (place.join("clone"), place.join("tools"));
-    fs::create_dir_all(&tools)?;
-    let (from, to) = (root(), clone.clone());
-    Program::new("git").args(&["clone", "--quiet"]).args(&[&from, &to]).run()?;
-    let path = only_the_toolchain(&tools)?;
-    greet(&clone, &path)?;
-    println!("the echo server answers");
+    let fresh = Fresh::new()?;
+    fresh.demo()?;
+    println!("the demonstration shows everything");
     let start = now();
-    let ci = Program::new("cargo").args(&["xtask", "ci"]).dir(&clone).env("PATH", &path);
-    ci.without("CARGO_TARGET_DIR").without("CARGO").run()?;
+    fresh.cargo(&["xtask", "ci"]).run()?;
     let took = start.elapsed();
-    fs::remove_dir_all(&place).context(place.display())?;
+    fresh.end()?;
     Ok(Verdict {
         pass: took <= BOUND,
         figure: format!("both commands work, ci in {}", seconds(took)),
         bound: format!("ci in {}", seconds(BOUND)),
     })
+}
+
+/// `kernel.demo`: the first of them alone, with the time its release build takes.
+pub(super) fn kernel_demo() -> Outcome<Verdict> {
+    let fresh = Fresh::new()?;
+    let start = now();
+    let steps = fresh.demo()?;
+    let took = start.elapsed();
+    fresh.end()?;
+    Ok(Verdict {
+        pass: took <= DEMO,
+        figure: format!("{steps} steps seen, built and run in {}", seconds(took)),
+        bound: format!("all seen, in {}", seconds(DEMO)),
+    })
+}
+
+/// A clone of what is committed, and a search path with the toolchain only.
+struct Fresh {
+    place: PathBuf,
+    clone: PathBuf,
+    path: String,
+}
+
+impl Fresh {
+    fn new() -> Outcome<Self> {
+        let place = target()?.join("fresh");
+        if place.exists() {
+            fs::remove_dir_all(&place).context(place.display())?;
+        }
+        let (clone, tools) = (place.join("clone"), place.join("tools"));
+        fs::create_dir_all(&tools)?;
+        let (from, to) = (root(), clone.clone());
+        Program::new("git").args(&["clone", "--quiet"]).args(&[&from, &to]).run()?;
+        let path = only_the_toolchain(&tools)?;
+        Ok(Self { place, clone, path })
+    }
+
+    fn cargo(&self, args: &[&str]) -> Program {
+        let cargo = Program::new("cargo").args(args).dir(&self.clone).env("PATH", &self.path);
+        cargo.without("CARGO_TARGET_DIR").without("CARGO").without("CARGO_MANIFEST_DIR")
+    }
+
+    /// Runs the demonstration; says how many steps it showed.
+    fn demo(&self) -> Outcome<usize> {
+        let told = self.cargo(&["mgp", "demo", "--json"]).output()?;
+        let told: Value = serde_json::from_str(&told).context("the demonstration")?;
+        match told["steps"].as_array() {
+            Some(steps) if told["ok"] == true => Ok(steps.len()),
+            _ => Err(Failure::new(format!("the demonstration: {told}"))),
+        }
+    }
+
+    fn end(self) -> Outcome {
+        fs::remove_dir_all(&self.place).context(self.place.display())
+    }
 }
 
 /// A search path with the toolchain, a linker and the usual small programs.
@@ -70,31 +118,4 @@ fn link(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to).map(|_| ())
-}
-
-/// The README's first command: starts the echo server and says hello.
-fn greet(clone: &Path, path: &str) -> Outcome {
-    const HELLO: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"fresh","version":"0"}}}
-"#;
-    let mut server = Command::new("cargo")
-        .args(["run", "-q", "--release", "-p", "mgp-server-sdk", "--example", "echo"])
-        .current_dir(clone)
-        .env("PATH", path)
-        .env_remove("CARGO_TARGET_DIR")
-        .env_remove("CARGO_MANIFEST_DIR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("the echo server")?;
-    let mut stdin = server.stdin.take().context("stdin")?;
-    stdin.write_all(HELLO)?;
-    // The end of the input is its sign to leave.
-    drop(stdin);
-    let mut reply = String::new();
-    server.stdout.take().context("stdout")?.read_to_string(&mut reply)?;
-    let status = server.wait()?;
-    if status.success() && reply.contains("\"serverInfo\"") {
-        return Ok(());
-    }
-    Err(Failure::new(format!("the echo server: {status}, reply {reply:?}")))
 }

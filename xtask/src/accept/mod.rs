@@ -249,6 +249,11 @@ const CHECKS: &[Check] = &[
         about: "kills, searches while servers come and go, a million changes, hostile definitions",
         run: |_| index::tough(),
     },
+    Check {
+        name: "kernel.demo",
+        about: "a fresh clone with only the Rust toolchain builds and shows the demonstration",
+        run: |_| fresh::kernel_demo(),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.

@@ -14,22 +14,51 @@ pub(crate) type Ended<T = ()> = Result<T, Failure>;
 pub(crate) struct Failure {
     code: u8,
     what: String,
+    is_taken: bool,
 }
 
 impl Failure {
     /// It was refused, or failed.
     pub(crate) fn failed(what: impl fmt::Display) -> Self {
-        Self { code: 1, what: what.to_string() }
+        Self::of(1, what)
     }
 
     /// It was not asked for as it should be.
     pub(crate) fn usage(what: impl fmt::Display) -> Self {
-        Self { code: 2, what: what.to_string() }
+        Self::of(2, what)
     }
 
     /// No kernel runs.
     pub(crate) fn no_kernel(what: impl fmt::Display) -> Self {
-        Self { code: 3, what: what.to_string() }
+        Self::of(3, what)
+    }
+
+    /// Another kernel has the state folder.
+    pub(crate) fn taken(what: impl fmt::Display) -> Self {
+        Self { is_taken: true, ..Self::failed(what) }
+    }
+
+    pub(crate) fn of(code: u8, what: impl fmt::Display) -> Self {
+        Self { code, what: what.to_string(), is_taken: false }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Whether it is that no kernel runs.
+    pub(crate) fn is_no_kernel(&self) -> bool {
+        self.code == 3
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
     }
 }
 

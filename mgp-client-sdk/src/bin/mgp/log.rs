@@ -1,25 +1,97 @@
-//! The log: to standard error, warnings only unless more is wanted.
+//! The log: to standard error, or for a detached kernel to a file with a bound; warnings only unless more is wanted.
 //!
 //! Applies to: both.
 
-use std::io::IsTerminal as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::Cli;
 
+/// The longest log of a detached kernel; then it becomes `kernel.log.old`, in place of the one before, and a new one begins.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Begins to log; `MGP_LOG` says more precisely than the options what.
 pub(crate) fn begin(cli: &Cli) {
-    let level = match cli.global.verbose {
+    let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let filter = filter(cli.global.verbose);
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(color)
+        .init();
+}
+
+/// Begins to log into the file of a state folder.
+pub(crate) fn begin_in(folder: &Path, cli: &Cli) {
+    // What a kernel does that nobody watches is worth a line.
+    let filter = filter(cli.global.verbose.max(1));
+    let kept = Kept(Arc::new(Mutex::new(Bounded { path: file(folder), open: None, written: 0 })));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(move || kept.clone())
+        .with_ansi(false)
+        .init();
+}
+
+/// Where a detached kernel logs.
+pub(crate) fn file(folder: &Path) -> PathBuf {
+    folder.join("kernel.log")
+}
+
+fn filter(verbose: u8) -> EnvFilter {
+    let level = match verbose {
         0 => "warn",
         1 => "info",
         _ => "debug",
     };
-    let filter = EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(color)
-        .init();
+    EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+}
+
+#[derive(Clone)]
+struct Kept(Arc<Mutex<Bounded>>);
+
+/// A file that begins anew when it is long.
+struct Bounded {
+    path: PathBuf,
+    open: Option<File>,
+    written: u64,
+}
+
+impl Bounded {
+    fn open(&mut self) -> io::Result<&mut File> {
+        if self.open.is_some() && self.written >= FILE_BYTES {
+            self.open = None;
+            fs::rename(&self.path, self.path.with_extension("log.old"))?;
+        }
+        if self.open.is_none() {
+            let mut options = OpenOptions::new();
+            options.append(true).create(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let file = options.open(&self.path)?;
+            self.written = file.metadata()?.len();
+            // What is written past us, as the words of a panic, belongs into the same file.
+            #[cfg(unix)]
+            let _ = rustix::stdio::dup2_stderr(&file);
+            self.open = Some(file);
+        }
+        self.open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Write for Kept {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = kept.open()?.write(text)?;
+        kept.written = kept.written.saturating_add(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

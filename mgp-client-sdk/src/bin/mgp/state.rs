@@ -2,7 +2,10 @@
 //!
 //! Applies to: both.
 
+use std::fs;
 use std::path::PathBuf;
+
+use mgp_client_sdk::types::store::Db;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
@@ -20,4 +23,38 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
     let home =
         home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
     Ok(home.join(".local/state/mgp"))
+}
+
+/// The same, made where it is missing; only its owner may use it.
+pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
+    let folder = folder(global)?;
+    let failed = |error| Failure::failed(format!("`{}` cannot be used: {error}", folder.display()));
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        if let Ok(metadata) = fs::metadata(&folder) {
+            let mode = metadata.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                let folder = folder.display();
+                let why = format!(
+                    "`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`"
+                );
+                return Err(Failure::failed(why));
+            }
+        }
+        builder.mode(0o700);
+    }
+    builder.create(&folder).map_err(failed)?;
+    Ok(folder)
+}
+
+/// The database of the state; a kernel that runs sees what is changed in it.
+pub(crate) async fn db(global: &Global) -> Ended<Db> {
+    let file = made(global)?.join("state.db");
+    let failed = |error| {
+        Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
+    };
+    Db::open(&file).await.map_err(failed)
 }

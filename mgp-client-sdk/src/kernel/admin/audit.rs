@@ -57,7 +57,7 @@ fn query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
     if let Some(event_type) = params.event_type {
         query = query.event_type(event_type.as_str());
     }
-    if let Some(trace) = params.trace_id {
+    if let Some(trace) = params.trace {
         query = query.trace(trace);
     }
     if let Some(since) = &params.since {

@@ -4,6 +4,7 @@
 //!
 //! Applies to: outbound.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,17 +16,23 @@ use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::ToolSecurity;
 use mgp_types::service::{Call, ServerId, Stack};
+use tokio::sync::watch;
 use tower_layer::Layer as _;
 
 use super::ear::What;
+use super::manifest;
 use super::node::Node;
 use super::servers::{self, Ground, News, is_there};
 use super::shelf::Kind;
 use crate::client::Client;
 use crate::error::Error;
+use crate::kernel::hops;
 
 /// How many pages of a list are read.
 const PAGES: usize = 100;
+
+/// How long changes of what may be seen are gathered.
+const ROW: Duration = Duration::from_millis(100);
 
 /// How long listing may take.
 const LISTS: Duration = Duration::from_secs(30);
@@ -36,22 +43,40 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         let stale = tokio::select! {
             stale = news.next() => stale,
             // Nobody rings any more once the fleet is gone; it is looked for now and then.
-            () = tokio::time::sleep(LISTS) => Default::default(),
+            () = tokio::time::sleep(LISTS) => BTreeSet::default(),
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
         let asked = stale.iter().filter_map(|(id, what)| Some((all.get(id)?, *what)));
         let asked = asked.map(async |(node, what)| {
             match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
-                Ok(Ok(true)) => fleet.tell(node, &[what]),
+                Ok(Ok(true)) => {
+                    fleet.tell(node, &[what]);
+                    let store = fleet.ground().governance.store();
+                    manifest::keep(store, node.id(), node.shelf()).await;
+                }
                 Ok(Ok(false)) => {}
                 Ok(Err(why)) => {
-                    tracing::warn!(server = %node.id(), %why, "its tools are not known")
+                    tracing::warn!(server = %node.id(), %why, "its tools are not known");
                 }
                 Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
             }
         });
         join_all(asked).await;
+    }
+}
+
+/// Tells those above, whenever somebody may see more or less than before, until the fleet is gone.
+pub(super) async fn tell(mut changes: watch::Receiver<u64>, fleet: servers::Weak) {
+    while changes.changed().await.is_ok() {
+        let Some(fleet) = fleet.upgrade() else { return };
+        let herald = &fleet.ground().herald;
+        herald.tools_changed(|_| true);
+        herald.resources_changed(|_| true);
+        herald.prompts_changed(|_| true);
+        drop(fleet);
+        // Changes come in rows.
+        tokio::time::sleep(ROW).await;
     }
 }
 
@@ -120,6 +145,7 @@ async fn learn(node: &Arc<Node>, what: What, ground: &Ground) -> Result<bool, No
         Some(_) => list(node.id(), &client, node, ground).await?,
         None => Vec::new(),
     };
+    let tools = hops::behind(tools, client.server());
     let entry = entry(node, &client, tools, ground);
     let changed = put(&ground.index, entry).await?;
     let tools = ground.index.tools_of(node.id().as_str()).len();
@@ -138,7 +164,9 @@ async fn list(
     let stack = Stack::new(gate.layer(node.client().ungated().clone()));
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
     for _ in 0..PAGES {
-        let reply = stack.send(Call::ask::<ToolsList>(&params, client.context())?).await?;
+        let mut call = Call::ask::<ToolsList>(&params, client.context())?;
+        hops::mark(&mut call, client.server());
+        let reply = stack.send(call).await?;
         let page: ListToolsResult = reply.get()?;
         tools.extend(page.tools);
         match page.next_cursor {

@@ -21,6 +21,7 @@ use super::reach;
 use super::servers::Ground;
 use crate::client::Client;
 use crate::error::Error;
+use crate::kernel::hops::GoesLayer;
 use crate::kernel::log::{self, LevelLayer};
 use crate::kernel::policy;
 use crate::supervised::SupervisedClient;
@@ -54,6 +55,7 @@ impl Instance {
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .governed(&ground.governance, id.clone())
             .layer(LevelLayer)
+            .layer(GoesLayer)
             .config(|config| {
                 // Whoever calls is asked what a server asks; those who cannot be asked refuse.
                 let offered = &mut config.offer.capabilities;

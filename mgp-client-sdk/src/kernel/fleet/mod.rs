@@ -9,6 +9,7 @@ mod idle;
 mod instance;
 mod known;
 mod manage;
+mod manifest;
 mod met;
 mod node;
 mod reach;
@@ -17,6 +18,7 @@ mod shelf;
 
 pub(super) use ear::{Ear, What};
 pub(super) use known::Shown;
+pub(super) use manifest::all as manifests;
 pub(super) use met::Met;
 pub(super) use node::Node;
 pub(super) use servers::{Fleet, Ground, News};

@@ -11,6 +11,7 @@ use mgp_types::service::SpawnError;
 
 use super::diary::Diary;
 use super::servers::Ground;
+use crate::kernel::hops;
 use crate::supervised::{Reached, Target};
 
 /// What is started: filled in anew each time, so that a password that changed is the new one.
@@ -39,6 +40,7 @@ fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<Reached, SpawnEr
             let mut program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
+                .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                 .server(id.as_str())
                 .on_stderr(move |line| diary.line(line));
             if let Some(cwd) = cwd {

@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_discovery::{Expander, Server};
 use mgp_security::Governance;
 use mgp_server_sdk::Herald;
 use mgp_toolindex::ToolIndex;
+use mgp_types::Payload;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
 use tokio::sync::{Notify, Semaphore};
@@ -18,6 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::ear::{Ear, What};
 use super::feed;
 use super::idle;
+use super::manifest;
 use super::met::Met;
 use super::node::Node;
 use crate::error::Error;
@@ -69,6 +71,14 @@ pub(crate) struct Fleet(Arc<Inner>);
 struct Inner {
     ground: Ground,
     table: RwLock<Arc<Table>>,
+    /// What is known from before of servers that were not added yet.
+    kept: Mutex<HashMap<String, Payload>>,
+}
+
+impl Inner {
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Payload>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The same without keeping the servers alive.
@@ -85,16 +95,22 @@ impl Fleet {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(crate) fn new(ground: Ground) -> Self {
-        let fleet = Self(Arc::new(Inner { ground, table: RwLock::default() }));
+    pub(crate) fn new(ground: Ground, kept: HashMap<String, Payload>) -> Self {
+        let (table, kept) = (RwLock::default(), Mutex::new(kept));
+        let fleet = Self(Arc::new(Inner { ground, table, kept }));
         tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
         tokio::spawn(idle::run(Weak(Arc::downgrade(&fleet.0))));
+        let changes = fleet.0.ground.governance.changes();
+        tokio::spawn(feed::tell(changes, Weak(Arc::downgrade(&fleet.0))));
         fleet
     }
 
     /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = Arc::new(Node::new(config, &self.0.ground)?);
+        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
+            node.shelf().restore(&kept);
+        }
         tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
         self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
         if !self.is_known(&node) {
@@ -126,6 +142,14 @@ impl Fleet {
         }
     }
 
+    /// Forgets what was kept of servers that were not added.
+    pub(crate) async fn forget_others(&self) {
+        let others = std::mem::take(&mut *self.0.kept());
+        for server in others.keys() {
+            manifest::forget(self.0.ground.governance.store(), &server.as_str().into()).await;
+        }
+    }
+
     /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
     pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) -> Option<Arc<Node>> {
         let node = self.change(|table| table.remove(id))?;
@@ -135,6 +159,7 @@ impl Fleet {
         self.0.ground.met.forget(id);
         node.hold(true);
         node.stop(reason).await;
+        manifest::forget(self.0.ground.governance.store(), id).await;
         self.tell(&node, &What::ALL);
         Some(node)
     }
@@ -162,7 +187,9 @@ impl Fleet {
     /// Tells those who see a server that lists changed with it.
     pub(crate) fn tell(&self, node: &Node, what: &[What]) {
         let ear = self.0.ground.ear(node.id().clone());
-        what.iter().for_each(|what| ear.tell(*what));
+        for what in what {
+            ear.tell(*what);
+        }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {

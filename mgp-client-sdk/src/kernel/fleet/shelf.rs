@@ -16,6 +16,7 @@ use mgp_types::{ErrorCode, Payload};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::manifest::Manifest;
 use super::node::Node;
 use crate::error::Error;
 
@@ -151,6 +152,38 @@ impl Shelf {
         for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_offered(capabilities)) {
             kept.lists[kind as usize] = Some(Arc::default());
         }
+    }
+
+    /// Takes what was kept of a server when it was last there; nonsense is nothing.
+    pub(crate) fn restore(&self, kept: &Payload) {
+        let Ok(manifest) = kept.get::<Manifest>() else { return };
+        self.offers(&manifest.capabilities);
+        for kind in Kind::ALL {
+            let mut list = List::default();
+            for text in manifest.list(kind) {
+                if let Some(key) = key(kind, text) {
+                    list.push(Entry { key, text: Payload::from_trusted(text.as_str().to_owned()) });
+                }
+            }
+            let mut list = list.finished();
+            list.read = None;
+            self.kept().lists[kind as usize] = Some(Arc::new(list));
+        }
+    }
+
+    /// What is kept of the server; none before it was there.
+    pub(super) fn manifest(&self) -> Option<Manifest> {
+        let capabilities = ServerCapabilities::clone(&*self.capabilities()?);
+        let texts = |kind| {
+            let list = self.list(kind);
+            list.entries.iter().map(|entry| entry.text.clone()).collect()
+        };
+        Some(Manifest {
+            capabilities,
+            resources: texts(Kind::Resources),
+            templates: texts(Kind::Templates),
+            prompts: texts(Kind::Prompts),
+        })
     }
 
     /// Whether a list may have changed without a word, as far as its server is there to be asked.

@@ -9,14 +9,18 @@ use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Call, Reply};
 
 use super::{Parts, Switch};
+use crate::kernel::hops;
 
 /// The list of a caller.
-pub(super) async fn tools(switch: Switch, call: Call) -> Result<Reply, RpcError> {
+pub(super) fn tools(switch: &Switch, call: &Call) -> Result<Reply, RpcError> {
     let Parts { fleet, sessions, search, meta, .. } = switch.parts();
     let (index, cx) = (&fleet.ground().index, call.cx());
     let caller = search.caller(cx);
     let session = sessions.find(cx, None)?;
     let view = sessions.view(&cx.principal, session.as_ref(), index, &caller);
-    let tools = surface(&ContextLevel::Hybrid, meta, index, &caller, &view);
+    // Another kernel has an index of its own.
+    let level =
+        if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
+    let tools = surface(&level, meta, index, &caller, &view);
     Reply::of(&ListToolsResult::new(tools))
 }

@@ -5,6 +5,7 @@
 mod list;
 mod names;
 mod page;
+pub(super) mod tasks;
 mod tools;
 mod whole;
 
@@ -14,7 +15,7 @@ use mgp_discovery::list_router;
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, MetaTools, Sessions};
 use mgp_types::RpcError;
-use mgp_types::method::{Request as _, ToolsCall, ToolsList};
+use mgp_types::method::{Initialized, Request as _, ToolsCall, ToolsList};
 use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
@@ -59,7 +60,7 @@ impl Switch {
         // A method of ours that is called as a tool is decided like the method.
         let tools = KernelToolsLayer::new(methods.clone())
             .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call)));
-        let lists = Stack::from_fn(move |call| list::tools(lists.clone(), call));
+        let lists = Stack::from_fn(move |call| std::future::ready(list::tools(&lists, &call)));
         methods
             .route(ToolsCall::METHOD, Stack::new(tools))
             .route(ToolsList::METHOD, lists)
@@ -81,6 +82,10 @@ impl Switch {
                         log::ask(node, fleet.ground()).await;
                     }
                 });
+            }
+            if call.tells::<Initialized>() && call.cx().caller.asks.roots {
+                // Servers that asked for roots before anybody was there ask again.
+                tokio::spawn(switch.clone().roots_changed(call.cx().clone()));
             }
             Ok(())
         })

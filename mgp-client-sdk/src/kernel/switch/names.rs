@@ -8,6 +8,7 @@
 //!
 //! Applies to: inbound.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mgp_types::service::ServerId;
@@ -126,7 +127,7 @@ fn word(server: &ServerId) -> String {
         if byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'.' || byte == b'-' {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("+{byte:02x}"));
+            let _ = write!(out, "+{byte:02x}");
         }
     }
     out

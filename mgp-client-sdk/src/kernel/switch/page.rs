@@ -5,6 +5,7 @@
 //!
 //! Applies to: inbound.
 
+use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use mgp_types::mcp::{Era, ListParams, Prompt, Resource, ResourceTemplate};
@@ -50,12 +51,10 @@ pub(super) fn of(kind: Kind, names: &Names, call: &Call) -> Result<Reply, RpcErr
     }
     out.push(']');
     if rest.next().is_some() {
-        out.push_str(&format!(r#","nextCursor":"p{}.{revision:x}""#, start + PAGE));
+        let _ = write!(out, r#","nextCursor":"p{}.{revision:x}""#, start + PAGE);
     }
     if call.cx().caller.era == Era::Modern {
-        out.push_str(&format!(
-            r#","resultType":"complete","ttlMs":{TTL_MS},"cacheScope":"private""#
-        ));
+        let _ = write!(out, r#","resultType":"complete","ttlMs":{TTL_MS},"cacheScope":"private""#);
     }
     out.push('}');
     Ok(Reply::raw(Payload::from_trusted(out)))

@@ -4,11 +4,12 @@
 
 use std::future::Future;
 
-use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool};
+use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
+use mgp_types::mcp::TaskSupport;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::{Parts, Switch};
+use super::{Parts, Switch, tasks};
 
 /// Passes a call on.
 pub(super) fn call(
@@ -18,18 +19,31 @@ pub(super) fn call(
     let aimed = aim(&switch, &mut call);
     async move {
         let tool = aimed?;
-        let Parts { fleet, seen, sessions, .. } = switch.parts();
+        let Parts { fleet, seen, search, .. } = switch.parts();
         let Some(node) = fleet.get(tool.server_id()) else {
             return Err(gone(&tool));
         };
         let id = ServerId::from(tool.server_id());
         let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
-        let session = if may { Some(sessions.open(call.cx(), None)?) } else { None };
-        let reply = node.send(call, may).await?;
-        if let Some(session) = session {
-            sessions.used(&session, &tool);
+        let cx = call.cx().clone();
+        let answer = if tasks::of(&tool) == TaskSupport::Required {
+            tasks::see_through(&node, call, may).await
+        } else {
+            node.send(call, may).await
+        };
+        if may {
+            let outcome = match &answer {
+                Ok(reply) if !has_failed(reply) => Outcome::Answered,
+                _ => Outcome::Failed,
+            };
+            // Without a handle there is none that could have ended.
+            if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
+                // Hosts that honour it list the tool from now on.
+                let herald = &fleet.ground().herald;
+                herald.tools_changed(|other| *other == cx.principal);
+            }
         }
-        Ok(reply)
+        answer
     }
 }
 
@@ -39,6 +53,10 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Listed, RpcError> {
     if call.tool().is_some_and(|named| MetaTool::of(named.name).is_some()) {
         *call.params_mut() = Params::tool(tool.name(), &arguments.into());
     } else {
+        if call.params().mentions("\"task\"") {
+            // The task is the kernel's, and the call below a plain one.
+            *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+        }
         call.params_mut().retarget(Target::Tool(tool.name().into()));
     }
     Ok(tool)
@@ -62,6 +80,13 @@ fn named(switch: &Switch, call: &Call) -> Result<FoundCall, RpcError> {
             _ => Err(refused),
         }
     })
+}
+
+/// Whether a result says that the tool failed.
+fn has_failed(reply: &Reply) -> bool {
+    let text = reply.as_body().map(|body| body.as_raw().as_str());
+    // Most results do not even mention it.
+    text.is_some_and(|text| text.contains("\"isError\":true"))
 }
 
 fn gone(tool: &Listed) -> RpcError {

@@ -115,9 +115,13 @@ impl Switch {
         }
         // One that the caller may not read is found too: the gates refuse it, on the record.
         let all: Vec<_> = self.parts().fleet.all().values().cloned().collect();
-        match Names::of(Kind::Resources, &all).find(uri) {
-            Found::One(meant) => Ok((meant, false)),
-            _ => Err(unknown_resource(cx, uri)),
+        if let Found::One(meant) = Names::of(Kind::Resources, &all).find(uri) {
+            return Ok((meant, false));
+        }
+        // Most servers have more than they list.
+        match unlisted(cx, uri, &nodes)? {
+            Some(meant) => Ok((meant, true)),
+            None => Err(unknown_resource(cx, uri)),
         }
     }
 
@@ -210,10 +214,13 @@ impl Switch {
     // === Roots ===
 
     /// Tells the servers a caller sees that its roots are others now; those of the modern era ask each time.
-    async fn roots_changed(self, cx: Context) {
-        let clients = self.seen(&cx).into_iter().flat_map(|node| match node.is_isolated() {
-            true => node.present(&cx.principal).into_iter().collect(),
-            false => node.running(),
+    pub(super) async fn roots_changed(self, cx: Context) {
+        let clients = self.seen(&cx).into_iter().flat_map(|node| {
+            if node.is_isolated() {
+                node.present(&cx.principal).into_iter().collect()
+            } else {
+                node.running()
+            }
         });
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);
         let told = legacy.map(|client| async move {
@@ -234,42 +241,49 @@ fn resource_of(cx: &Context, uri: &str, nodes: &[Arc<Node>]) -> Result<Option<Me
         Found::Many(names) => return Err(ambiguous(cx, "resource", uri, &names)),
         Found::None => {}
     }
-    // Most servers have more than they list: by a template, else by the kind of URIs they have, else there is one only.
-    let by = |has: &dyn Fn(&Node) -> bool| -> Vec<&Arc<Node>> {
-        nodes.iter().filter(|node| has(node)).collect()
-    };
-    let of_template = by(&|node| {
-        let templates = node.shelf().list(Kind::Templates);
-        templates.entries().iter().any(|entry| fits(&entry.key, uri))
-    });
+    let nodes: Vec<_> = nodes.iter().filter(|node| node.has_template(uri)).collect();
+    only(cx, uri, &nodes)
+}
+
+/// The one server that may have a resource nobody lists: it has the kind of its URI, else it is the only one with any.
+fn unlisted(cx: &Context, uri: &str, nodes: &[Arc<Node>]) -> Result<Option<Meant>, RpcError> {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
-    let of_scheme = || {
-        by(&|node| {
-            [Kind::Resources, Kind::Templates].into_iter().any(|kind| {
-                let list = node.shelf().list(kind);
-                let mut keys = list.entries().iter().map(|entry| entry.key.split_once(':'));
-                keys.any(|key| key.is_some_and(|(other, _)| other == scheme))
-            })
-        })
-    };
-    let offering = || {
-        by(&|node| node.shelf().capabilities().is_some_and(|offered| offered.resources.is_some()))
-    };
-    let mut may_have = of_template;
-    if may_have.is_empty() {
-        may_have = of_scheme();
+    let of_scheme: Vec<_> = nodes.iter().filter(|node| node.has_scheme(scheme)).collect();
+    if let Some(meant) = only(cx, uri, &of_scheme)? {
+        return Ok(Some(meant));
     }
-    if may_have.is_empty() {
-        may_have = offering();
-    }
-    match may_have[..] {
+    let offers = |node: &&Arc<Node>| {
+        node.shelf().capabilities().is_some_and(|offered| offered.resources.is_some())
+    };
+    only(cx, uri, &nodes.iter().filter(offers).collect::<Vec<_>>())
+}
+
+/// The one server that may have a resource; none of several is asked before it is said which.
+fn only(cx: &Context, uri: &str, nodes: &[&Arc<Node>]) -> Result<Option<Meant>, RpcError> {
+    match nodes {
         [] => Ok(None),
         [node] => Ok(Some(Meant { node: Arc::clone(node), key: uri.to_owned() })),
         _ => {
-            let names: Vec<_> =
-                may_have.iter().map(|node| qualify(Kind::Resources, node.id(), uri)).collect();
-            Err(ambiguous(cx, "resource", uri, &names))
+            let names = nodes.iter().map(|node| qualify(Kind::Resources, node.id(), uri));
+            Err(ambiguous(cx, "resource", uri, &names.collect::<Vec<_>>()))
         }
+    }
+}
+
+impl Node {
+    /// Whether a template of it may have made a URI.
+    fn has_template(&self, uri: &str) -> bool {
+        let templates = self.shelf().list(Kind::Templates);
+        templates.entries().iter().any(|entry| fits(&entry.key, uri))
+    }
+
+    /// Whether it lists anything of a scheme.
+    fn has_scheme(&self, scheme: &str) -> bool {
+        [Kind::Resources, Kind::Templates].into_iter().any(|kind| {
+            let list = self.shelf().list(kind);
+            let mut keys = list.entries().iter().map(|entry| entry.key.split_once(':'));
+            keys.any(|key| key.is_some_and(|(other, _)| other == scheme))
+        })
     }
 }
 

@@ -105,6 +105,24 @@ async fn only_what_changed_is_decided_anew() {
     assert!(allowed.asked() <= 1024 + 2);
 }
 
+#[test]
+fn a_set_of_a_later_index_says_nothing_of_an_earlier_one() {
+    let index = by_words();
+    let put = |risk| {
+        let tool = ToolEntry::from(tool("wipe", "wipes")).security(ToolSecurity::new(risk));
+        index.put(ServerEntry::new("s").tool(tool)).unwrap();
+        index.shared.snapshot()
+    };
+    let (before, after) = (put(RiskLevel::Dangerous), put(RiskLevel::Safe));
+    let filter = Filter::new().risk_level_max(RiskLevel::Safe);
+    let passing = |now| {
+        let set = index.shared.sets.filter(now, &filter, &index.shared.analyzer).unwrap();
+        set.unwrap().count()
+    };
+    // A search that began before the change is slower than one that began after it.
+    assert_eq!((passing(&after), passing(&before), passing(&after)), (1, 0, 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 

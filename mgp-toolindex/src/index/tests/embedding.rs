@@ -189,6 +189,46 @@ async fn a_tool_that_cannot_be_embedded_holds_up_no_other() {
     let stats = index.stats();
     assert_eq!((stats.embedded, stats.embedding, stats.not_embedded), (3, 0, 1));
     assert_eq!(search(&index, "unspeakable")[0], "odd.odd");
+    index.put(ServerEntry::new("odd").tool(tool("odd", "speakable"))).unwrap();
+    index.embedded().await.unwrap();
+    assert_eq!((index.stats().embedded, index.stats().not_embedded), (4, 0));
+    index.put(ServerEntry::new("odd").tool(tool("odd", "unspeakable"))).unwrap();
+    index.embedded().await.unwrap();
+    index.remove("odd").unwrap();
+    assert_eq!((index.stats().embedded, index.stats().not_embedded), (3, 0));
+}
+
+/// Panics, as other people's code may.
+#[derive(Debug)]
+struct Rash;
+
+impl Embedder for Rash {
+    fn model(&self) -> &'static str {
+        "rash"
+    }
+
+    fn dimensions(&self) -> usize {
+        48
+    }
+
+    fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(vec![text.parse().unwrap(); 48])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Large
+    }
+}
+
+#[tokio::test]
+async fn an_embedder_that_panics_is_not_taken_for_one_that_is_done() {
+    let index = ToolIndex::builder().embedder(Arc::new(Rash)).build();
+    index.put(files()).unwrap();
+    let error = index.embedded().await.unwrap_err();
+    assert_eq!(error.to_string(), "the model `rash` failed: it panicked");
+    assert_eq!(index.stats().embedding, 3);
+    index.put(mail()).unwrap();
+    assert!(index.embedded().await.is_err());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::{Payload, RawObject};
 
 use super::*;
-use crate::catalog::{Everything, ServerEntry, ToolEntry};
+use crate::catalog::{Everything, Listed, ServerEntry, ToolEntry};
 use crate::search::{Filter, Found, Query};
 
 pub(super) fn tool(name: &str, description: &str) -> Tool {
@@ -151,9 +151,11 @@ fn filters_narrow() {
 fn a_name_of_two_tools_is_ambiguous() {
     let index = by_words();
     index.put_all([files(), mail()]).unwrap();
-    let resolve = |name: &str| match index.resolve(name) {
+    let resolve = |name: &str| match index.resolve(name, &Everything) {
         Resolved::One(tool) => tool.tool_id(),
-        Resolved::Ambiguous(names) => names.join(" or "),
+        Resolved::Ambiguous(tools) => {
+            tools.iter().map(Listed::tool_id).collect::<Vec<_>>().join(" or ")
+        }
         Resolved::Unknown => "-".to_owned(),
     };
     assert_eq!(resolve("read_file"), "files.read_file");

@@ -50,7 +50,7 @@ fn me() -> Principal {
 
 fn views(history: &History, who: &Principal, query: &str) -> Vec<View> {
     let vector = Letters("").embed(query).unwrap();
-    history.views(who, &Analyzer::new().query(query), Some(&vector))
+    history.told(who, &Analyzer::new().query(query), Some(&vector)).views
 }
 
 fn best(history: &History, who: &Principal, query: &str) -> Option<(String, f32)> {
@@ -206,8 +206,8 @@ fn a_vector_of_another_length_is_no_vector() {
     history.embed_with(Some(Arc::new(Letters("a"))));
     taught(&history, &me());
     let words = Analyzer::new().query("send a mail");
-    let told = history.views(&me(), &words, Some(&[1.0; 7]));
-    assert_eq!(told, history.views(&me(), &words, None));
+    let told = history.told(&me(), &words, Some(&[1.0; 7])).views;
+    assert_eq!(told, history.told(&me(), &words, None).views);
     assert_eq!(&*told[0].tool, "s.tool1");
 }
 

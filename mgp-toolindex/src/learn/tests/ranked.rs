@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::me;
 use crate::catalog::Allowed;
-use crate::learn::{Erase, History};
+use crate::learn::{Erase, History, HistoryConfig, Keep};
 use crate::{Everything, Explain, Query, ServerEntry, ToolIndex};
 
 fn tool(name: &str, description: &str) -> Tool {
@@ -111,4 +111,64 @@ fn what_may_not_be_called_is_not_found_however_often_it_was() {
     assert!(found.hits.iter().all(|hit| hit.tool.name() != "barometer"));
     index.remove("s").unwrap();
     assert!(index.search(&ask("tell a friend"), &Everything).unwrap().hits.is_empty());
+}
+
+/// Calls that contradict what words and meaning say, after queries of two kinds.
+fn contrary(index: &ToolIndex, history: &History) {
+    for n in 0..40 {
+        history.record(&me(), &format!("what will the weather be on day {n}"), "s.barometer");
+        history.record(&me(), &format!("show the month of number {n}"), "s.send_mail");
+    }
+    history.settle();
+    assert!(index.search(&ask("weather"), &Everything).is_ok());
+}
+
+#[test]
+fn the_ranking_is_asked_again_and_weighed_against_past_calls() {
+    let history = History::new();
+    let index = index(Some(&history));
+    let order = |history: &History| {
+        let words = crate::text::Analyzer::new().query("weather");
+        history.told(&me(), &words, None).order
+    };
+    contrary(&index, &history);
+    assert!(order(&history).is_some());
+    for (text, first) in [("the weather of day 3", "barometer"), ("show me the month", "send_mail")]
+    {
+        let hits = found(&index, &ask(text));
+        assert_eq!(hits[0].0, first, "{hits:?}");
+        assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
+        assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
+    }
+    // What is unlike all of them is found as without a history.
+    assert_eq!(found(&index, &ask("air pressure"))[0].0, "barometer");
+    assert_eq!(found(&index, &ask("forecast"))[0].0, "forecast");
+}
+
+#[test]
+fn an_index_that_had_no_tools_is_asked_when_it_has_some() {
+    let history = History::new();
+    let index = ToolIndex::builder().history(history.clone()).build();
+    let order = |history: &History| {
+        let words = crate::text::Analyzer::new().query("weather");
+        history.told(&me(), &words, None).order
+    };
+    contrary(&index, &history);
+    assert!(order(&history).is_none());
+    let server = ServerEntry::new("s")
+        .tool(tool("barometer", "Reads the air pressure"))
+        .tool(tool("send_mail", "Sends a mail to a person"));
+    index.put(server).unwrap();
+    assert!(order(&history).is_some());
+}
+
+#[test]
+fn without_texts_nothing_is_asked_again() {
+    let history = History::with(HistoryConfig::new().keep(Keep::Vector));
+    let index = index(Some(&history));
+    contrary(&index, &history);
+    assert!(
+        history.told(&me(), &crate::text::Analyzer::new().query("weather"), None).order.is_none()
+    );
+    assert_eq!(found(&index, &ask("what will the weather be"))[0].0, "barometer");
 }

@@ -41,6 +41,14 @@ fn living_in(stat: &[u8]) -> Option<i32> {
     (!matches!(state, "Z" | "X" | "x")).then_some(group)
 }
 
+/// Reads the parent of a process from its `/proc` line.
+#[cfg(target_os = "linux")]
+pub(super) fn parent(stat: &[u8]) -> Option<i32> {
+    let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
+    let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
+    fields.nth(1)?.parse().ok()
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -57,6 +65,12 @@ mod tests {
         check("12 (sh) Z 1 34 34 0 -1", None);
         check("12 (sh", None);
         check("", None);
+    }
+
+    #[test]
+    fn the_parent_is_read_past_any_name() {
+        assert_eq!(parent(b"12 (a ) Z 9 (x) R 1 56 56 0 -1"), Some(1));
+        assert_eq!(parent(b"12 (sh"), None);
     }
 
     #[test]

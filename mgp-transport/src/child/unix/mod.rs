@@ -4,12 +4,16 @@
 
 mod group;
 #[cfg(target_os = "linux")]
+mod keep;
+#[cfg(target_os = "linux")]
 mod pre_exec;
 mod process;
 mod spawner;
 
 use std::time::Instant;
 
+#[cfg(target_os = "linux")]
+pub(super) use self::keep::keep;
 pub(super) use self::process::Process;
 pub(super) use self::spawner::start;
 

@@ -4,8 +4,14 @@
 //! without being reaped, then its group is emptied, and only then it is reaped, under the lock
 //! that every signal takes.
 //!
+//! A child under a keeper is signalled by its keeper: the process that we start and reap is the keeper, which ends when
+//! the whole tree has.
+//!
 //! *Applies to: outbound.*
 
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,14 +23,25 @@ use super::group::has_members;
 use super::now;
 use crate::child::ExitReport;
 
+/// What tells a keeper to end its program gently.
+pub(super) const TERMINATE: u8 = b'T';
+
 /// How long SIGKILL may take to empty a group before its leader is reaped all the same.
 const KILL_TAKES: Duration = Duration::from_secs(1);
 
 pub(in crate::child) struct Process {
     pid: Pid,
     term_grace: Duration,
+    kept: Option<Kept>,
     state: Mutex<State>,
     done: watch::Sender<Option<ExitReport>>,
+}
+
+/// The child of a keeper.
+pub(super) struct Kept {
+    /// The way to the keeper, which ends all when it is closed.
+    wire: UnixStream,
+    program: Pid,
 }
 
 /// What the spawner thread is to do about a child next.
@@ -48,17 +65,19 @@ struct State {
 // === impl Process ===
 
 impl Process {
-    pub(super) fn new(pid: Pid, term_grace: Duration) -> Self {
+    pub(super) fn new(pid: Pid, kept: Option<Kept>, term_grace: Duration) -> Self {
         Self {
             pid,
             term_grace,
+            kept,
             state: Mutex::new(State::default()),
             done: watch::Sender::new(None),
         }
     }
 
     pub(in crate::child) fn pid(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
+        let pid = self.kept.as_ref().map_or(self.pid, |kept| kept.program);
+        pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     pub(super) fn raw_pid(&self) -> Pid {
@@ -139,12 +158,31 @@ impl Process {
 
     /// Signals the group while its number is ours; tells whether it was.
     fn signal(&self, state: &State, signal: Signal) -> bool {
+        if let Some(kept) = self.kept.as_ref().filter(|_| !state.reaped) {
+            return kept.signal(signal);
+        }
         // The only other failure is an empty group, and a zombie leader still counts as a member.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    pub(super) fn new(wire: UnixStream, program: Pid) -> Self {
+        Self { wire, program }
+    }
+
+    /// Has the keeper do it; tells whether it heard.
+    fn signal(&self, signal: Signal) -> bool {
+        if signal == Signal::KILL {
+            return self.wire.shutdown(Shutdown::Both).is_ok();
+        }
+        (&self.wire).write_all(&[TERMINATE]).is_ok()
     }
 }
 

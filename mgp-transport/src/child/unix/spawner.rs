@@ -9,9 +9,15 @@
 //! *Applies to: outbound.*
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
 use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -21,11 +27,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use super::now;
-use super::process::{Process, Step};
+use super::process::{Kept, Process, Step};
+#[cfg(target_os = "linux")]
+use crate::child::Keeper;
 use crate::child::{ChildError, Started};
 
 /// How often children without a pidfd are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a keeper may take to tell how the start went; it takes a few milliseconds.
+#[cfg(target_os = "linux")]
+const TELLS: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between two looks at a group that is being emptied.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
@@ -194,22 +206,24 @@ fn wait(heard: &PipeReader, watched: &[Watch]) -> Vec<bool> {
 
 /// Starts one child and returns what is to be watched.
 fn serve(request: Request) -> Option<Arc<Process>> {
-    let Request { mut command, term_grace, reply } = request;
-    command.process_group(0);
-    #[cfg(target_os = "linux")]
-    super::pre_exec::prepare(&mut command);
-    let mut child = match command.spawn() {
-        Ok(child) => child,
+    let Request { command, term_grace, reply } = request;
+    let (mut child, kept) = match spawn(command, term_grace) {
+        Ok(spawned) => spawned,
         Err(error) => {
             let _ = reply.send(Err(error));
             return None;
         }
     };
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
-    let process = Arc::new(Process::new(pid, term_grace));
+    let (kept, failed) = match kept.transpose() {
+        Ok(kept) => (kept, None),
+        Err(error) => (None, Some(error)),
+    };
+    let process = Arc::new(Process::new(pid, kept, term_grace));
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let started = match pipes {
-        (Some(stdin), Some(stdout), Some(stderr)) => {
+    let started = match (failed, pipes) {
+        (Some(error), _) => Err(error),
+        (None, (Some(stdin), Some(stdout), Some(stderr))) => {
             Ok(Started { process: Arc::clone(&process), stdin, stdout, stderr })
         }
         _ => Err(io::ErrorKind::BrokenPipe.into()),
@@ -219,6 +233,57 @@ fn serve(request: Request) -> Option<Arc<Process>> {
         process.kill();
     }
     Some(process)
+}
+
+/// A process, and what its keeper said of the program if it is one.
+type Spawned = (Child, Option<io::Result<Kept>>);
+
+fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
+    #[cfg(target_os = "linux")]
+    if let Some(keeper) = Keeper::installed() {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = under(keeper, &command, &theirs, grace);
+        command.process_group(0);
+        super::pre_exec::prepare(&mut command, Some(&theirs));
+        let child = command.spawn()?;
+        drop(theirs);
+        return Ok((child, Some(hear(ours))));
+    }
+    let _ = grace;
+    command.process_group(0);
+    #[cfg(target_os = "linux")]
+    super::pre_exec::prepare(&mut command, None);
+    Ok((command.spawn()?, None))
+}
+
+/// The same command under a keeper; its environment was chosen for the child and is the keeper's as well.
+#[cfg(target_os = "linux")]
+fn under(keeper: &Keeper, command: &Command, wire: &UnixStream, grace: Duration) -> Command {
+    let (program, word) = keeper.program();
+    let mut kept = Command::new(program);
+    kept.arg(word).arg(wire.as_raw_fd().to_string()).arg(grace.as_millis().to_string());
+    kept.arg(command.get_program()).args(command.get_args()).env_clear();
+    kept.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        kept.current_dir(folder);
+    }
+    kept.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    kept
+}
+
+/// Hears of a keeper how the start went.
+#[cfg(target_os = "linux")]
+fn hear(mut wire: UnixStream) -> io::Result<Kept> {
+    wire.set_read_timeout(Some(TELLS))?;
+    let mut told = [[0; 4]; 2];
+    wire.read_exact(told.as_flattened_mut())?;
+    match told.map(i32::from_ne_bytes) {
+        [0, error] => Err(io::Error::from_raw_os_error(error)),
+        [program, _] => {
+            let program = Pid::from_raw(program).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(Kept::new(wire, program))
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

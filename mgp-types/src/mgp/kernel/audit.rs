@@ -17,8 +17,8 @@ record! {
         opt tool: Option<String>,
         /// Of this type.
         opt event_type: Option<EventType>,
-        /// Of this trace.
-        opt trace_id: Option<String>,
+        /// Of this trace; `trace_id` would be the one of the question itself (§6.5).
+        opt trace: Option<String>,
         /// From this time on.
         opt since: Option<Timestamp>,
         /// Before this time.

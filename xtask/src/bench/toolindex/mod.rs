@@ -57,6 +57,10 @@ const SIZES: [Size; 4] = [
 /// The most that a tool takes in memory beyond its text, in KiB.
 const MEMORY: Option<f64> = Some(1.5);
 
+/// The index that a gateway with a few servers has, and the most memory it takes with all that is in the crate, in MiB.
+const FEW: usize = 50;
+const FEW_MEMORY: f64 = 6.0;
+
 /// The catalogue that is opened cold, and how often.
 const KEPT: usize = 15_000;
 const OPENED: usize = 7;
@@ -137,6 +141,9 @@ fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figur
         figures.rows.extend(rows(size, &said));
         figures.said.push(said);
     }
+    let said = program.small(FEW)?;
+    figures.rows.push(small(&said));
+    figures.said.push(said);
     let (row, said) = opening(&program)?;
     figures.rows.push(row);
     figures.said.push(said);
@@ -167,10 +174,20 @@ fn rows(size: &Size, said: &Value) -> Vec<Row> {
     rows.push(
         Row::new(format!("memory a tool, {of}"), "KiB", kib("bytes_per_tool"), size.memory)
             .beside("all, MiB", kib("rss_kb"))
+            .beside("before, MiB", kib("rss_empty_kb"))
             .beside("peak, MiB", kib("rss_peak_kb"))
             .beside("build, s", said["build_ms"].as_f64().map(|ms| ms / 1000.0)),
     );
     rows
+}
+
+/// What a small index has to show.
+fn small(said: &Value) -> Row {
+    let mib = |name: &str| said[name].as_f64().map(|kib| kib / 1024.0);
+    Row::new(format!("an index of {FEW} tools"), "MiB", mib("rss_beyond_kb"), Some(FEW_MEMORY))
+        .beside("in no file", mib("heap_beyond_kb"))
+        .beside("empty program", mib("rss_empty_kb"))
+        .beside("peak", mib("rss_peak_kb"))
 }
 
 /// Keeps a catalogue in a file and opens it in processes of their own.

@@ -51,6 +51,11 @@ impl Program {
         figures(program)
     }
 
+    /// Builds a small index and leaves it alone.
+    pub(super) fn small(&self, tools: usize) -> Outcome<Value> {
+        figures(self.bare("small").args(&["--tools", &tools.to_string()]))
+    }
+
     /// Keeps a catalogue in a file.
     pub(super) fn keep(&self, file: &Path, tools: usize) -> Outcome<Value> {
         let tools = tools.to_string();

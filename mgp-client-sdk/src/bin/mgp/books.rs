@@ -1,0 +1,179 @@
+//! Who may do what: in the kernel that runs, else in its folder.
+//!
+//! Applies to: both.
+
+use std::time::SystemTime;
+
+use mgp_client_sdk::Client;
+use mgp_client_sdk::security::{
+    Approval, ApprovalSource, FolderError, Governance, LogError, PermissionChange,
+};
+use mgp_client_sdk::types::method::{
+    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+};
+use mgp_client_sdk::types::mgp::{
+    AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult, AccessRevokeParams,
+    AccessRevokeResult, KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams,
+    Permission,
+};
+use mgp_client_sdk::types::service::{Principal, ServerId};
+
+use crate::cli::Global;
+use crate::control;
+use crate::exit::{Ended, Failure};
+use crate::state;
+
+/// The books of a kernel that runs, or of one that does not.
+pub(crate) enum Books {
+    Kernel(Client),
+    Folder(Governance),
+}
+
+impl Books {
+    /// Opens them where they are.
+    pub(crate) async fn open(global: &Global) -> Ended<Self> {
+        match control::connect(global).await {
+            Ok(client) => return Ok(Self::Kernel(client)),
+            Err(failure) if failure.is_no_kernel() => {}
+            Err(failure) => return Err(failure),
+        }
+        match Governance::in_folder(state::made(global)?).await {
+            Ok(governance) => Ok(Self::Folder(governance)),
+            Err(FolderError::Log(LogError::Taken { .. })) => Err(Failure::failed(
+                "another program uses the state folder and cannot be reached; stop it, or wait until it has ended",
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn grant(&self, params: AccessGrantParams) -> Ended<AccessGrantResult> {
+        match self {
+            Self::Kernel(client) => Ok(client.mgp().access_grant(&params).await?),
+            Self::Folder(governance) => Ok(governance.access().grant(&operator(), params).await?),
+        }
+    }
+
+    pub(crate) async fn revoke(&self, params: AccessRevokeParams) -> Ended<AccessRevokeResult> {
+        match self {
+            Self::Kernel(client) => Ok(client.mgp().access_revoke(&params).await?),
+            Self::Folder(governance) => Ok(governance.access().revoke(&operator(), params).await?),
+        }
+    }
+
+    pub(crate) async fn query(&self, params: AccessQueryParams) -> Ended<AccessQueryResult> {
+        match self {
+            Self::Kernel(client) => Ok(client.mgp().access_query(&params).await?),
+            Self::Folder(governance) => Ok(governance.access().query(&operator(), params).await?),
+        }
+    }
+
+    /// What was decided about permissions, of one server or of all.
+    pub(crate) async fn permissions(&self, server: Option<&str>) -> Ended<Vec<KernelPermission>> {
+        match self {
+            Self::Kernel(client) => {
+                let mut params = KernelPermissionsParams::new();
+                params.server_id = server.map(str::to_owned);
+                Ok(client.request::<KernelPermissions>(&params).await?.permissions)
+            }
+            Self::Folder(governance) => {
+                let server = server.map(ServerId::from);
+                let all = governance.permissions().list(&operator(), server.as_ref()).await?;
+                Ok(all.into_iter().map(told).collect())
+            }
+        }
+    }
+
+    /// Decides about permissions of a server; answers how many of them that changed.
+    pub(crate) async fn decide(
+        &self,
+        word: Word,
+        server: &str,
+        permissions: Vec<Permission>,
+        tools: &[String],
+        until: Option<SystemTime>,
+        because: Option<&str>,
+    ) -> Ended<usize> {
+        match self {
+            Self::Kernel(client) => {
+                let mut params = KernelPermissionChangeParams::new(server, permissions);
+                params.tools = tools.iter().cloned().collect();
+                params.until = until.map(Into::into);
+                params.because = because.map(str::to_owned);
+                let made = match word {
+                    Word::Approve => client.request::<KernelPermissionsApprove>(&params).await?,
+                    Word::Deny => client.request::<KernelPermissionsDeny>(&params).await?,
+                    Word::Revoke => client.request::<KernelPermissionsRevoke>(&params).await?,
+                };
+                Ok(made.permissions.len())
+            }
+            Self::Folder(governance) => {
+                let mut change = PermissionChange::of(server, permissions).tools(tools.to_vec());
+                if let Some(until) = until {
+                    change = change.until(until);
+                }
+                if let Some(because) = because {
+                    change = change.because(because);
+                }
+                let (book, by) = (governance.permissions(), operator());
+                let made = match word {
+                    Word::Approve => book.approve(&by, change).await?,
+                    Word::Deny => book.deny(&by, change).await?,
+                    Word::Revoke => book.revoke(&by, change).await?,
+                };
+                Ok(made.len())
+            }
+        }
+    }
+
+    /// Waits until everything is on the disk.
+    pub(crate) async fn close(self) -> Ended {
+        match self {
+            Self::Kernel(client) => {
+                client.close().await;
+            }
+            Self::Folder(governance) => {
+                let log = governance.log().cloned();
+                drop(governance);
+                if let Some(log) = log {
+                    log.close().await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Approve,
+    Deny,
+    Revoke,
+}
+
+/// A decision in the words of a kernel.
+fn told(approval: Approval) -> KernelPermission {
+    let source = match approval.source {
+        ApprovalSource::Answer => "answer",
+        ApprovalSource::Policy => "policy",
+        _ => "operator",
+    };
+    let mut told = KernelPermission::new(
+        approval.permission,
+        approval.decision.as_str(),
+        source,
+        approval.approved_by,
+        approval.approved_at,
+    );
+    told.server_id = approval.server;
+    told.expires_at = approval.expires_at;
+    told.scope = approval.scope;
+    told.tools = approval.tools.into_iter().collect();
+    told.justification = approval.justification;
+    told
+}
+
+/// Whoever runs a command may do everything to the state that is theirs.
+pub(crate) fn operator() -> Principal {
+    Principal::local().operator()
+}

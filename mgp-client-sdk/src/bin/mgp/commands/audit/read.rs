@@ -1,0 +1,136 @@
+//! Reads events from the kernel that runs, else from its folder.
+//!
+//! Applies to: both.
+
+use mgp_client_sdk::security::AuditQuery;
+use mgp_client_sdk::types::method::KernelAudit;
+use mgp_client_sdk::types::mgp::{AuditEvent, KernelAuditParams};
+
+use super::Filters;
+use crate::books::Books;
+use crate::cli::Global;
+use crate::exit::Ended;
+
+/// How many events are asked for at once.
+const PAGE: usize = 1000;
+
+/// What a word makes of a query.
+type Narrow = fn(AuditQuery, String) -> AuditQuery;
+
+/// A log that can be read.
+pub(super) struct Log(Books);
+
+impl Log {
+    pub(super) async fn open(global: &Global) -> Ended<Self> {
+        Ok(Self(Books::open(global).await?))
+    }
+
+    /// The newest events that fit, the oldest of them first.
+    pub(super) async fn newest(
+        &mut self,
+        filters: &Filters,
+        most: usize,
+    ) -> Ended<Vec<AuditEvent>> {
+        let (mut events, mut after) = (Vec::new(), None);
+        while events.len() < most {
+            let want = PAGE.min(most - events.len());
+            let (page, next) = self.page(filters, Order::NewestFirst, after, want).await?;
+            let is_empty = page.is_empty();
+            events.extend(page);
+            match next {
+                Some(next) if !is_empty => after = Some(next),
+                _ => break,
+            }
+        }
+        events.truncate(most);
+        events.reverse();
+        Ok(events)
+    }
+
+    /// The events after one that was seen, the oldest first.
+    pub(super) async fn after(
+        &mut self,
+        filters: &Filters,
+        last: &mut Option<u64>,
+    ) -> Ended<Vec<AuditEvent>> {
+        let (events, _) = self.page(filters, Order::OldestFirst, *last, PAGE).await?;
+        *last = events.iter().filter_map(number).max().or(*last);
+        Ok(events)
+    }
+
+    async fn page(
+        &mut self,
+        filters: &Filters,
+        order: Order,
+        after: Option<u64>,
+        most: usize,
+    ) -> Ended<(Vec<AuditEvent>, Option<u64>)> {
+        let Filters { agent, server, tool, kind, trace, since, until } = filters.clone();
+        let newest = order == Order::NewestFirst;
+        match &self.0 {
+            Books::Kernel(client) => {
+                let mut params = KernelAuditParams::new();
+                params.agent = agent;
+                params.server_id = server;
+                params.tool = tool;
+                params.event_type = kind.map(|kind| kind.as_str().into());
+                params.trace = trace;
+                params.since = since.map(Into::into);
+                params.until = until.map(Into::into);
+                params.limit = Some(most as u64);
+                params.newest_first = Some(newest);
+                params.after = after.filter(|after| *after > 0);
+                let page = client.request::<KernelAudit>(&params).await?;
+                Ok((page.events, page.next))
+            }
+            Books::Folder(governance) => {
+                let Some(log) = governance.log() else { return Ok((Vec::new(), None)) };
+                let mut query = AuditQuery::new().limit(most);
+                // Each word narrows the query by itself.
+                let mut narrow = |word: Option<String>, by: Narrow| {
+                    if let Some(word) = word {
+                        query = by(std::mem::take(&mut query), word);
+                    }
+                };
+                narrow(agent, AuditQuery::agent);
+                narrow(server, AuditQuery::server);
+                narrow(tool, AuditQuery::tool);
+                narrow(kind, AuditQuery::event_type);
+                narrow(trace, AuditQuery::trace);
+                if let Some(since) = since {
+                    query = query.since(since);
+                }
+                if let Some(until) = until {
+                    query = query.until(until);
+                }
+                if newest {
+                    query = query.newest_first();
+                }
+                if let Some(after) = after.filter(|after| *after > 0) {
+                    query = query.after(after);
+                }
+                let page = log.query(query).await?;
+                Ok((page.events, page.next))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+/// The running number of an event.
+pub(super) fn number(event: &AuditEvent) -> Option<u64> {
+    event.mgp.as_ref()?.seq
+}
+
+/// What an event says of its reason.
+pub(super) fn why(event: &AuditEvent) -> Option<String> {
+    let details = serde_json::to_value(event.details.as_ref()?).ok()?;
+    let words = ["reason", "message", "rule", "error", "justification", "permission"];
+    let said = words.iter().find_map(|word| details.get(word))?;
+    Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned))
+}

@@ -1,0 +1,167 @@
+//! Looks at servers, several at a time.
+//!
+//! Applies to: outbound.
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mgp_client_sdk::security::{Definitions, Governance, NameFlaw, Standing};
+use mgp_discovery::{Reach, Server, clear_secrets};
+use mgp_toolindex::TokenCounter;
+
+use super::super::probe::{Probed, Prober, shown};
+use super::{Check, Doctor, Level};
+use crate::cli::Global;
+use crate::output::{Progress, brief};
+
+/// From so many tokens on a list of tools is worth a word.
+const MANY: u64 = 10_000;
+
+/// What was found about a server.
+pub(super) struct Judged {
+    pub(super) checks: Vec<Check>,
+    pub(super) tools: usize,
+    pub(super) tokens: u64,
+}
+
+impl Judged {
+    pub(super) fn is_broken(&self) -> bool {
+        self.checks.iter().any(|check| check.level == Level::Fail)
+    }
+}
+
+/// Looks at servers; in their order.
+pub(super) async fn judge(global: &Global, doctor: &Doctor, servers: &[Server]) -> Vec<Judged> {
+    let governance = Governance::builder().build();
+    let definitions = governance.definitions();
+    let prober = Prober::new(doctor.timeout);
+    let mut probes: FuturesUnordered<_> = servers
+        .iter()
+        .enumerate()
+        .map(|(at, server)| {
+            let prober = &prober;
+            async move {
+                if doctor.no_start {
+                    return (at, None);
+                }
+                let probed = Some(prober.probe(server, definitions).await);
+                (at, probed)
+            }
+        })
+        .collect();
+    let mut progress = Progress::new(global, "checking servers", servers.len());
+    let mut probed: Vec<_> = servers.iter().map(|_| None).collect();
+    while let Some((at, found)) = probes.next().await {
+        progress.step();
+        probed[at] = found;
+    }
+    drop(progress);
+    let counter = TokenCounter::new();
+    let others = |id: &str| {
+        let id = id.to_owned();
+        servers.iter().map(|server| server.id.as_str()).filter(move |other| *other != id)
+    };
+    servers
+        .iter()
+        .zip(probed)
+        .map(|(server, probed)| {
+            let id = server.id.as_str();
+            let mut judged = one(server, probed, definitions, &counter);
+            if let Err(flaw) = NameFlaw::check_server(id, others(id)) {
+                let check =
+                    Check::new("server", Level::Fail, format!("its id cannot be used: {flaw}"));
+                judged.checks.push(check.of(id));
+            }
+            judged
+        })
+        .collect()
+}
+
+fn one(
+    server: &Server,
+    probed: Option<Result<Probed, String>>,
+    definitions: &Definitions,
+    counter: &TokenCounter,
+) -> Judged {
+    let id = server.id.as_str();
+    let mut judged = Judged { checks: Vec::new(), tools: 0, tokens: 0 };
+    let mut say = |level, what: String, fix: Option<String>| {
+        let mut check = Check::new("server", level, what).of(id);
+        check.fix = fix;
+        judged.checks.push(check);
+    };
+    for secret in clear_secrets(server) {
+        let what = format!("`{}` looks like a secret in clear text ({})", secret.place, secret.why);
+        say(Level::Warn, what, Some(secret.remedy));
+    }
+    match probed {
+        None => say(Level::Ok, format!("configured: {}", shown(server)), None),
+        Some(Err(why)) => {
+            // What is known of the remedy stands behind the last semicolon.
+            let (what, fix) = match why.rsplit_once("; ") {
+                Some((what, fix)) => (what.to_owned(), fix.to_owned()),
+                None => (why, by_hand(server)),
+            };
+            say(Level::Fail, what, Some(fix));
+        }
+        Some(Ok(probed)) => {
+            let texts = probed.tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
+            let tokens: u64 = texts.map(|text| u64::from(counter.count(&text))).sum();
+            (judged.tools, judged.tokens) = (probed.tools.len(), tokens);
+            let mut say = |level, what: String, fix: Option<String>| {
+                let mut check = Check::new("server", level, what).of(id);
+                check.fix = fix;
+                judged.checks.push(check);
+            };
+            say(Level::Ok, sentence(&probed, tokens), None);
+            if tokens > MANY {
+                let what = format!("its tools cost {tokens} tokens to list");
+                say(
+                    Level::Warn,
+                    what,
+                    Some("nothing behind mgp, which lists few; elsewhere list fewer".to_owned()),
+                );
+            }
+            for name in &probed.listed {
+                if let Err(flaw) = NameFlaw::check_tool(name) {
+                    let fix = "tell its author; nobody can call it".to_owned();
+                    say(Level::Warn, format!("a tool cannot be used: {flaw}"), Some(fix));
+                    continue;
+                }
+                if let Some((what, fix)) = doubt(server, name, definitions) {
+                    say(Level::Warn, what, Some(fix));
+                }
+            }
+        }
+    }
+    judged
+}
+
+/// What to do where nobody knows better.
+fn by_hand(server: &Server) -> String {
+    let shown = brief(&shown(server), 120);
+    match server.reach {
+        Reach::Program { .. } => format!("run it by hand to see what it says: {shown}"),
+        _ => format!("look whether the server runs, and whether {shown} is its address"),
+    }
+}
+
+fn sentence(probed: &Probed, tokens: u64) -> String {
+    let Probed { era, revision, mgp, name, version, tools, .. } = probed;
+    let calls = name.as_deref().map(|name| format!(", {}", brief(name, 40))).unwrap_or_default();
+    let version =
+        version.as_deref().map(|version| format!(" {}", brief(version, 20))).unwrap_or_default();
+    let mgp = if *mgp { ", speaks MGP" } else { "" };
+    format!("{} tools, {tokens} tokens, MCP {revision} ({era}){mgp}{calls}{version}", tools.len())
+}
+
+/// Why a tool is not callable at once.
+fn doubt(server: &Server, tool: &str, definitions: &Definitions) -> Option<(String, String)> {
+    let findings = match definitions.standing(Some(&server.id), tool) {
+        Standing::Flagged(held) | Standing::Changed(held) => held.findings.clone(),
+        Standing::Refused(findings) => findings.to_vec(),
+        _ => return None,
+    };
+    let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let what = format!("the tool `{tool}` waits for an operator: {}", said.join(", "));
+    Some((what, format!("read it, then run `mgp tools approve {}.{tool}`", server.id)))
+}

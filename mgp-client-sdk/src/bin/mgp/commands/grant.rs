@@ -1,0 +1,165 @@
+//! What a newcomer needs to see something: access for the agent, and what the tools need that is not dangerous (DESIGN §5).
+//!
+//! Every grant is an ordinary one: it is recorded, shown by `mgp access` and `mgp permissions`, and taken back there.
+//!
+//! Applies to: both.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mgp_client_sdk::security::{Governance, ServerPolicy};
+use mgp_client_sdk::types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel};
+use mgp_client_sdk::types::service::ServerId;
+use mgp_discovery::Server;
+use serde::Serialize;
+
+use super::probe::{Probed, Prober};
+use crate::books::{Books, Word};
+use crate::cli::Global;
+use crate::exit::Ended;
+use crate::output::{Page, Progress};
+
+/// How long a server may take to say what it has; package runners download first.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was granted about a server.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Granted {
+    /// The server.
+    server: String,
+    /// The agent that has access now.
+    agent: String,
+    /// The permissions that were approved.
+    permissions: Vec<String>,
+    /// The permissions its tools need that are still asked for.
+    asked: Vec<String>,
+    /// How many tools it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<usize>,
+    /// Why its tools are not known; their permissions are asked for then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Granted {
+    /// Writes it down for people.
+    pub(super) fn show(&self, page: &mut Page) {
+        let Self { server, agent, permissions, asked, tools, error } = self;
+        let mut said = vec![format!("access for {agent}")];
+        if let Some(tools) = tools {
+            said.push(format!("{tools} tools pinned"));
+        }
+        if !permissions.is_empty() {
+            said.push(format!("granted {}", permissions.join(" ")));
+        }
+        if !asked.is_empty() {
+            said.push(format!("still asks for {}", asked.join(" ")));
+        }
+        if let Some(error) = error {
+            said.push(format!("not started: {error}"));
+        }
+        page.line(format!("{server}: {}", said.join("; ")));
+    }
+}
+
+/// Grants an agent access to servers, and the servers what their tools need.
+///
+/// What somebody said before stands: an agent with an entry for a server gets no other.
+pub(super) async fn visible(
+    global: &Global,
+    books: &Books,
+    agent: &str,
+    servers: &[&Server],
+    because: &str,
+) -> Ended<Vec<Granted>> {
+    let mut unsaid = Vec::new();
+    for server in servers.iter().copied() {
+        let said = books.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
+        if said.entries.into_iter().all(|entry| entry.agent_id != agent) {
+            unsaid.push(server);
+        }
+    }
+    let servers = unsaid;
+    // A kernel pins what it sees itself; here its tools are only looked at.
+    let looking = match books {
+        Books::Folder(governance) => governance.clone(),
+        Books::Kernel(_) => Governance::builder().build(),
+    };
+    for server in &servers {
+        looking.policies().set(server.id.clone(), policy(server));
+    }
+    let prober = Prober::new(PATIENCE);
+    let mut probes: FuturesUnordered<_> = servers
+        .iter()
+        .map(|server| async { (*server, prober.probe(server, looking.definitions()).await) })
+        .collect();
+    let mut progress = Progress::new(global, "looking at servers", servers.len());
+    let mut all = Vec::new();
+    while let Some((server, probed)) = probes.next().await {
+        progress.step();
+        all.push(one(books, &looking, agent, server, probed, because).await?);
+    }
+    all.sort_by(|one, other| one.server.cmp(&other.server));
+    Ok(all)
+}
+
+async fn one(
+    books: &Books,
+    looking: &Governance,
+    agent: &str,
+    server: &Server,
+    probed: Result<Probed, String>,
+    because: &str,
+) -> Ended<Granted> {
+    let id = server.id.as_str();
+    books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
+    let (needed, tools, error) = match probed {
+        Ok(probed) => (needed(looking, &server.id, &probed), Some(probed.tools.len()), None),
+        Err(why) => (Vec::new(), None, Some(why)),
+    };
+    let (asked, mut granted): (Vec<_>, Vec<_>) =
+        needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
+    // What somebody decided stands.
+    let decided = decided(books, &server.id).await?;
+    granted.retain(|permission| !decided.contains(permission));
+    if !granted.is_empty() {
+        books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because)).await?;
+    }
+    let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
+    Ok(Granted {
+        server: id.to_owned(),
+        agent: agent.to_owned(),
+        permissions: names(&granted),
+        asked: names(&asked),
+        tools,
+        error,
+    })
+}
+
+/// What its tools need, as the kernel will judge them.
+fn needed(looking: &Governance, server: &ServerId, probed: &Probed) -> Vec<Permission> {
+    let tools = probed.tools.iter();
+    let each = tools.map(|tool| looking.definitions().assessment(Some(server), &tool.name));
+    let mut needed: Vec<Permission> =
+        each.flat_map(|assessment| assessment.permissions.clone()).collect();
+    needed.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    needed.dedup();
+    needed
+}
+
+async fn decided(books: &Books, server: &ServerId) -> Ended<Vec<Permission>> {
+    Ok(books
+        .permissions(Some(server.as_str()))
+        .await?
+        .into_iter()
+        .map(|one| one.permission)
+        .collect())
+}
+
+fn policy(server: &Server) -> ServerPolicy {
+    let Some(mgp) = &server.mgp else { return ServerPolicy::default() };
+    let policy = ServerPolicy::default().trust(mgp.trust_level.clone());
+    mgp.risk.iter().fold(policy, |policy, (tool, risk)| policy.risk(tool.as_str(), risk.clone()))
+}

@@ -1,0 +1,72 @@
+//! The way to the kernel that runs: its local socket.
+//!
+//! Applies to: outbound.
+
+use mgp_client_sdk::Client;
+
+use crate::cli::Global;
+use crate::exit::{Ended, Failure};
+use crate::preface::Preface;
+use crate::state;
+
+/// Connects as an operator.
+pub(crate) async fn connect(global: &Global) -> Ended<Client> {
+    open(global, Preface::operator()).await
+}
+
+/// Connects as an agent, to see what it sees.
+pub(crate) async fn connect_as(global: &Global, agent: &str) -> Ended<Client> {
+    open(global, Preface::agent(agent)).await
+}
+
+#[cfg(unix)]
+async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use crate::preface::{self, Greeting};
+
+    /// A kernel with many servers greets at length.
+    const GREETING_BYTES: usize = 1 << 20;
+    /// How long a kernel that is there may take to answer.
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+    let folder = state::folder(global)?;
+    let socket = crate::socket::place(&folder);
+    let none = |_| none(&folder);
+    let stream = tokio::net::UnixStream::connect(&socket).await.map_err(none)?;
+    let (mut reader, mut writer) = stream.into_split();
+    writer.write_all(&preface.line()).await.map_err(none)?;
+    let greeted =
+        tokio::time::timeout(PATIENCE, preface::read_line(&mut reader, GREETING_BYTES)).await;
+    let hangs = |_| {
+        let why =
+            format!("the kernel at `{}` does not answer; look at it, or end it", socket.display());
+        Failure::failed(why)
+    };
+    let (line, behind) = greeted.map_err(hangs)?.map_err(none)?;
+    let greeting = Greeting::read(&line).map_err(|_| {
+        let socket = socket.display();
+        Failure::failed(format!(
+            "what answers at `{socket}` is no kernel of this version; stop it first"
+        ))
+    })?;
+    if !greeting.ok {
+        return Err(Failure::failed(
+            greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned()),
+        ));
+    }
+    let reader = std::io::Cursor::new(behind).chain(reader);
+    Ok(Client::builder("mgp", env!("CARGO_PKG_VERSION")).connect(reader, writer).await?)
+}
+
+#[cfg(not(unix))]
+async fn open(global: &Global, _: Preface<'_>) -> Ended<Client> {
+    Err(none(&state::folder(global)?))
+}
+
+fn none(folder: &std::path::Path) -> Failure {
+    Failure::no_kernel(format!(
+        "no kernel runs on `{}`; start one with `mgp serve --http 127.0.0.1:8900`, or let a host start one: `mgp connect HOST`",
+        folder.display()
+    ))
+}

@@ -1,0 +1,46 @@
+//! Where configurations are.
+//!
+//! Applies to: both.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mgp_discovery::Sources;
+
+use crate::exit::{Ended, Failure};
+
+/// Which configuration is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Configured {
+    /// The configuration file; without it `$MGP_CONFIG_PATH`, else the project's file and your own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Configured {
+    /// The files that count.
+    pub(crate) fn sources(&self) -> Sources {
+        self.config.clone().map_or_else(Sources::of_process, Sources::given)
+    }
+
+    /// The file that commands write: the one that was named, else the user's own.
+    pub(crate) fn own_file(&self) -> Ended<PathBuf> {
+        let sources = self.sources();
+        // The user's own comes last, and a file that was named is the only one.
+        let file = sources.files().last().map(PathBuf::from);
+        file.filter(|file| self.config.is_some() || !file.ends_with("mgp.toml") || is_named())
+            .ok_or_else(|| {
+                Failure::usage("no home folder is known; name a file with --config FILE")
+            })
+    }
+}
+
+/// Whether the environment names the file.
+fn is_named() -> bool {
+    std::env::var_os("MGP_CONFIG_PATH").is_some_and(|file| !file.is_empty())
+}
+
+/// The user's home.
+pub(crate) fn home() -> Ended<PathBuf> {
+    std::env::home_dir().ok_or_else(|| Failure::failed("no home folder is known; set HOME"))
+}

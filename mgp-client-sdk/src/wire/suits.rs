@@ -1,0 +1,47 @@
+//! Whether a caller answers a question of this kind: what it offered decides, not what its client offered for it
+//! (MCP elicitation modes, sampling with tools).
+//!
+//! Applies to: both.
+
+use mgp_types::RpcError;
+use mgp_types::mcp::ClientCapabilities;
+use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
+use mgp_types::service::{Ask, Facts};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// Refuses a question that the caller could not answer.
+pub(crate) fn suits(caller: &Facts, ask: &Ask) -> Result<(), RpcError> {
+    #[derive(Deserialize)]
+    struct Asked {
+        mode: Option<String>,
+        tools: Option<IgnoredAny>,
+        #[serde(rename = "toolChoice")]
+        choice: Option<IgnoredAny>,
+    }
+    if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
+        return Ok(());
+    }
+    let Ok(asked) = ask.params().get::<Asked>() else { return Ok(()) };
+    let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
+    let offered: ClientCapabilities = offered.unwrap_or_default();
+    let lacks = if ask.method() == ElicitationCreate::METHOD {
+        let Some(elicitation) = offered.elicitation else { return Ok(()) };
+        match asked.mode.as_deref() {
+            Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
+            // Neither member means forms.
+            None | Some("form") if elicitation.form.is_none() && elicitation.url.is_some() => {
+                Some("elicitation of mode `form`")
+            }
+            _ => None,
+        }
+    } else {
+        let uses_tools = asked.tools.is_some() || asked.choice.is_some();
+        let takes_tools = offered.sampling.is_some_and(|sampling| sampling.tools.is_some());
+        (uses_tools && !takes_tools).then_some("sampling with tools")
+    };
+    match lacks {
+        Some(what) => Err(RpcError::invalid_params(format!("the caller offers no {what}"))),
+        None => Ok(()),
+    }
+}

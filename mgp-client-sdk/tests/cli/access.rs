@@ -1,0 +1,139 @@
+//! Who may do what, while no kernel runs: access, permissions, keys, and the record of it.
+
+use serde_json::json;
+
+use crate::world::Home;
+
+#[test]
+fn access_is_granted_asked_about_and_taken_back() {
+    let home = Home::new();
+    let ask = |tool: &str| {
+        home.json("access-query", &["access", "query", "ada", "files", tool])["permission"].clone()
+    };
+    assert_eq!(ask("read"), "deny");
+    home.quietly(&["access", "grant", "ada", "files", "--because", "she works there"]);
+    home.quietly(&["access", "grant", "ada", "files", "wipe", "--deny"]);
+    home.quietly(&["access", "grant", "*", "clock", "--expires", "8h"]);
+    assert_eq!((ask("read"), ask("wipe")), (json!("allow"), json!("deny")));
+    assert!(home.well(&["access", "query", "ada", "files"]).contains("she works there"));
+    let said = home.well(&["access", "query", "ada", "files", "wipe"]);
+    assert!(said.starts_with("deny ada for wipe of files, by tool grant"), "{said}");
+
+    home.quietly(&["access", "revoke", "ada", "files", "wipe"]);
+    assert_eq!(ask("wipe"), "allow");
+    home.quietly(&["access", "revoke", "ada", "files"]);
+    home.ill(1, &["access", "revoke", "ada", "files"], "there is nothing to take back");
+    assert_eq!(ask("read"), "deny");
+}
+
+#[test]
+fn the_matrix_shows_all_agents_and_servers() {
+    let home = Home::new();
+    assert!(home.well(&["access", "matrix"]).contains("no servers"));
+    home.write(
+        ".config/mgp/servers.toml",
+        "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[agents.ada]\n",
+    );
+    home.quietly(&["access", "grant", "ada", "a"]);
+    home.quietly(&["access", "grant", "ada", "b", "t"]);
+    let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
+    let rows = table["agents"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["agent"].as_str().unwrap()).collect();
+    assert_eq!(names, ["*", "ada", "bob", "default"]);
+    let expected = json!([
+        { "server": "a", "whole": "allow", "allowed": [], "denied": [] },
+        { "server": "b", "whole": "default", "allowed": ["t"], "denied": [] },
+    ]);
+    assert_eq!(rows[1]["access"], expected);
+}
+
+#[test]
+fn permissions_are_decided_and_taken_back() {
+    let home = Home::new();
+    assert!(home.well(&["permissions", "ls"]).contains("nothing was decided yet"));
+    home.quietly(&[
+        "permissions",
+        "approve",
+        "files",
+        "filesystem.read",
+        "--tool",
+        "read",
+        "--because",
+        "it reads",
+    ]);
+    home.quietly(&["permissions", "deny", "files", "network.outbound"]);
+    let all = home.json("permissions-ls", &["permissions", "ls", "files"]);
+    let decided = |name: &str| {
+        all.as_array().unwrap().iter().find(|one| one["permission"] == name).unwrap().clone()
+    };
+    assert_eq!(decided("filesystem.read")["tools"], json!(["read"]));
+    assert_eq!(decided("network.outbound")["decision"], "denied");
+    assert_eq!(home.json("permissions-ls", &["permissions", "ls", "other"]), json!([]));
+    home.quietly(&["permissions", "revoke", "files", "filesystem.read"]);
+    home.ill(1, &["permissions", "revoke", "files", "camera"], "there is nothing to take back");
+}
+
+#[test]
+fn a_key_is_shown_once_and_its_end_is_recorded() {
+    let home = Home::new();
+    assert!(home.well(&["keys", "ls"]).contains("no keys"));
+    let made = home.json(
+        "keys-add",
+        &["keys", "add", "nightly", "--expires", "90d", "--permission", "tools.call:x"],
+    );
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    assert!(key.starts_with(&format!("mgp_{id}_")));
+    let all = home.json("keys-ls", &["keys", "ls"]);
+    assert_eq!(
+        (&all[0]["agent"], &all[0]["status"], &all[0]["admin"]),
+        (&json!("nightly"), &json!("valid"), &json!(false))
+    );
+    let secret = key.rsplit('_').next().unwrap();
+    assert!(!all.to_string().contains(secret));
+    home.quietly(&["keys", "revoke", id]);
+    assert_eq!(home.json("keys-ls", &["keys", "ls"])[0]["status"], "revoked");
+    home.ill(1, &["keys", "revoke", "0000000000000000"], "see `mgp keys ls`");
+    let events = home.json("audit-query", &["audit", "query"]);
+    let kinds: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["event_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds[..2], ["dev.cloto.key_added", "dev.cloto.key_revoked"]);
+    let folder = home.path(".local/state/mgp");
+    assert!(!std::fs::read_to_string(folder.join("keys.json")).unwrap().contains(secret));
+}
+
+#[test]
+fn what_happened_is_found_shown_and_written_out() {
+    let home = Home::new();
+    assert!(home.well(&["audit", "tail"]).contains("nothing of that kind"));
+    for server in ["a", "b", "c"] {
+        home.quietly(&["access", "grant", "ada", server]);
+    }
+    home.quietly(&["access", "revoke", "ada", "a"]);
+    let servers = |arguments: &[&str]| -> Vec<String> {
+        let events = home.json("audit-query", arguments);
+        let name =
+            |event: &serde_json::Value| event["target"]["server_id"].as_str().unwrap().to_owned();
+        events.as_array().unwrap().iter().map(name).collect()
+    };
+    assert_eq!(servers(&["audit", "query", "--type", "ACCESS_GRANTED"]), ["a", "b", "c"]);
+    assert_eq!(servers(&["audit", "query", "--limit", "2"]), ["c", "a"]);
+    assert_eq!(servers(&["audit", "query", "--server", "b", "--since", "1h"]), ["b"]);
+    assert_eq!(servers(&["audit", "tail", "-n", "1"]), ["a"]);
+    assert!(servers(&["audit", "query", "--until", "1h"]).is_empty());
+    let lines = home.well(&["audit", "export"]);
+    assert_eq!(lines.lines().count(), 4);
+    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    assert_eq!(home.json("audit-verify", &["audit", "verify"])["records"], 4);
+    assert!(home.well(&["audit", "verify"]).starts_with("OK 4 records"));
+    home.ill(2, &["audit", "query", "--since", "yesterday"], "2027-01-31");
+}
+
+#[test]
+fn without_a_record_there_is_nothing_to_verify() {
+    let home = Home::new();
+    home.ill(1, &["audit", "verify"], "state.db");
+}

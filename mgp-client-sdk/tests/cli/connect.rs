@@ -1,0 +1,113 @@
+//! Having a host start `mgp`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::world::{Home, example};
+
+#[test]
+fn a_host_starts_mgp_and_keeps_the_rest_of_its_file() {
+    let home = Home::new();
+    let before = "{\n  // my servers\n  \"mcpServers\": { \"own\": {\"command\": \"own\"}, },\n  \"theme\": \"dark\"\n}\n";
+    let file = home.write(".cursor/mcp.json", before);
+    let done = home.json("connect", &["connect", "cursor", "--interactive", "yes"]);
+    assert_eq!(done["file"], file.to_str().unwrap());
+    assert_eq!(done["beside"], serde_json::json!(["own"]));
+    assert_eq!(fs::read_to_string(done["backup"].as_str().unwrap()).unwrap(), before);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("// my servers") && text.contains("\"theme\": \"dark\""), "{text}");
+    assert!(text.contains("\"--agent\",\n        \"cursor\""), "{text}");
+    assert!(text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+    assert!(
+        fs::read_to_string(home.own()).unwrap().contains("[agents.cursor]\ninteractive = true")
+    );
+
+    // Again changes nothing, and asks nothing.
+    let again = home.json("connect", &["connect", "cursor"]);
+    assert!(again.get("backup").is_none() && again["interactive"] == true, "{again}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn what_a_host_is_told_is_how_it_was_run() {
+    let home = Home::new();
+    let config = home.write("work/c.toml", "");
+    #[cfg(unix)]
+    let state = home.path("st");
+    let arguments = [
+        "connect",
+        "vscode",
+        "--interactive",
+        "no",
+        "--config",
+        "c.toml",
+        "--state",
+        state.to_str().unwrap(),
+    ];
+    let done = home.json("connect", &arguments);
+    let text = fs::read_to_string(done["file"].as_str().unwrap()).unwrap();
+    let written: Value = serde_json::from_str(&text).unwrap();
+    let entry = &written["servers"]["mgp"];
+    assert_eq!(entry["type"], "stdio");
+    let args = serde_json::json!([
+        "serve",
+        "--stdio",
+        "--agent",
+        "vscode",
+        "--config",
+        config.to_str().unwrap(),
+        "--state",
+        state.to_str().unwrap()
+    ]);
+    assert_eq!(entry["args"], args);
+}
+
+#[test]
+fn the_agent_gets_access_to_what_is_configured_and_what_was_said_stands() {
+    let home = Home::new();
+    home.well(&["servers", "add", "bench", "--no-grant", "--", &example("workbench")]);
+    home.well(&["servers", "add", "closed", "--no-grant", "--", &example("echo")]);
+    home.quietly(&["access", "grant", "cursor", "closed", "--deny"]);
+    let done = home.json("connect", &["connect", "cursor", "--interactive", "no"]);
+    let granted: Vec<_> = done["granted"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|granted| granted["server"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(granted, ["bench"]);
+    let standing = home.json("access-query", &["access", "query", "cursor", "closed"]);
+    assert_eq!(standing["entries"][0]["permission"], "deny");
+}
+
+#[test]
+fn nobody_guesses_whether_a_person_sits_there() {
+    let home = Home::new();
+    home.ill(2, &["connect", "claude-code"], "say --interactive yes or --interactive no");
+    assert!(!home.path(".claude.json").exists() && !home.own().exists(), "nothing was written");
+}
+
+#[test]
+fn other_hosts_need_their_file() {
+    let home = Home::new();
+    home.ill(2, &["connect", "generic", "--interactive", "no"], "mgp connect generic FILE");
+    home.ill(2, &["connect", "emacs"], "possible values");
+    home.ill(
+        2,
+        &["connect", "claude-desktop", "--project", "--interactive", "no"],
+        "no file for single projects",
+    );
+    home.ill(
+        2,
+        &["connect", "cursor", "--agent", "a b", "--interactive", "no"],
+        "is no name of an agent",
+    );
+    let file = home.write("work/h.json", "[]");
+    let path = file.to_str().unwrap();
+    home.ill(1, &["connect", "generic", path, "--interactive", "no"], "is left as it is");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "[]");
+    fs::remove_file(&file).unwrap();
+    home.well(&["connect", "generic", path, "--interactive", "no", "--agent", "other"]);
+    assert!(fs::read_to_string(&file).unwrap().contains("\"other\""));
+}

@@ -1,0 +1,161 @@
+//! Looking at everything.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::world::{Home, example};
+
+fn level(report: &Value, server: &str) -> String {
+    let checks = report["checks"].as_array().unwrap();
+    let of = checks.iter().filter(|check| check["server"] == server);
+    let order = ["ok", "warn", "fail"];
+    let worst =
+        of.map(|check| order.iter().position(|word| check["level"] == **word).unwrap()).max();
+    order[worst.unwrap()].to_owned()
+}
+
+fn said(report: &Value, about: &str) -> String {
+    let checks = report["checks"].as_array().unwrap();
+    let of = checks.iter().filter(|check| check["about"] == about || check["server"] == about);
+    of.flat_map(|check| [&check["what"], &check["fix"]]).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_home_where_nothing_is_yet_is_well_and_says_what_to_do() {
+    let home = Home::new();
+    let report = home.json("doctor", &["doctor"]);
+    assert_eq!(report["level"], "warn");
+    assert!(said(&report, "config").contains("mgp import"), "{report}");
+}
+
+#[test]
+fn servers_that_work_are_told_from_those_that_do_not() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        &format!(
+            r#"
+[[servers]]
+id = "bench"
+command = "{}"
+
+[[servers]]
+id = "gone"
+command = "no-such-program"
+
+[[servers]]
+id = "ends"
+command = "false"
+
+[[servers]]
+id = "hangs"
+command = "sleep"
+args = ["60"]
+
+[[servers]]
+id = "unset"
+command = "sh"
+env = {{ KEY = "${{NOT_SET}}" }}
+
+[[servers]]
+id = "clear"
+command = "{}"
+env = {{ API_TOKEN = "hunter2-hunter2-hunter2" }}
+
+[[servers]]
+id = "url"
+url = "http://127.0.0.1:9/mcp"
+
+[[servers]]
+id = "typo"
+comand = "x"
+"#,
+            example("workbench"),
+            example("echo"),
+        ),
+    );
+    let (report, code) = home.any_json("doctor", &["doctor", "--timeout", "3s"]);
+    assert_eq!((code, &report["level"]), (Some(1), &"fail".into()));
+    for (server, expected) in [
+        ("bench", "ok"),
+        ("gone", "fail"),
+        ("ends", "fail"),
+        ("hangs", "fail"),
+        ("unset", "fail"),
+        ("clear", "warn"),
+        ("url", "fail"),
+        ("typo", "fail"),
+    ] {
+        assert_eq!(level(&report, server), expected, "{server}: {report}");
+    }
+    assert!(said(&report, "gone").contains("not on the PATH"));
+    assert!(said(&report, "unset").contains("${NOT_SET:-default}"));
+    assert!(said(&report, "hangs").contains("did not answer within 3 s"));
+    assert!(said(&report, "typo").contains("did you mean `command`"), "{report}");
+    assert!(said(&report, "bench").contains("tokens, MCP 2026-07-28 (modern), speaks MGP"));
+    assert!(!report.to_string().contains("hunter2"));
+    assert!(
+        report["tokens"].as_u64().unwrap() > 100 && report["broken"].as_u64() == Some(6),
+        "{report}"
+    );
+
+    let only = home.json("doctor", &["doctor", "bench"]);
+    assert_eq!(only["servers"], 1);
+    home.ill(1, &["doctor", "nobody"], "there is no server `nobody`");
+    home.ill(2, &["doctor", "--timeout", "soon"], "15m");
+}
+
+#[test]
+fn a_hundred_and_fifty_broken_ones_hold_up_nobody() {
+    let home = Home::new();
+    let echo = example("echo");
+    let mut text = String::new();
+    for number in 0..200 {
+        let (command, args) = match number % 4 {
+            0 => (echo.as_str(), "[]"),
+            1 => ("no-such-program", "[]"),
+            2 => ("false", "[]"),
+            _ => ("sleep", "['60']"),
+        };
+        let id = format!("s{number}");
+        text += &["[[servers]]\nid = '", &id, "'\ncommand = '", command, "'\nargs = ", args, "\n"]
+            .concat();
+    }
+    home.write(".config/mgp/servers.toml", &text);
+    let began = Instant::now();
+    let (report, code) = home.any_json("doctor", &["doctor", "--timeout", "8s"]);
+    let took = began.elapsed();
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        (report["servers"].as_u64(), report["broken"].as_u64()),
+        (Some(200), Some(150)),
+        "{took:?}"
+    );
+    for number in 0..200 {
+        let expected = if number % 4 == 0 { "ok" } else { "fail" };
+        assert_eq!(level(&report, &format!("s{number}")), expected, "{number}");
+    }
+    assert!(took < Duration::from_mins(1), "{took:?}");
+}
+
+#[test]
+fn broken_files_and_a_changed_record_are_found() {
+    let home = Home::new();
+    home.quietly(&["access", "grant", "ada", "disk"]);
+    assert_eq!(home.json("audit-verify", &["audit", "verify"])["records"], 1);
+    home.write(".config/mgp/servers.toml", "servers = [\n");
+    let (report, _) = home.any_json("doctor", &["doctor"]);
+    assert!(said(&report, "config").contains("servers.toml:"), "{report}");
+
+    let log = home.path(".local/state/mgp/audit/audit.0000000000000001.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, text.replacen("\"ada\"", "\"bob\"", 1)).unwrap();
+    let (verified, code) = home.any_json("audit-verify", &["audit", "verify"]);
+    assert_eq!((code, &verified["ok"]), (Some(1), &false.into()));
+    let (report, _) = home.any_json("doctor", &["doctor"]);
+    assert!(said(&report, "audit").contains("evidence"), "{report}");
+    home.ill(1, &["audit", "verify"], "changed");
+}

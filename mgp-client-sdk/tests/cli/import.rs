@@ -1,0 +1,153 @@
+//! Taking over what other hosts have.
+
+use std::fs;
+
+use crate::world::{Home, example};
+
+fn claude(home: &Home) {
+    let bench = example("workbench");
+    home.write(
+        ".claude.json",
+        &format!(
+            r#"{{ "mcpServers": {{
+                "bench": {{ "command": "{bench}" }},
+                "gone": {{ "command": "no-such-program", "args": ["--token", "ghp_abcdefghijklmnopqrstuvwxyz0123456789"] }},
+                "off": {{ "command": "x", "disabled": true }},
+                "mgp": {{ "command": "/usr/bin/mgp", "args": ["serve", "--stdio"] }}
+            }} }}"#
+        ),
+    );
+}
+
+#[test]
+fn nothing_is_written_before_it_was_seen() {
+    let home = Home::new();
+    claude(&home);
+    let seen = home.json("import", &["import"]);
+    assert_eq!(seen["applied"], false);
+    let servers = seen["servers"].as_array().unwrap();
+    let left = |name: &str| {
+        let server = servers.iter().find(|server| server["name"] == name).unwrap();
+        server["left_out"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(left("bench"), "");
+    assert_eq!(left("mgp"), "it is mgp itself");
+    assert!(left("off").contains("switched off"));
+    assert!(
+        servers
+            .iter()
+            .all(|server| server["source"] == home.path(".claude.json").to_str().unwrap())
+    );
+    assert!(!home.own().exists());
+    let said = home.well(&["import", "claude-code"]);
+    assert!(said.contains("nothing was written; `--apply` adds 2"), "{said}");
+    assert!(!said.contains("ghp_") && said.contains("looks like a secret"), "{said}");
+}
+
+#[test]
+fn what_is_taken_over_can_be_used_at_once_and_the_rest_says_why_not() {
+    let home = Home::new();
+    claude(&home);
+    home.write(
+        ".config/mgp/servers.toml",
+        "# mine\n[[servers]]\nid = \"own\"\ncommand = \"own\"\n",
+    );
+    let done = home.json("import", &["import", "--apply"]);
+    let backup = done["backup"].as_str().unwrap();
+    assert!(fs::read_to_string(backup).unwrap().starts_with("# mine"));
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.starts_with("# mine") && text.contains("id = \"bench\""), "{text}");
+    let granted = done["granted"].as_array().unwrap();
+    let of = |id: &str| granted.iter().find(|granted| granted["server"] == id).unwrap();
+    assert!(of("bench")["tools"].as_u64().unwrap() > 5);
+    let asked: Vec<_> = of("bench")["asked"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    assert_eq!(asked, ["code_execution", "shell.execute"], "what is dangerous is asked for");
+    assert!(of("gone")["error"].as_str().unwrap().contains("not on the PATH"));
+    let may = |agent: &str| {
+        home.json("access-query", &["access", "query", agent, "bench", "echo"])["permission"]
+            .clone()
+    };
+    assert_eq!((may("claude-code"), may("cursor")), ("allow".into(), "deny".into()));
+    let permissions = home.json("permissions-ls", &["permissions", "ls", "bench"]);
+    assert!(
+        permissions
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["decision"] == "approved" && one["permission"] != "shell.execute")
+    );
+    let pinned =
+        home.json("audit-query", &["audit", "query", "--type", "dev.cloto.definition_pinned"]);
+    assert!(pinned.as_array().unwrap().len() > 5);
+
+    let again = home.well(&["import", "--apply"]);
+    assert!(
+        again.contains("there is a server `bench` already")
+            && again.ends_with("there is nothing to add\n"),
+        "{again}"
+    );
+}
+
+#[test]
+fn grants_are_left_out_when_that_is_asked_for() {
+    let home = Home::new();
+    claude(&home);
+    let done = home.json("import", &["import", "claude-code", "--apply", "--no-grant"]);
+    assert_eq!(
+        (done["applied"].clone(), done["granted"].as_array().unwrap().len()),
+        (true.into(), 0)
+    );
+    let said = home.json("access-query", &["access", "query", "claude-code", "bench"]);
+    assert_eq!(said["entries"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn files_are_read_by_what_they_are() {
+    let home = Home::new();
+    let generic = home.write(
+        "work/hosts.json",
+        "{ // a comment\n\"mcpServers\": {\"a\": {\"command\": \"a\",}} }",
+    );
+    let registry = home.write(
+        "work/server.json",
+        r#"{"name": "io.example/files", "packages": [{"registryType": "npm", "identifier": "mcp-files", "version": "1.0.0"}]}"#,
+    );
+    let ids = |file: &std::path::Path| {
+        let seen = home.json("import", &["import", file.to_str().unwrap()]);
+        seen["servers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|server| server["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&generic), ["a"]);
+    assert_eq!(ids(&registry), ["io.example-files"]);
+}
+
+#[test]
+fn the_files_of_a_project_are_read_only_when_that_is_asked_for() {
+    let home = Home::new();
+    claude(&home);
+    home.write(
+        "work/.mcp.json",
+        r#"{"mcpServers": {"hostile": {"command": "sh", "args": ["-c", "x"]}}}"#,
+    );
+    assert!(!home.well(&["import"]).contains("hostile"));
+    assert!(home.well(&["import", "--project"]).contains("hostile"));
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let home = Home::new();
+    home.ill(1, &["import"], "no host of this computer has servers");
+    home.ill(1, &["import", "cursor"], "cursor has no file here; looked for");
+    home.ill(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
+    let broken = home.write("work/broken.json", "{");
+    home.ill(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
+}

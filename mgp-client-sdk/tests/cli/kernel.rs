@@ -1,0 +1,254 @@
+//! What is asked of a kernel that runs, and told to it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{Home, example};
+
+/// How often is looked for what must come.
+const LOOKS: u32 = 400;
+
+/// A kernel of one's own; it is gone at the end.
+struct Kernel {
+    home: Home,
+    child: Child,
+}
+
+impl Kernel {
+    fn new(config: &str) -> Self {
+        let home = Home::new();
+        let config = home.write("c.toml", config);
+        let ready: PathBuf = home.path("ready.json");
+        let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
+        let mut command = home.command(&arguments);
+        command.arg("--config").arg(config).arg("--ready-file").arg(&ready);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let kernel = Self { home, child };
+        until(|| ready.exists());
+        kernel
+    }
+
+    /// One with the workbench, which has told what it has.
+    fn bench() -> Self {
+        let bench = example("workbench");
+        let kernel = Self::new(&format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"));
+        until(|| kernel.server("bench")["tools"].as_u64() > Some(5));
+        kernel
+    }
+
+    fn server(&self, id: &str) -> Value {
+        let all = self.home.json("servers-ls", &["servers", "ls"]);
+        all.as_array().unwrap().iter().find(|server| server["id"] == id).unwrap().clone()
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..LOOKS {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(50));
+    }
+    panic!("it did not come to that");
+}
+
+#[test]
+fn a_kernel_says_what_it_is_and_stops_when_it_is_told_to() {
+    let mut kernel = Kernel::bench();
+    let status = kernel.home.json("status", &["status"]);
+    assert_eq!((&status["servers"], &status["pid"]), (&json!(1), &json!(kernel.child.id())));
+    assert!(kernel.home.well(&["status"]).starts_with("runs mgp "));
+    kernel.home.json("sessions", &["sessions"]);
+    let report = kernel.home.json("doctor", &["doctor", "--no-start"]);
+    assert!(report.to_string().contains("runs as process"), "{report}");
+    kernel.home.quietly(&["stop"]);
+    kernel.home.ill(3, &["status"], "no kernel runs");
+    assert!(kernel.child.wait().unwrap().success());
+}
+
+#[test]
+fn servers_are_started_stopped_and_looked_at() {
+    let script = "echo 'I am here' >&2; exec \"$0\"";
+    let echo = example("echo");
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'echo'\ncommand = 'sh'\nargs = ['-c', '''{script}''', '{echo}']\n\
+         [[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n"
+    ));
+    let home = &kernel.home;
+    until(|| kernel.server("echo")["status"] == "connected");
+    let table = home.well(&["servers", "ls"]);
+    assert!(table.starts_with("ID") && table.contains("echo  connected"), "{table}");
+    assert!(home.well(&["servers", "ls", "echo"]).contains("process"));
+    home.ill(1, &["servers", "start", "gone"], "look with `mgp doctor gone`");
+    let lines = home.json("servers-logs", &["servers", "logs", "echo"]);
+    assert_eq!(lines[0]["text"], "I am here");
+
+    let process = kernel.server("echo")["pid"].clone();
+    home.quietly(&["servers", "restart", "echo"]);
+    assert_eq!(kernel.server("echo")["status"], "connected");
+    assert_ne!(kernel.server("echo")["pid"], process);
+    home.quietly(&["servers", "stop", "echo", "--timeout", "5s"]);
+    until(|| kernel.server("echo")["status"] == "disconnected");
+    home.quietly(&["servers", "start", "echo"]);
+    assert_eq!(kernel.server("echo")["status"], "connected");
+    home.ill(1, &["servers", "ls", "nobody"], "there is no server `nobody`");
+    home.ill(1, &["servers", "start", "nobody"], "there is no server `nobody`");
+    home.ill(1, &["servers", "rm", "nobody"], "nobody");
+}
+
+#[test]
+fn an_agent_finds_and_calls_what_it_was_granted() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let seen = |agent: &str| {
+        let all = home.json("tools-ls", &["tools", "ls", "--agent", agent]);
+        let echo = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|tool| tool["tool_id"] == "bench.echo")
+            .unwrap()
+            .clone();
+        (echo["seen_by_agent"].clone(), echo["hidden_because"].clone())
+    };
+    assert_eq!(seen("ada").0, false);
+    assert!(home.well(&["tools", "ls", "--agent", "ada"]).contains("no: default_policy opt-in"));
+    assert!(
+        home.well(&["tools", "search", "echo", "--agent", "ada"]).contains("nothing was found")
+    );
+    home.ill(1, &["tools", "call", "bench.echo", "message=hi", "--agent", "ada"], "bench");
+
+    home.quietly(&["access", "grant", "ada", "bench"]);
+    home.quietly(&["access", "grant", "ada", "bench", "echo", "--no-confirm"]);
+    assert_eq!(seen("ada"), (true.into(), Value::Null));
+    let found = home.json("tools-search", &["tools", "search", "echo a message", "--agent", "ada"]);
+    assert_eq!(found[0]["tool_id"], "bench.echo");
+    assert_eq!(home.well(&["tools", "call", "bench.echo", "message=hi", "--agent", "ada"]), "hi\n");
+    let answer = home.json(
+        "tools-call",
+        &["tools", "call", "bench.echo", "--arguments", "{\"message\":\"7\"}", "--agent", "ada"],
+    );
+    assert_eq!(answer["content"][0]["text"], "7");
+    let mut command =
+        home.command(&["tools", "call", "bench.echo", "--arguments", "-", "--agent", "ada"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"message\":\"read\"}").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"read\n");
+    home.ill(2, &["tools", "call", "bench.echo", "--arguments", "[]"], "no JSON object");
+    home.ill(2, &["tools", "call", "bench.echo", "hi"], "is not NAME=VALUE");
+    home.ill(1, &["tools", "call", "bench.nothing", "--agent", "ada"], "nothing");
+
+    let tokens = home.json("tools-tokens", &["tools", "tokens", "--agent", "ada"]);
+    assert!(tokens["listed"].as_u64() < tokens["all"].as_u64(), "{tokens}");
+}
+
+#[test]
+fn what_is_changed_while_a_kernel_runs_holds_at_once_and_is_on_its_record() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    home.quietly(&["access", "grant", "ada", "bench", "--because", "over the socket"]);
+    home.quietly(&["permissions", "approve", "bench", "network.outbound"]);
+    home.quietly(&["permissions", "deny", "bench", "filesystem.write"]);
+    let all = home.json("permissions-ls", &["permissions", "ls", "bench"]);
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    home.quietly(&["permissions", "revoke", "bench", "filesystem.write"]);
+    let events = home
+        .json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED", "--server", "bench"]);
+    assert_eq!(events.as_array().unwrap().len(), 1);
+    assert!(home.well(&["audit", "tail", "-n", "30"]).contains("over the socket"));
+    assert!(home.well(&["audit", "export"]).lines().count() > 3);
+
+    // The kernel has the log to itself, and keys are recorded all the same.
+    let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
+    let made = home.json("keys-add", &["keys", "add", "nightly"]);
+    home.quietly(&["keys", "revoke", made["id"].as_str().unwrap()]);
+    let after = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
+    assert!(after >= before + 2, "{before} {after}");
+    home.quietly(&["access", "revoke", "ada", "bench"]);
+    home.ill(1, &["access", "revoke", "ada", "bench"], "nothing to take back");
+}
+
+/// A server in the shell whose one tool says what a file says.
+const SHELL: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/^[^,]*,"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}\n' "$id" ;;
+    *'"method":"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]}}\n' "$id" "$(cat "$1")" ;;
+    *'"method":"notifications/'*) ;;
+    *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_definition_that_changed_waits_until_somebody_looked_at_it() {
+    let files = Home::new();
+    let (script, says) = (files.write("s.sh", SHELL), files.write("says", "Reads a file"));
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'sh'\ncommand = 'sh'\nargs = ['{}', '{}']\n",
+        script.display(),
+        says.display()
+    ));
+    let home = &kernel.home;
+    let standing = || {
+        let all = home.json("tools-ls", &["tools", "ls"]);
+        all.as_array().unwrap().first().map(|tool| tool["standing"].as_str().unwrap().to_owned())
+    };
+    until(|| standing().as_deref() == Some("pinned"));
+    home.ill(1, &["tools", "approve", "sh.t"], "does not wait for anybody: it is pinned");
+    home.ill(1, &["tools", "approve", "sh.u"], "there is no tool `sh.u`");
+    fs::write(&says, "Sends a file to a stranger").unwrap();
+    home.quietly(&["servers", "restart", "sh"]);
+    until(|| standing().as_deref() == Some("changed"));
+    let said = home.well(&["tools", "ls", "--waiting"]);
+    assert!(said.contains("mgp tools approve sh.t"), "{said}");
+    home.ill(2, &["tools", "approve", "sh.t"], "add --yes");
+    let ended = home.run(&["tools", "approve", "sh.t", "--yes", "--because", "it is meant so"]);
+    assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{ended:?}");
+    until(|| standing().as_deref() == Some("pinned"));
+    let approved = home.well(&["audit", "query", "--type", "dev.cloto.definition_approved"]);
+    assert!(approved.contains("sh.t"), "{approved}");
+}
+
+#[test]
+fn what_an_index_finds_is_counted_and_written_out() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    home.quietly(&["stop"]);
+    let lines = home.well(&["index", "export"]);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert!(
+        first["tool_id"].as_str().unwrap().starts_with("bench.")
+            && first.get("embedding").is_none()
+    );
+    let questions = home.write(
+        "work/q.jsonl",
+        "{\"query\": \"echo a message\", \"relevant\": [\"bench.echo\"]}\n\n{\"query\": \"anything\", \"relevant\": [\"bench.missing\"]}\n",
+    );
+    let questions = questions.to_str().unwrap();
+    let judged = home.json("index-eval", &["index", "eval", questions, "--strategy", "keyword"]);
+    assert_eq!(
+        (&judged["questions"], &judged["recall"], &judged["first"]),
+        (&json!(2), &json!(0.5), &json!(0.5))
+    );
+    assert_eq!(judged["missed"][0]["unknown"], json!(["bench.missing"]));
+    assert!(home.well(&["index", "eval", questions]).contains("recall@5"));
+    home.write("work/bad.jsonl", "{\"query\": 1}");
+    home.ill(1, &["index", "eval", "bad.jsonl"], "line 1: no question");
+    home.ill(1, &["index", "eval", "none.jsonl"], "cannot be read");
+}

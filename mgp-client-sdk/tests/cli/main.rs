@@ -1,0 +1,17 @@
+//! The program `mgp`, as a person or a script uses it.
+//!
+//! Applies to: both.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod access;
+mod begin;
+mod connect;
+mod doctor;
+mod import;
+mod index;
+#[cfg(unix)]
+mod kernel;
+mod schema;
+mod trust;
+mod world;

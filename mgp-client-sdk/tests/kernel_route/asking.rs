@@ -1,0 +1,130 @@
+//! Questions of servers: to the caller they belong to, in the four pairs of eras.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_client_sdk::{Kernel, ToolResult};
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, Visited};
+use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, Root};
+
+use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// Who comes.
+    name: String,
+}
+
+fn curious(era: Era) -> Server {
+    let form = Tool::new("form", "Asks", |cx: Context| async move {
+        let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+        Ok::<_, RpcError>(guest.map_or_else(|| "nobody".to_owned(), |guest| guest.name))
+    });
+    let page = Tool::new("page", "Shows", |cx: Context| async move {
+        let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
+        cx.elicitation_complete("page-1").await;
+        Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) {
+            "visited"
+        } else {
+            "not visited"
+        })
+    });
+    let model = Tool::new("model", "Thinks", |cx: Context| async move {
+        let said = cx.sample("2+2?").max_tokens(5).await?;
+        Ok::<_, RpcError>(format!("{said:?}"))
+    });
+    let roots = Tool::new("roots", "Looks", |cx: Context| async move {
+        let roots = cx.roots().await?;
+        Ok::<_, RpcError>(roots.iter().map(|root| root.uri.clone()).collect::<Vec<_>>().join(","))
+    });
+    of(Server::new("c", "1").tool(form).tool(page).tool(model).tool(roots), era)
+}
+
+const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
+
+async fn world(era: Era) -> Kernel {
+    let kernel = kernel(Kernel::builder().local_as("c", open(&TOOLS), move || curious(era))).await;
+    knows(&kernel, "c", 4).await;
+    kernel
+}
+
+#[tokio::test]
+async fn each_question_reaches_the_caller_and_its_answer_the_server() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let over: Arc<AtomicUsize> = Arc::default();
+        let hears = Arc::clone(&over);
+        let builder = begins(above)
+            .on_elicitation(move |question: ElicitParams| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    assert_eq!(question.message, "Who comes?");
+                    let content = serde_json::from_str(r#"{"name":"Ann"}"#).unwrap();
+                    let mut answer = ElicitResult::new(ElicitAction::Accept);
+                    answer.content = Some(content);
+                    Ok(answer)
+                }
+            })
+            .on_url_elicitation(|question| async move {
+                assert_eq!(question.url.as_deref(), Some("https://example.com/x"));
+                Ok(ElicitResult::new(ElicitAction::Accept))
+            })
+            .on_elicitation_complete(move |id| {
+                assert_eq!(id, "page-1");
+                hears.fetch_add(1, Ordering::SeqCst);
+            })
+            .on_sampling(|_| async {
+                Ok(serde_json::from_str::<CreateMessageResult>(
+                    r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#,
+                )
+                .unwrap())
+            })
+            .roots([Root::new("file:///work")]);
+        let host = host(&kernel, "ann", builder).await;
+        let pair = format!("{above:?} {below:?}");
+        assert_eq!(host.call("form").await.unwrap().to_text(), "Ann", "{pair}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "{pair}");
+        assert_eq!(host.call("page").await.unwrap().to_text(), "visited", "{pair}");
+        if (above, below) == (Era::Legacy, Era::Legacy) {
+            until("the page is over", || async { over.load(Ordering::SeqCst) == 1 }).await;
+        }
+        assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
+        assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_offers_nothing_is_asked_nothing() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let host = host(&kernel, "ann", begins(above)).await;
+        for tool in TOOLS {
+            let refused = host.call(tool).await;
+            let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
+            assert!(is_refused, "{above:?} {below:?} {tool}: {refused:?}");
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_shows_forms_only_is_shown_no_page() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let builder = begins(above)
+            .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+        let host = host(&kernel, "ann", builder).await;
+        assert_eq!(host.call("form").await.unwrap().to_text(), "nobody", "{above:?} {below:?}");
+        let refused = host.call("page").await;
+        let told = match &refused {
+            Ok(result) => result.to_text(),
+            Err(error) => error.to_string(),
+        };
+        assert!(told.contains("url"), "{above:?} {below:?}: {told}");
+        kernel.stop().await;
+    }
+}

@@ -1,0 +1,184 @@
+//! Two hosts, one server, equal ids and tokens: no message crosses.
+
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::{Client, Kernel, ToolResult};
+use mgp_discovery::{Isolation, ServerMgp};
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, LogLevel, Logger};
+use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era};
+use mgp_types::service::Item;
+use mgp_types::service::Outlet;
+use tokio::sync::Barrier;
+
+use crate::world::{PAIRS, begins, host, kernel, knows, of, open};
+
+#[derive(Deserialize, JsonSchema)]
+struct Who {
+    /// Whose call it is.
+    who: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// Who comes.
+    name: String,
+}
+
+fn shared(era: Era, both: Arc<Barrier>) -> Server {
+    let met = Arc::clone(&both);
+    let talk = Tool::new(
+        "talk",
+        "Talks",
+        move |Args(Who { who }): Args<Who>, cx: Context, log: Logger| {
+            let met = Arc::clone(&met);
+            async move {
+                met.wait().await;
+                for step in 1..=20 {
+                    let _ = cx.outlet.text(&who).await;
+                    let total = if who == "ann" { 1000.0 } else { 2000.0 };
+                    let _ = cx.outlet.progress(step.into(), total).await;
+                    log.log(LogLevel::Info, &who).await;
+                    tokio::task::yield_now().await;
+                }
+                met.wait().await;
+                who
+            }
+        },
+    );
+    let ask = Tool::new("ask", "Asks", move |Args(Who { who }): Args<Who>, cx: Context| {
+        let both = Arc::clone(&both);
+        async move {
+            both.wait().await;
+            let answer = cx.elicit::<Guest>(format!("for {who}")).await;
+            both.wait().await;
+            Ok::<_, RpcError>(
+                answer?.accepted().map_or_else(|| "nobody".to_owned(), |guest| guest.name),
+            )
+        }
+    });
+    of(Server::new("s", "1").tool(talk).tool(ask).logging(), era)
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    fn add(&self, text: impl Into<String>) {
+        self.0.lock().unwrap().push(text.into());
+    }
+}
+
+async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Heard) {
+    let heard = Heard::default();
+    let (logs, questions) = (heard.clone(), heard.clone());
+    let builder = begins(era)
+        .on_log(move |message| logs.add(format!("log {}", message.data.as_str())))
+        .on_elicitation(move |question: ElicitParams| {
+            questions.add(format!("question {}", question.message));
+            async move {
+                let mut answer = ElicitResult::new(ElicitAction::Accept);
+                answer.content =
+                    Some(serde_json::from_str(&format!(r#"{{"name":"{who}"}}"#)).unwrap());
+                Ok(answer)
+            }
+        });
+    (host(kernel, who, builder).await, heard)
+}
+
+async fn world(mgp: ServerMgp, era: Era) -> Kernel {
+    let both = Arc::new(Barrier::new(2));
+    let make = move || shared(era, Arc::clone(&both));
+    let kernel = kernel(Kernel::builder().local_as("s", mgp, make)).await;
+    knows(&kernel, "s", 2).await;
+    kernel
+}
+
+fn takes(heard: &Heard) -> Outlet {
+    let heard = heard.clone();
+    Outlet::from_fn(move |item| match item {
+        Item::Chunk(text) => heard.add(format!("chunk {}", text.as_str())),
+        Item::Progress(step) => heard.add(format!("total {:?}", step.total)),
+        _ => {}
+    })
+}
+
+#[tokio::test]
+async fn what_two_hosts_cause_at_once_stays_with_each() {
+    for (above, below) in PAIRS {
+        let pair = format!("{above:?} {below:?}");
+        let kernel = world(open(&["talk", "ask"]), below).await;
+        let (ann, of_ann) = tenant(&kernel, "ann", above).await;
+        let (bob, of_bob) = tenant(&kernel, "bob", above).await;
+        let mut calls = [
+            ann.call("talk").arg("who", "ann").outlet(takes(&of_ann)),
+            bob.call("talk").arg("who", "bob").outlet(takes(&of_bob)),
+        ];
+        if above == Era::Modern {
+            calls = calls.map(|call| call.log_level(LogLevel::Info));
+        }
+        let [one, two] = calls;
+        let (one, two) = tokio::join!(one.into_future(), two.into_future());
+        assert_eq!(
+            (one.unwrap().to_text(), two.unwrap().to_text()),
+            ("ann".to_owned(), "bob".to_owned())
+        );
+        for (own, other, total, heard) in
+            [("ann", "bob", "2000", of_ann), ("bob", "ann", "1000", of_bob)]
+        {
+            let heard = heard.0.lock().unwrap();
+            assert_eq!(heard.iter().filter(|line| line.starts_with("chunk")).count(), 20, "{pair}");
+            let crossed = heard.iter().find(|line| line.contains(other) || line.contains(total));
+            assert_eq!(crossed, None, "{pair}: a message for {other} at {own}");
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_may_be_for_either_is_for_none() {
+    for above in [Era::Legacy, Era::Modern] {
+        let kernel = world(open(&["talk", "ask"]), Era::Legacy).await;
+        let (ann, of_ann) = tenant(&kernel, "ann", above).await;
+        let (bob, of_bob) = tenant(&kernel, "bob", above).await;
+        let (one, two) = tokio::join!(
+            ann.call("ask").arg("who", "ann").into_future(),
+            bob.call("ask").arg("who", "bob").into_future()
+        );
+        for refused in [one, two] {
+            let told = match refused {
+                Ok(result) => {
+                    assert_eq!(result.is_error, Some(true), "{above:?}");
+                    result.to_text()
+                }
+                Err(error) => error.to_string(),
+            };
+            assert!(told.contains("several callers"), "{above:?}: {told}");
+        }
+        assert!(of_ann.0.lock().unwrap().is_empty() && of_bob.0.lock().unwrap().is_empty());
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn with_an_instance_for_each_both_are_asked() {
+    for (above, below) in PAIRS {
+        let mut mgp = open(&["talk", "ask"]);
+        mgp.isolation = Isolation::PerAgent;
+        let kernel = world(mgp, below).await;
+        let (ann, of_ann) = tenant(&kernel, "ann", above).await;
+        let (bob, of_bob) = tenant(&kernel, "bob", above).await;
+        let (one, two) = tokio::join!(
+            ann.call("ask").arg("who", "ann").into_future(),
+            bob.call("ask").arg("who", "bob").into_future()
+        );
+        // In the modern era the tool runs again once there is an answer, and meets the other once more.
+        if below == Era::Legacy {
+            assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
+            assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");
+        }
+        assert_eq!(*of_ann.0.lock().unwrap(), ["question for ann"], "{above:?} {below:?}");
+        assert_eq!(*of_bob.0.lock().unwrap(), ["question for bob"], "{above:?} {below:?}");
+        kernel.stop().await;
+    }
+}

@@ -1,0 +1,205 @@
+//! The first ten minutes: what goes wrong is told in one clear line with the remedy.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::world::{World, exists, kill, lives, text, within};
+
+/// Runs it to its end: the exit code, and one line that has all of the expected words.
+#[track_caller]
+fn check(world: &World, args: &[&str], code: i32, expected: &[&str]) {
+    let output = world.output(args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for words in expected {
+        assert!(said.contains(words), "`{words}` is not in: {said}");
+    }
+}
+
+/// The three ways to serve, which say the same when something is wrong.
+const WAYS: [&[&str]; 3] =
+    [&["--stdio"], &["--stdio", "--standalone"], &["--http", "127.0.0.1:0", "--no-auth"]];
+
+#[test]
+fn a_configuration_that_is_missing() {
+    let world = World::empty("missing");
+    for way in WAYS {
+        check(&world, way, 1, &["there is no file", "mgp.toml", "create it"]);
+    }
+    assert!(!exists(&world.socket()));
+}
+
+#[test]
+fn a_configuration_that_is_no_toml() {
+    let world = World::empty("toml");
+    world.config("[[servers]]\nid = \"a\"\ncommand = oops\n");
+    for way in WAYS {
+        check(&world, way, 1, &["mgp.toml:3:"]);
+    }
+}
+
+#[test]
+fn a_server_whose_program_is_not_there_stops_no_other() {
+    let nowhere = "[[servers]]\nid = \"nowhere\"\ncommand = \"no-such-program-of-ours\"\n";
+    let world = World::new("wrong", nowhere);
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("works");
+    let listed = world.operator().ask("mgp/discovery/list", &json!({})).unwrap();
+    let servers = listed["servers"].as_array().unwrap();
+    let status =
+        |id: &str| servers.iter().find(|server| server["id"] == id).unwrap()["status"].clone();
+    assert_eq!(status("echo"), "connected", "{listed}");
+    assert_ne!(status("nowhere"), "connected", "{listed}");
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let world = World::new("port", "");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    check(&world, &["--http", &address, "--no-auth"], 1, &[&address, "in use", "port 0"]);
+    world.nothing_is_left();
+}
+
+#[test]
+fn an_address_that_is_none() {
+    let world = World::new("address", "");
+    check(&world, &["--http", "here", "--no-auth"], 2, &["`here` is no address", "127.0.0.1:8900"]);
+}
+
+#[test]
+fn an_address_that_others_reach_without_keys() {
+    let world = World::new("open", "");
+    let words = ["--no-auth is refused", "mgp keys add", "127.0.0.1"];
+    check(&world, &["--http", "0.0.0.0:0", "--no-auth"], 2, &words);
+    world.nothing_is_left();
+}
+
+#[test]
+fn a_socket_that_a_dead_kernel_left() {
+    let world = World::new("stale", "");
+    fs::create_dir(world.state()).unwrap();
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    // The file of a listener that was dropped stays.
+    drop(UnixListener::bind(world.socket()).unwrap());
+    for way in [&["--standalone"][..], &["--linger", "0"]] {
+        let mut host = world.host(way);
+        host.echoes("works");
+        assert_eq!(host.leave().code(), Some(0));
+    }
+}
+
+#[test]
+fn something_else_in_the_place_of_the_socket() {
+    let world = World::new("place", "");
+    fs::create_dir(world.state()).unwrap();
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(world.socket(), "mine").unwrap();
+    for way in WAYS {
+        check(&world, way, 1, &["is no socket", "move it away"]);
+    }
+    assert_eq!(fs::read_to_string(world.socket()).unwrap(), "mine");
+}
+
+#[test]
+fn a_folder_that_others_may_use() {
+    let world = World::new("exposed", "");
+    fs::create_dir(world.state()).unwrap();
+    for mode in [0o755, 0o770, 0o701] {
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).unwrap();
+        for way in WAYS {
+            check(&world, way, 1, &["open to others", "chmod 700"]);
+        }
+    }
+}
+
+#[test]
+fn a_folder_whose_path_is_too_long() {
+    let world = World::new("long", "");
+    let long = world.folder.join("x".repeat(120));
+    let output = Command::new(env!("CARGO_BIN_EXE_mgp"))
+        .args(["serve", "--stdio", "--config"])
+        .arg(world.config_file())
+        .arg("--state")
+        .arg(&long)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("too long for a socket") && said.contains("--state DIR"), "{said}");
+}
+
+#[test]
+fn two_kernels_on_one_folder() {
+    let world = World::new("two", "");
+    let host = world.host(&["--standalone"]);
+    let pid = format!("process {}", host.child.id());
+    for way in &WAYS[1..] {
+        check(&world, way, 1, &["uses", &pid, "mgp stop", "--state DIR"]);
+    }
+    // A host is served by the kernel there is.
+    let mut second = world.host(&[]);
+    second.echoes("shared");
+}
+
+#[test]
+fn no_terminal_and_nobody_who_writes() {
+    let world = World::new("nobody", "");
+    let output = world.output(&["--stdio", "--standalone"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let output = world.output(&["--stdio", "--linger", "0"]);
+    assert_eq!(output.status.code(), Some(0));
+    if let Some(kernel) = world.kernel() {
+        within(|| (!lives(kernel)).then_some(()));
+    }
+}
+
+#[test]
+fn options_that_do_not_exist_or_do_not_go_together() {
+    let world = World::new("options", "");
+    let check = |args: &[&str], expected: &str| {
+        let output = world.output(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    };
+    check(&["--stdio", "--standalnoe"], "--standalone");
+    check(&[], "--stdio");
+    check(&["--stdio", "--http", "127.0.0.1:0"], "cannot be used with");
+    check(&["--stdio", "--no-auth"], "--http");
+    check(&["--stdio", "--agent", ""], "the name of an agent");
+}
+
+#[test]
+fn a_detached_kernel_that_fails_says_so_to_its_host_and_its_log() {
+    let world = World::empty("log");
+    world.config("[[servers]]\nid = 7\n");
+    let output = world.output(&["--stdio"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("mgp.toml:2"), "{}", text(&output.stderr));
+    let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert!(log.contains("mgp.toml:2"), "{log}");
+    let mode = fs::metadata(world.state().join("kernel.log")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_kernel_that_hangs_is_told_apart_from_none() {
+    let world = World::new("hangs", "");
+    let host = world.host(&[]);
+    let kernel = world.kernel().unwrap();
+    kill("-STOP", kernel);
+    check(&world, &["--stdio"], 1, &["does not answer"]);
+    kill("-CONT", kernel);
+    assert_eq!(host.leave().code(), Some(0));
+}

@@ -1,0 +1,221 @@
+//! One kernel for many hosts.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::world::{Host, World, exists, kill, lives, rss, within};
+
+#[test]
+fn hosts_that_start_at_once_end_with_one_kernel_which_leaves_after_them() {
+    let world = World::new("once", "");
+    let mut hosts: Vec<Host> = (0..4).map(|_| Host::start(&world, &["--linger", "1"])).collect();
+    for host in &mut hosts {
+        host.hello();
+    }
+    let kernel = world.kernel().unwrap();
+    for host in &mut hosts {
+        host.echoes("hello");
+    }
+    // One kernel, one child.
+    assert_eq!(world.kernel(), Some(kernel));
+    let keepers =
+        world.marked().iter().filter(|pid| crate::world::stat(**pid).unwrap().1 == kernel).count();
+    assert_eq!(keepers, 1);
+    let socket = fs::metadata(world.socket()).unwrap().permissions().mode();
+    let folder = fs::metadata(world.state()).unwrap().permissions().mode();
+    assert_eq!((socket & 0o777, folder & 0o777), (0o600, 0o700));
+    for host in hosts {
+        assert_eq!(host.leave().code(), Some(0));
+    }
+    within(|| (!lives(kernel)).then_some(()));
+    assert!(!exists(&world.socket()));
+    world.nothing_is_left();
+}
+
+#[test]
+fn a_host_that_comes_while_the_kernel_leaves_gets_another() {
+    let world = World::new("leaves", "");
+    for round in 0..5 {
+        let mut host = world.host(&["--linger", "0"]);
+        host.echoes(&round.to_string());
+        assert_eq!(host.leave().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_kernel_does_not_end_with_the_host_that_started_it() {
+    let world = World::new("stays", "");
+    let first = world.host(&["--linger", "30"]);
+    let kernel = world.kernel().unwrap();
+    let mut second = world.host(&["--linger", "30"]);
+    drop(first);
+    second.echoes("still here");
+    assert_eq!(world.kernel(), Some(kernel));
+    kill("-TERM", kernel);
+    assert_eq!(second.ended().code(), Some(1));
+    assert!(second.said().contains("the kernel has ended"));
+    within(|| (!lives(kernel)).then_some(()));
+}
+
+#[test]
+fn each_connection_is_who_it_says_and_only_operators_grant() {
+    let world = World::empty("who");
+    let script = format!("exec {}", crate::world::example("echo").display());
+    world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
+    let mut ada = world.host(&["--agent", "ada"]);
+    let mut bob = world.host(&["--agent", "bob"]);
+    let grant = json!({"entry_type": "server_grant", "agent_id": "ada", "server_id": "echo", "permission": "allow"});
+    let refused = bob.ask("mgp/access/grant", &grant).unwrap_err();
+    assert_eq!(refused["code"], 1000, "{refused}");
+    world.operator().ask("mgp/access/grant", &grant).unwrap();
+    ada.echoes("mine");
+    let refused = bob.call("echo", &json!({"text": "not yours"})).unwrap_err();
+    assert!(refused.to_string().contains("echo"), "{refused}");
+}
+
+#[test]
+fn who_does_not_say_who_comes_is_told_what_to_write() {
+    let world = World::new("preface", "");
+    let _host = world.host(&[]);
+    let check = |preface: &str, expected: &str| {
+        let said = world.connect(preface).err().unwrap();
+        assert_eq!((&said["mgp"], &said["ok"]), (&json!(1), &json!(false)), "{said}");
+        assert!(said["error"].as_str().unwrap().contains(expected), "{said}");
+    };
+    check("GET / HTTP/1.1\n", "write one line as");
+    check("{\"mgp\":7,\"as\":\"operator\"}\n", "revision 1");
+    check("{\"mgp\":1,\"as\":\"root\"}\n", "not understood");
+    check(&("x".repeat(5000) + "\n"), "too long");
+}
+
+#[test]
+fn more_connections_than_there_is_room_for_are_told_so() {
+    let world = World::new("room", "");
+    let _host = world.host(&[]);
+    let line = "{\"mgp\":1,\"as\":\"agent\"}\n";
+    let mut wires = Vec::new();
+    let refused = loop {
+        match world.connect(line) {
+            Ok(wire) => wires.push(wire),
+            Err(refused) => break refused,
+        }
+        assert!(wires.len() < 300);
+    };
+    assert_eq!(wires.len(), 255);
+    assert!(refused["error"].as_str().unwrap().contains("as many connections as it takes"));
+    wires.truncate(10);
+    within(|| world.connect(line).ok());
+}
+
+/// A request over HTTP: the status, and what is behind it.
+fn post(address: &str, key: Option<&str>) -> (u16, String) {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nConnection: close\r\n{key}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+fn address(ready: &Value) -> String {
+    let url = ready["http"].as_str().unwrap();
+    url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned()
+}
+
+#[test]
+fn a_kernel_at_an_address_says_when_it_is_ready_and_serves_hosts_as_well() {
+    let world = World::new("http", "");
+    let file = world.ready_file();
+    let options = ["--http", "127.0.0.1:0", "--no-auth", "--ready-file", file.to_str().unwrap()];
+    let mut kernel = world.mgp(&options).stderr(Stdio::piped()).spawn().unwrap();
+    let ready = world.ready();
+    assert_eq!(ready["pid"], kernel.id());
+    assert_eq!(ready["socket"], world.socket().to_str().unwrap());
+    assert_eq!(ready["servers"], json!(["echo"]));
+    let (status, answer) = post(&address(&ready), None);
+    assert!(status == 200 || status == 400, "{answer}");
+    let mut host = world.host(&[]);
+    host.echoes("over the socket of the same kernel");
+    if let Some((all, own)) = rss(kernel.id()) {
+        println!("kernel at an address: {all} KiB, {own} KiB of its own");
+    }
+    assert_eq!(host.leave().code(), Some(0));
+    kill("-TERM", kernel.id());
+    assert_eq!(kernel.wait().unwrap().code(), Some(0));
+    assert!(!exists(&file) && !exists(&world.socket()));
+    world.nothing_is_left();
+}
+
+#[test]
+fn without_a_key_nobody_is_let_in_at_an_address() {
+    let world = World::new("keys", "");
+    let file = world.ready_file();
+    let options = ["--http", "127.0.0.1:0", "--ready-file", file.to_str().unwrap()];
+    let mut kernel = world.mgp(&options).stderr(Stdio::piped()).spawn().unwrap();
+    let address = address(&world.ready());
+    assert_eq!(post(&address, None).0, 401);
+    assert_eq!(post(&address, Some("mgp_0011223344556677_nothing-that-was-issued")).0, 401);
+    kill("-INT", kernel.id());
+    assert_eq!(kernel.wait().unwrap().code(), Some(0));
+    let mut said = String::new();
+    kernel.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("mgp keys add"), "{said}");
+}
+
+#[test]
+fn a_shim_tells_of_the_kernel_it_found() {
+    let world = World::new("found", "");
+    let _first = world.host(&[]);
+    let other = world.folder.join("other.toml");
+    fs::write(&other, "").unwrap();
+    let mut command = world.mgp(&["--stdio", "--ready-file", world.ready_file().to_str().unwrap()]);
+    let command = command.arg("--config").arg(&other).stdin(Stdio::piped()).stdout(Stdio::null());
+    // The option is there twice, which is no way to say it.
+    assert_eq!(command.stderr(Stdio::null()).status().unwrap().code(), Some(2));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mgp"));
+    let mut shim = command
+        .args(["serve", "--stdio", "--ready-file"])
+        .arg(world.ready_file())
+        .arg("--config")
+        .arg(&other)
+        .arg("--state")
+        .arg(world.state())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready = world.ready();
+    assert_eq!(ready["pid"], world.kernel().unwrap());
+    assert_eq!(ready["servers"], json!(["echo"]));
+    drop(shim.stdin.take());
+    let mut said = String::new();
+    shim.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("that one counts"), "{said}");
+    assert_eq!(shim.wait().unwrap().code(), Some(0));
+    assert!(!exists(&world.ready_file()));
+}
+
+#[test]
+fn a_message_of_many_pieces_comes_through_whole_both_ways() {
+    let world = World::new("large", "");
+    let mut host = world.host(&[]);
+    host.echoes("small");
+    let large = "0123456789abcdef".repeat(40_000);
+    let repeated = thread::scope(|scope| {
+        let call = scope.spawn(|| host.call("echo", &json!({"text": large})));
+        call.join().unwrap()
+    });
+    assert_eq!(repeated.unwrap().len(), large.len());
+}

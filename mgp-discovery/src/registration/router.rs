@@ -1,0 +1,56 @@
+//! `mgp/discovery/register` and `mgp/discovery/deregister` as endpoints (MGP §15.4, §15.5).
+//!
+//! Applies to: inbound.
+
+use mgp_types::RpcError;
+use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request};
+use mgp_types::service::{Call, Context, Reply, Router, ServerId, Stack};
+use serde::Deserialize;
+
+use super::book::Registrations;
+
+impl Registrations {
+    /// Answers both methods, beside [`list_router`](crate::list_router).
+    ///
+    /// Whoever may not call one is told so before anything else of the call is looked at, and it is recorded.
+    /// As tools of a kernel the methods have these names with dots or underscores, and the same rules.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        let (register, deregister) = (self.clone(), self.clone());
+        Router::new()
+            .route(
+                DiscoveryRegister::METHOD,
+                Stack::from_fn(move |call| {
+                    let registrations = register.clone();
+                    async move {
+                        let (cx, params) = registrations.entered::<DiscoveryRegister>(call).await?;
+                        Reply::of(&registrations.0.register(&cx, params).await?)
+                    }
+                }),
+            )
+            .route(
+                DiscoveryDeregister::METHOD,
+                Stack::from_fn(move |call| {
+                    let registrations = deregister.clone();
+                    async move {
+                        let (cx, params) =
+                            registrations.entered::<DiscoveryDeregister>(call).await?;
+                        Reply::of(&registrations.0.deregister(&cx, params).await?)
+                    }
+                }),
+            )
+    }
+
+    async fn entered<R: Request>(&self, call: Call) -> Result<(Context, R::Params), RpcError> {
+        let (_, params, cx) = call.into_parts();
+        let server = params.get::<Named>().ok().map(|named| ServerId::from(named.id.as_str()));
+        self.0.admit(&cx, R::METHOD, server).await?;
+        Ok((cx, params.get()?))
+    }
+}
+
+/// The server that params name, for the record.
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}

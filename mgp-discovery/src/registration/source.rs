@@ -1,0 +1,61 @@
+//! The file of a script that came in a request, in a folder of our own (MGP §15.4).
+//!
+//! Applies to: inbound.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_types::PrivateFile;
+use tokio::task::spawn_blocking;
+
+use super::program::source_name;
+use super::record::Proposal;
+
+/// How long is waited for another process that writes the same file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes the script of a proposal, unless it is there as it was approved. It blocks.
+pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<PathBuf>, String> {
+    let Some(source) = &program.source else { return Ok(None) };
+    let Some(folder) = folder else {
+        return Err("there is no folder for scripts that came in requests".to_owned());
+    };
+    let file = file(folder, program);
+    // What is there and cannot be read is replaced.
+    if !matches!(file.read(), Ok(Some(there)) if there == source.as_bytes()) {
+        make(folder).map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))?;
+        let turn = file.turn(PATIENCE).map_err(|error| error.to_string())?;
+        file.replace(&turn, source.as_bytes()).map_err(|error| error.to_string())?;
+    }
+    Ok(Some(file.path().to_owned()))
+}
+
+/// Removes the script of a proposal; one that stays is only a file that nothing runs.
+pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
+    let (Some(folder), Some(_)) = (folder, &program.source) else { return };
+    let path = file(&folder, program).path().to_owned();
+    let _ = spawn_blocking(move || {
+        let mut lock = path.clone().into_os_string();
+        lock.push(".lock");
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(lock);
+    })
+    .await;
+}
+
+fn file(folder: &Path, program: &Proposal) -> PrivateFile {
+    let longest = program.source.as_ref().map_or(0, String::len) as u64;
+    PrivateFile::new(folder.join(source_name(program)), longest)
+}
+
+#[cfg(unix)]
+fn make(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn make(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)
+}

@@ -1,0 +1,228 @@
+//! How much there may be, and what lists show of it.
+//!
+//! Applies to: inbound.
+
+use mgp_types::method::DiscoveryList;
+use mgp_types::mgp::DiscoveryListResult;
+use mgp_types::service::{AuditSink, Audited, Everyone, Start, Ticket, Unaudited};
+use mgp_types::store::{Change, Loaded, PendingEvent, StoreError};
+use tokio::sync::watch;
+
+use super::*;
+use crate::registry::list_router;
+
+#[tokio::test(start_paused = true)]
+async fn registrations_are_counted_in_all_and_for_each() {
+    let bounds = |config: &mut RegistrationConfig| {
+        (config.most, config.most_each) = (5, 3);
+        (config.waiting, config.waiting_each) = (3, 2);
+    };
+    let world = World::with(bounds, |builder| builder);
+    let two = Principal::local().agent("maker-two");
+    for id in ["a", "b"] {
+        world.register(maker(), count(id)).await.unwrap();
+    }
+    let error = refused(world.register(maker(), count("c")).await, 3001, "of your registrations");
+    assert!(!error.as_recovery().unwrap().is_retryable(), "somebody must decide first");
+    world.register(two.clone(), count("c")).await.unwrap();
+    refused(world.register(two.clone(), count("d")).await, 3001, "3 registrations wait");
+
+    for _ in 0..2 {
+        world.approve().await.unwrap();
+    }
+    world.register(maker(), count("d")).await.unwrap();
+    refused(world.register(maker(), count("e")).await, 3001, "3 of your servers");
+    world.register(operator(), count("e")).await.unwrap();
+    refused(world.register(operator(), count("f")).await, 3001, "5 servers are registered");
+    // One that goes makes room.
+    world.deregister(maker(), "a").await.unwrap();
+    world.register(operator(), count("f")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn none_are_taken_where_none_may_be() {
+    let world = World::with(|config| config.most = 0, |builder| builder);
+    refused(world.register(operator(), count("a")).await, 4100, "not registered here");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_one_is_told_to_wait_and_the_next_is_served() {
+    let world = World::with(|config| config.per_minute = 3, |builder| builder);
+    for _ in 0..3 {
+        refused(world.register(maker(), json!({ "id": "?" })).await, -32602, "id");
+    }
+    let error = refused(world.deregister(maker(), "a").await, 3000, "too fast");
+    assert_eq!(error.as_recovery().unwrap().retry_after_ms, Some(60_000));
+    let two = Principal::local().agent("maker-two");
+    world.register(two, count("a")).await.unwrap();
+    tokio::time::advance(Duration::from_mins(1)).await;
+    refused(world.deregister(maker(), "b").await, 4004, "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_have_what_is_registered_with_its_state() {
+    let world = World::new();
+    world.fake.configure("files");
+    world.register(maker(), count("made")).await.unwrap();
+    world.approve().await.unwrap();
+    world.register(maker(), count("waits")).await.unwrap();
+    world.fake.broken.store(1, Ordering::Relaxed);
+    world.register(operator(), count("broken")).await.unwrap();
+
+    let router = list_router(world.registrations.fleet(), Arc::new(Everyone));
+    let listed = async |by: Principal, params: &str| {
+        let mut client = mock::client(Stack::new(router.clone()));
+        client.cx.principal = by;
+        let answer = client.request(DiscoveryList::METHOD, params).await.unwrap();
+        let result: DiscoveryListResult = answer.get().unwrap();
+        let one = |it: &ServerSummary| format!("{} {}", it.id, it.status);
+        result.servers.iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        listed(operator(), "{}").await,
+        ["made connected", "files connected", "broken error", "waits registered"]
+    );
+    assert_eq!(
+        listed(operator(), r#"{"filter":{"status":"registered"}}"#).await,
+        ["waits registered"]
+    );
+    // What has no tool is no server to anybody else.
+    assert_eq!(listed(maker(), "{}").await, ["made connected", "files connected"]);
+
+    let known = world.registrations.fleet().known();
+    let waits = &known.iter().find(|it| it.summary.id == "waits").unwrap().summary;
+    assert_eq!(waits.extra.get("registration").unwrap().as_str(), "\"pending_approval\"");
+    assert_eq!(waits.trust_level.as_ref().unwrap().as_str(), "sandboxed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_told() {
+    let world = World::new();
+    let mut changes = world.registrations.changes();
+    for step in 0..3 {
+        changes.mark_unchanged();
+        match step {
+            0 => drop(world.register(maker(), count("a")).await.unwrap()),
+            1 => drop(world.approve().await.unwrap()),
+            _ => drop(world.deregister(maker(), "a").await.unwrap()),
+        }
+        assert!(changes.has_changed().unwrap(), "step {step}");
+    }
+}
+
+/// A store that keeps a change and does not answer, or refuses it.
+struct Late(MemoryStore, Arc<AtomicU32>);
+
+impl Store for Late {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.load(space)
+    }
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.0.changes(space, since)
+    }
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        match self.1.load(Ordering::Relaxed) {
+            1 => {
+                drop(self.0.commit(change));
+                Box::pin(std::future::pending())
+            }
+            2 => Box::pin(std::future::ready(Err(StoreError::Busy("it is full")))),
+            _ => self.0.commit(change),
+        }
+    }
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending(log, most)
+    }
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.settle(log, through)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_changes_nothing_and_what_it_kept_late_is_found() {
+    let mut world = World::new();
+    let mood = Arc::new(AtomicU32::new(2));
+    let store = Arc::new(Late(world.store.clone(), Arc::clone(&mood)));
+    let servers = Arc::new(Shared(Arc::clone(&world.fake)));
+    world.registrations =
+        Registrations::builder(store, servers).config(config(&world.folder)).build();
+    world.registrations.open().await.unwrap();
+    refused(world.register(operator(), count("a")).await, 3001, "it is full");
+    assert_eq!(world.stored().await, 0);
+    mood.store(1, Ordering::Relaxed);
+    refused(world.register(operator(), count("a")).await, 3003, "may still be kept");
+    mood.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.fake.log(), ["start a --all"], "what is kept is worked on");
+    refused(world.register(operator(), count("a")).await, 4101, "a");
+    mood.store(1, Ordering::Relaxed);
+    refused(world.deregister(operator(), "a").await, 3003, "may still be kept");
+    mood.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.fake.log(), ["drain a 30", "remove a"]);
+    assert_eq!(world.stored().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_does_not_happen() {
+    struct Full;
+    impl AuditSink for Full {
+        fn begin(&self, _: Start) -> Audited<Ticket> {
+            Audited::Ready(Err(Unaudited::Full))
+        }
+        fn record(&self, _: AuditEvent) -> Audited<()> {
+            Audited::Ready(Err(Unaudited::Full))
+        }
+    }
+    let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Full)));
+    refused(world.register(operator(), count("a")).await, 2000, "nothing was changed");
+    assert_eq!(world.stored().await, 0);
+    assert!(world.fake.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() {
+    struct Outbox;
+    impl AuditSink for Outbox {
+        fn begin(&self, _: Start) -> Audited<Ticket> {
+            Audited::Ready(Err(Unaudited::Closed))
+        }
+        fn record(&self, _: AuditEvent) -> Audited<()> {
+            panic!("it takes them from the store")
+        }
+        fn outbox(&self, _: &dyn Store) -> Option<&str> {
+            Some("log")
+        }
+    }
+    let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Outbox)));
+    world.register(maker(), count("a")).await.unwrap();
+    let pending = world.store.pending("log", 9).await.unwrap();
+    let names: Vec<_> = pending.iter().map(|it| it.event.event_type.as_str()).collect();
+    assert_eq!(names, ["dev.cloto.server_registered", "dev.cloto.approval_requested"]);
+}
+
+/// Fits a future's own promise: it may be sent to another thread.
+#[test]
+fn futures_can_be_sent() {
+    fn sent<T: Send>(_: T) {}
+    let world = World::new();
+    let (cx, by) = (mock::client(Stack::new(world.registrations.router())).cx, operator());
+    let (server, hash) = (ServerId::from("a"), mgp_types::Hash::of(b""));
+    sent(world.registrations.register(&cx, mgp_types::mgp::RegisterParams::new("a")));
+    sent(world.registrations.deregister(&cx, mgp_types::mgp::DeregisterParams::new("a")));
+    sent(world.registrations.approve(&by, &server, &hash, &[]));
+    sent(world.registrations.reject(&by, &server, &hash));
+    sent(world.registrations.open());
+    sent(world.registrations.reconfigured());
+}

@@ -1,0 +1,253 @@
+//! What an operator sees, approves and rejects.
+//!
+//! Applies to: inbound.
+
+use mgp_types::Hash;
+use mgp_types::mgp::Permission;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_server_waits_and_runs_once_it_is_approved() {
+    let world = World::new();
+    let told = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(told["status"], "pending_approval");
+    let waiting = world.waiting().await.remove(0);
+    assert_eq!(told["approval_id"], waiting.fingerprint.to_string());
+    assert_eq!(told["expires_at"], waiting.until.as_ref().unwrap().as_str());
+    assert!(world.fake.log().is_empty(), "nothing runs before somebody agrees");
+
+    // Asked once more it waits as before, and nobody is asked twice.
+    let again = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(again["status"], "pending_approval");
+    let told = world.approve().await.unwrap();
+    assert_eq!(told["status"], "connected");
+    // Whatever a server of that name had before is nothing that this one gets.
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
+    assert!(world.waiting().await.is_empty());
+    assert_eq!(
+        world.told(),
+        [
+            "server_registered BLOCKED by maker",
+            "approval_requested BLOCKED by maker",
+            "server_registered SUCCESS by ada"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_of_that_name_had_before_must_be_gone_first() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    world.fake.stuck.store(1, Ordering::Relaxed);
+    let refused = RpcError::from(world.approve().await.unwrap_err());
+    assert!(refused.message().contains("had before"), "{refused}");
+    assert_eq!(world.fake.log(), ["remove made"]);
+    assert_eq!(world.waiting().await.len(), 1, "it may be approved again");
+    world.approve().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_all_that_runs_and_no_secret() {
+    let world = World::new();
+    let params = json!({
+        "id": "made", "command": "count", "args": ["a b", "\u{1b}[2J", "\u{202e}x"],
+        "env": { "API_KEY": "hunter2" }, "cwd": "bin", "justification": "to\ncount",
+        "mgp": { "permissions_required": ["network.outbound"] },
+    });
+    world.register(maker(), params).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    let program = world.folder.join("bin/count");
+    assert_eq!(waiting.argv[0], program.to_str().unwrap());
+    assert_eq!(waiting.argv[1..], ["a b", "\u{1b}[2J", "\u{202e}x"]);
+    assert_eq!(waiting.env, ["API_KEY"]);
+    assert_eq!(waiting.cwd, world.folder.join("bin"));
+    let sha256 = Hash::of(&fs::read(&program).unwrap()).to_string();
+    assert_eq!(waiting.files, [(program, sha256.clone())]);
+    let shown = waiting.to_string();
+    for words in ["asked for by local/local/maker", "\"a b\"", "is given   API_KEY", "to\\ncount"] {
+        assert!(shown.contains(words), "`{words}` is not in\n{shown}");
+    }
+    assert!(shown.contains(&format!("sha256 {sha256}")), "{shown}");
+    assert!(shown.contains("needs      network.outbound"), "{shown}");
+    assert!(shown.contains("is denied  shell.execute code_execution"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "it would move the cursor: {shown:?}");
+    for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    // What runs gets it all the same, and hides it.
+    world.approve().await.unwrap();
+    let launch = world.fake.running()[0].launch().await.unwrap();
+    assert!(!format!("{launch:?}").contains("hunter2"));
+    let ExpandedReach::Program { env, cwd, .. } = launch.reach else { panic!("a program") };
+    assert_eq!((env["API_KEY"].as_str(), cwd), ("hunter2", Some(world.folder.join("bin"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    let (server, right) = (waiting.server, waiting.fingerprint);
+    let approve = async |by: Principal, server: &ServerId, fingerprint: &Hash| {
+        let told = world.registrations.approve(&by, server, fingerprint, &[]).await;
+        RpcError::from(told.unwrap_err()).code().0
+    };
+    assert_eq!(approve(maker(), &server, &right).await, 1000);
+    assert_eq!(approve(operator(), &server, &Hash::of(b"other")).await, 4004);
+    assert_eq!(approve(operator(), &"other".into(), &right).await, 4004);
+    assert!(world.registrations.waiting(&maker()).await.is_err());
+    assert!(world.registrations.reject(&maker(), &server, &right).await.is_err());
+
+    // The program was put in another's place while the operator read.
+    program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
+    assert_eq!(approve(operator(), &server, &right).await, 4004);
+    assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
+    assert!(world.fake.log().is_empty());
+    world.approve().await.unwrap();
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_environment_is_part_of_what_is_approved_though_its_values_are_not_shown() {
+    let world = World::new();
+    let mut params = count("made");
+    params["env"] = json!({ "KEY": "one" });
+    world.register(maker(), params.clone()).await.unwrap();
+    let one = world.waiting().await[0].fingerprint;
+    world.deregister(maker(), "made").await.unwrap();
+    params["env"] = json!({ "KEY": "two" });
+    world.register(maker(), params).await.unwrap();
+    assert_ne!(world.waiting().await[0].fingerprint, one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_is_remembered_for_the_same_and_only_for_that() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    world.registrations.reject(&operator(), &waiting.server, &waiting.fingerprint).await.unwrap();
+    let told = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(told["status"], "rejected");
+    assert!(world.waiting().await.is_empty());
+    let mut other = count("made");
+    other["args"] = json!(["--few"]);
+    assert_eq!(world.register(maker(), other).await.unwrap()["status"], "pending_approval");
+    assert!(world.told().contains(&"server_registered BLOCKED by ada".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_decides_about_is_over_after_a_while() {
+    let world = World::with(|config| config.expires = Duration::ZERO, |builder| builder);
+    world.register(maker(), count("made")).await.unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(world.waiting().await.is_empty());
+    assert_eq!(world.stored().await, 0);
+    assert_eq!(world.told()[2], "server_registered BLOCKED by kernel");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandboxed_servers_are_denied_what_an_operator_did_not_grant_by_name() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    assert_eq!(waiting.denied.len(), 5);
+    let granted = [Permission::Camera, Permission::from("filesystem")];
+    let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
+    let approved = world.registrations.approve(&operator(), server, fingerprint, &granted).await;
+    approved.unwrap();
+    let denied = world.fake.running()[0].denied.clone();
+    let names: Vec<_> = denied.iter().map(Permission::as_str).collect();
+    assert_eq!(names, ["shell.execute", "code_execution", "network.listen"]);
+}
+
+/// Accepts what does not say `evil`.
+struct Kind;
+
+impl Judge for Kind {
+    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
+        let is_evil = script.text.contains("evil");
+        assert_eq!(script.language, "python");
+        let verdict = if is_evil {
+            Verdict::Rejected(vec!["line 1: evil".to_owned()])
+        } else {
+            Verdict::Accepted
+        };
+        Box::pin(async move { Ok(verdict) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandboxed_script_is_refused_while_nobody_judges_it() {
+    let world = World::new();
+    let mut sandboxed = script("made");
+    sandboxed["mgp"]["trust_level"] = json!("sandboxed");
+    let source = json!({ "id": "made", "command": "python3.11", "source": "print(1)" });
+    let module = json!({ "id": "made", "command": "python3.11", "args": ["-m", "made"] });
+    for params in [sandboxed, source, module] {
+        for by in [operator(), maker()] {
+            let answer = world.register(by, params.clone()).await;
+            let error = refused(answer, 4100, "nothing here can judge");
+            assert!(error.message().contains("an operator register it"), "a remedy: {error}");
+        }
+    }
+    // What an agent asks for is sandboxed, whatever it says.
+    refused(world.register(maker(), script("made")).await, 4100, "nothing here can judge");
+    assert_eq!(world.stored().await, 0);
+    assert_eq!(world.register(operator(), script("made")).await.unwrap()["status"], "connected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_judge_decides_before_an_operator_is_asked_and_once_more_before_it_runs() {
+    let world = World::with(|_| {}, |builder| builder.judge(Arc::new(Kind)));
+    assert_eq!(
+        world.register(maker(), script("made")).await.unwrap()["status"],
+        "pending_approval"
+    );
+    world.approve().await.unwrap();
+    assert_eq!(world.fake.log(), ["remove made", "start made made.py x"]);
+
+    fs::write(world.folder.join("evil.py"), "evil()").unwrap();
+    let evil = |args: Value| json!({ "id": "evil", "command": "python3.11", "args": args });
+    let error = refused(world.register(maker(), evil(json!(["evil.py"]))).await, 1011, "evil");
+    assert!(error.as_recovery().unwrap().details.as_ref().unwrap().get("violations").is_some());
+    assert!(world.told().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
+    // What runs something beside the script it shows is not taken for the script.
+    for args in
+        [json!(["-c", "evil()"]), json!(["-m", "evil", "made.py"]), json!(["-i", "made.py"])]
+    {
+        refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
+    }
+    // Good when it was asked for, evil when it is approved: the change is found, and then its code is.
+    fs::write(world.folder.join("evil.py"), "good()").unwrap();
+    world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
+    fs::write(world.folder.join("evil.py"), "evil()").unwrap();
+    assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 4004);
+    assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 1011);
+    assert!(world.fake.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_of_a_request_is_kept_where_nobody_else_writes() {
+    let world = World::new();
+    let params = json!({
+        "id": "made", "command": "python3.11", "args": ["x"], "source": "print(1)",
+        "mgp": { "trust_level": "standard" },
+    });
+    world.register(operator(), params).await.unwrap();
+    let file = world.folder.join("scripts/made.py");
+    assert_eq!(world.fake.log(), [format!("start made {} x", file.display())]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
+    // Whatever somebody made of it, what runs is what was approved.
+    fs::write(&file, "evil()").unwrap();
+    world.fake.running()[0].launch().await.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
+    world.deregister(operator(), "made").await.unwrap();
+    assert!(!file.exists());
+
+    let world = World::with(|config| config.scripts = None, |builder| builder);
+    let params = json!({
+        "id": "made", "command": "python3.11", "source": "1", "mgp": { "trust_level": "standard" },
+    });
+    refused(world.register(operator(), params).await, 4100, "name a file in `args`");
+}

@@ -1,0 +1,99 @@
+//! Which files decide what runs.
+//!
+//! Applies to: inbound.
+
+use mgp_types::service::Authority;
+
+use super::super::ask::Asked;
+use super::super::program::{Now, find, look};
+use super::super::record::Proposal;
+use super::*;
+
+/// What is proposed, of which nothing is started.
+fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
+    let params = json!({
+        "id": "made", "command": command, "args": args, "mgp": { "trust_level": "standard" },
+    });
+    let params = serde_json::from_value(params).unwrap();
+    let config = config(&world.folder);
+    let asked = Asked::read(params, Authority::Operator, &config).unwrap();
+    find(asked, &config).unwrap()
+}
+
+fn bound(world: &World, command: &str, args: &Value) -> (Vec<String>, Vec<String>) {
+    let found = proposed(world, command, args);
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    (found.files.iter().map(|file| name(&file.path)).collect(), found.notes)
+}
+
+#[test]
+fn scripts_and_programs_are_bound_and_data_is_not() {
+    let world = World::new();
+    for name in ["sh", "npx", "node"] {
+        program(&world.folder.join("bin").join(name), "\u{7f}ELF");
+    }
+    program(&world.folder.join("run.sh"), "#!/bin/sh\n");
+    for name in ["data.db", "start.mjs", "conf.json"] {
+        fs::write(world.folder.join(name), name).unwrap();
+    }
+    for (command, args, expected, is_noted) in [
+        ("count", json!(["data.db", "made.py"]), &["count"][..], false),
+        ("python3.11", json!(["made.py", "data.db"]), &["python3.11", "made.py"], false),
+        ("python3.11", json!(["-u", "made.py", "data.db"]), &["python3.11", "made.py"], true),
+        ("python3.11", json!(["-m", "module"]), &["python3.11"], true),
+        (
+            "node",
+            json!(["--import", "start.mjs", "made.py"]),
+            &["node", "start.mjs", "made.py"],
+            true,
+        ),
+        ("sh", json!(["-c", "exec evil"]), &["sh"], true),
+        ("npx", json!(["-y", "mcp-files"]), &["npx"], true),
+        ("./run.sh", json!(["data.db"]), &["run.sh"], false),
+    ] {
+        let (files, notes) = bound(&world, command, &args);
+        assert_eq!(files, expected, "{command} {args}");
+        assert_eq!(!notes.is_empty(), is_noted, "{command} {args}: {notes:?}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_link_that_leads_elsewhere_is_another_program() {
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    let link = world.folder.join("bin/linked");
+    symlink(world.folder.join("bin/count"), &link).unwrap();
+    let params = json!({ "id": "made", "command": "linked" });
+    world.register(operator(), params).await.unwrap();
+    let server = world.fake.running().remove(0);
+    fs::remove_file(&link).unwrap();
+    // The same content in another place would be started all the same, but it may be changed there.
+    program(
+        &world.folder.join("bin/copy"),
+        &fs::read_to_string(world.folder.join("bin/count")).unwrap(),
+    );
+    symlink(world.folder.join("bin/copy"), &link).unwrap();
+    assert!(server.launch().await.is_err());
+    assert!(world.waiting().await[0].changed);
+
+    // One that was bound by its place alone is bound by its content from then on.
+    let mut of_system = proposed(&world, "linked", &json!([]));
+    of_system.files.clear();
+    assert!(matches!(look(&of_system), Ok(Now::Same)));
+    fs::remove_file(&link).unwrap();
+    symlink(world.folder.join("bin/count"), &link).unwrap();
+    let Ok(Now::Changed(now)) = look(&of_system) else { panic!("it leads elsewhere") };
+    assert_eq!(now.files.len(), 1);
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn what_is_no_plain_file_or_may_not_run_is_no_program() {
+    let world = World::new();
+    fs::write(world.folder.join("bin/plain"), "text").unwrap();
+    for command in ["plain", "bin", "./bin", "/"] {
+        let params = json!({ "id": "made", "command": command });
+        refused(world.register(operator(), params).await, -32602, "there is no program");
+    }
+}

@@ -1,0 +1,50 @@
+//! A small index, as a gateway with a few servers has it: how much memory it takes while nothing happens.
+//!
+//! Applies to: both.
+
+use std::hint::black_box;
+
+use mgp_toolindex::{Everything, Query, ToolIndex};
+use serde_json::{Value, json};
+
+use super::built_in;
+use super::memory::Memory;
+use super::{Failure, Options};
+
+/// How many servers there are to take tools from; more would be this program's memory, not the index's.
+const SERVERS: usize = 10;
+
+/// What is asked of it: long and short, for words, names and names with typing errors.
+const QUERIES: [&str; 6] = [
+    "list the files of a folder, then send a message to everyone who follows it",
+    "create invoice",
+    "serach customr",
+    "what changed in the calendar between two dates",
+    "translate a document and publish it",
+    "qwertz",
+];
+
+/// Puts a few tools in, server by server, and searches for them; what that leaves in memory.
+pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
+    let mut left = options.number("tools", 50)?;
+    let empty = Memory::of_this_process();
+    let index = ToolIndex::new();
+    for mut server in built_in::servers(options.seed()?, SERVERS) {
+        server.tools.truncate(left);
+        left -= server.tools.len();
+        if server.tools.is_empty() {
+            break;
+        }
+        index.put(server.entry().0)?;
+    }
+    for query in QUERIES {
+        black_box(index.search(&Query::new(query), &Everything)?);
+    }
+    let now = Memory::of_this_process();
+    Ok(json!({
+        "tools": index.stats().tools, "servers": index.stats().servers,
+        "rss_empty_kb": empty.now, "rss_kb": now.now, "rss_peak_kb": now.most,
+        "rss_beyond_kb": now.now.saturating_sub(empty.now),
+        "heap_beyond_kb": now.heap.saturating_sub(empty.heap),
+    }))
+}
