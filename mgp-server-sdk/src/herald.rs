@@ -19,8 +19,9 @@ use crate::resource::Resources;
 /// Changes that come at once are told once.
 ///
 /// ```
+/// use mgp_server_sdk::types::RpcError;
 /// use mgp_server_sdk::types::service::{BoxFuture, Context};
-/// use mgp_server_sdk::{Herald, RpcError, Server, Watch, Watches};
+/// use mgp_server_sdk::{Herald, Server, Watch, Watches};
 ///
 /// struct Everything;
 ///

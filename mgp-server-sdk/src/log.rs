@@ -56,11 +56,11 @@ impl Logger {
         wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
     }
 
-    /// The least grave level that goes anywhere; none where no message does.
+    /// The least grave level that goes anywhere from a call; none where no message does.
     #[must_use]
-    pub fn level(&self) -> Option<LogLevel> {
-        let wanted = self.cx.extensions.get::<Wanted>()?;
-        self.cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
+    pub fn level_of(cx: &Context) -> Option<LogLevel> {
+        let wanted = cx.extensions.get::<Wanted>()?;
+        cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
     }
 
     /// Whether a legacy session takes messages of a level that belong to none of its calls.

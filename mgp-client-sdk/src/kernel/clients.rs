@@ -98,6 +98,18 @@ impl Clients {
         *self.0.count.borrow()
     }
 
+    /// Waits until somebody has been here.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time.
+    pub async fn came(&self) {
+        let mut count = self.0.count.subscribe();
+        while self.0.table.lock().unwrap_or_else(PoisonError::into_inner).next == 0 {
+            // It is never closed: this handle holds it.
+            let _ = count.changed().await;
+        }
+    }
+
     /// Waits until there was none for so long.
     ///
     /// # Cancel safety

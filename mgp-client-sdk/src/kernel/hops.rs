@@ -5,11 +5,12 @@
 //!
 //! Applies to: both.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::Tool;
-use mgp_types::service::{BoxFuture, Call, Context, Facts, Kind, MgpService, Reply, Stack};
+use mgp_types::service::{BoxFuture, Call, Context, Either, Facts, Kind, MgpService, Reply, Stack};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer;
@@ -61,7 +62,7 @@ pub(super) struct Came<S>(S);
 impl<S: MgpService> Service<Call> for Came<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
 
     fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
         self.0.poll_ready(task)
@@ -72,11 +73,11 @@ impl<S: MgpService> Service<Call> for Came<S> {
             && let Some(passed) = passed(&call)
         {
             if passed >= HOPS {
-                return Box::pin(std::future::ready(Err(circle())));
+                return Either::Right { future: ready(Err(circle())) };
             }
             call.cx_mut().extensions.insert(Hops(passed));
         }
-        Box::pin(self.0.call(call))
+        Either::Left { future: self.0.call(call) }
     }
 }
 

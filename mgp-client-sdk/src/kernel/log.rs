@@ -111,7 +111,7 @@ impl Service<Call> for Level {
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.cx().callee.era == Era::Modern
-            && let Some(level) = Logger::of(call.cx()).level()
+            && let Some(level) = Logger::level_of(call.cx())
             && let Ok(level) = Payload::of(&level)
         {
             call.hop_mut().meta.push((key::LOG_LEVEL.into(), level));

@@ -104,6 +104,7 @@ fn what_needs_a_kernel_says_how_to_start_one() {
         &["tools", "call", "a.b"],
         &["tools", "tokens"],
         &["tools", "approve", "a.b"],
+        &["audit", "tail", "--follow"],
     ] {
         home.ill(3, arguments, "mgp serve");
     }

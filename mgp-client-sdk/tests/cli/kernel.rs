@@ -1,8 +1,8 @@
 //! What is asked of a kernel that runs, and told to it.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -24,10 +24,18 @@ impl Kernel {
     fn new(config: &str) -> Self {
         let home = Home::new();
         let config = home.write("c.toml", config);
+        Self::on(home, Some(&config))
+    }
+
+    /// One with this configuration, or those of the home, in a home where something is already.
+    fn on(home: Home, config: Option<&Path>) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
         let mut command = home.command(&arguments);
-        command.arg("--config").arg(config).arg("--ready-file").arg(&ready);
+        command.arg("--ready-file").arg(&ready);
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let kernel = Self { home, child };
         until(|| ready.exists());
@@ -171,6 +179,16 @@ fn what_is_changed_while_a_kernel_runs_holds_at_once_and_is_on_its_record() {
     assert_eq!(events.as_array().unwrap().len(), 1);
     assert!(home.well(&["audit", "tail", "-n", "30"]).contains("over the socket"));
     assert!(home.well(&["audit", "export"]).lines().count() > 3);
+    let mut tail = home.command(&["audit", "tail", "-f", "-n", "1"]);
+    let mut tail = tail.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    home.quietly(&["access", "grant", "bob", "bench"]);
+    assert!(lines.any(|line| line.unwrap().contains("ACCESS_GRANTED")));
+    // It ends with whoever reads it.
+    drop(lines);
+    home.quietly(&["access", "grant", "eve", "bench"]);
+    assert!(tail.wait().unwrap().success());
 
     // The kernel has the log to itself, and keys are recorded all the same.
     let before = home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
@@ -180,6 +198,56 @@ fn what_is_changed_while_a_kernel_runs_holds_at_once_and_is_on_its_record() {
     assert!(after >= before + 2, "{before} {after}");
     home.quietly(&["access", "revoke", "ada", "bench"]);
     home.ill(1, &["access", "revoke", "ada", "bench"], "nothing to take back");
+}
+
+#[test]
+fn what_was_pinned_before_a_kernel_began_is_what_it_finds() {
+    let home = Home::new();
+    home.well(&["servers", "add", "bench", "--agent", "ada", "--", &example("workbench")]);
+    let pins = |home: &Home| {
+        let arguments = ["audit", "query", "--type", "dev.cloto.definition_pinned"];
+        home.json("audit-query", &arguments).as_array().unwrap().len()
+    };
+    let before = pins(&home);
+    let kernel = Kernel::on(home, None);
+    until(|| kernel.server("bench")["tools"].as_u64() > Some(5));
+    let all = kernel.home.json("tools-ls", &["tools", "ls", "--agent", "ada"]);
+    let all = all.as_array().unwrap();
+    assert!(all.iter().all(|tool| tool["standing"] == "pinned" && tool["seen_by_agent"] == true));
+    assert_eq!((before, pins(&kernel.home)), (all.len(), all.len()), "none is pinned anew");
+}
+
+#[test]
+fn servers_come_and_go_while_a_kernel_runs() {
+    let kernel = Kernel::on(Home::new(), None);
+    let home = &kernel.home;
+    let ids = || -> Vec<String> {
+        let all = home.json("servers-ls", &["servers", "ls"]);
+        all.as_array()
+            .unwrap()
+            .iter()
+            .map(|server| server["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let bench = example("workbench");
+    let added =
+        home.json("servers-add", &["servers", "add", "bench", "--agent", "ada", "--", &bench]);
+    assert!(added["granted"][0].get("error").is_none(), "{added}");
+    assert_eq!(ids(), ["bench"], "at once");
+    until(|| home.well(&["tools", "search", "echo", "--agent", "ada"]).contains("bench.echo"));
+    home.ill(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
+
+    // A project's server once it was approved, and no longer than that.
+    home.write(
+        "work/mgp.toml",
+        &format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", example("echo")),
+    );
+    home.well(&["trust", "--yes"]);
+    until(|| ids() == ["bench", "echo"]);
+    home.quietly(&["trust", "--revoke"]);
+    until(|| ids() == ["bench"]);
+    home.quietly(&["servers", "rm", "bench"]);
+    until(|| ids().is_empty());
 }
 
 /// A server in the shell whose one tool says what a file says.

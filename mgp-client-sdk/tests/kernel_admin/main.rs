@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod approvals;
 mod decisions;
 mod refused;
 mod servers;

@@ -35,7 +35,8 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 "done"
             });
-            Server::new("clock", "1.2").tool(now).tool(slow)
+            let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
+            Server::new("clock", "1.2").tool(now).tool(slow).tool(wipe)
         };
         let mut mgp = ServerMgp::default();
         mgp.default_policy = DefaultPolicy::OptOut;
@@ -45,7 +46,7 @@ impl World {
         let kernel = Kernel::builder().local_as("clock", mgp, clock);
         let kernel = kernel.in_folder(&folder).await.unwrap();
         let world = Self { folder, kernel, is_other };
-        world.until("it is known", |world| world.kernel.index().tools_of("clock").len() == 2).await;
+        world.until("it is known", |world| world.kernel.index().tools_of("clock").len() == 3).await;
         world
     }
 

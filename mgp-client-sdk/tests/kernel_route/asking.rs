@@ -1,12 +1,18 @@
 //! Questions of servers: to the caller they belong to, in the four pairs of eras.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::{Kernel, ToolResult};
+use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Visited};
-use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, Root};
+use mgp_types::mcp::{
+    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
+    ListRootsResult, Root,
+};
+use mgp_types::method::{RootsList, RootsListChanged};
+use mgp_types::service::{Call, Router};
 
 use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
 
@@ -127,4 +133,57 @@ async fn a_caller_that_shows_forms_only_is_shown_no_page() {
         assert!(told.contains("url"), "{above:?} {below:?}: {told}");
         kernel.stop().await;
     }
+}
+
+/// A server that looks for its directories as soon as it is told that there are others, as many do when they start.
+fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
+    let seen = Arc::clone(seen);
+    let router = Router::new().on_notification::<RootsListChanged, _, _>(move |cx, _| {
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            let peer = cx.peer.clone();
+            let call =
+                Call::ask::<RootsList>(&EmptyParams::new(), peer.context(&cx.scope)).unwrap();
+            let answer = peer.send(call).await;
+            let word = match answer.and_then(|reply| reply.get::<ListRootsResult>()) {
+                Ok(result) => result.roots.iter().map(|root| root.uri.clone()).collect(),
+                Err(error) => error.message().to_owned(),
+            };
+            seen.lock().unwrap().push(word);
+        });
+        async { Ok(()) }
+    });
+    of(
+        Server::new("l", "1").resource(Resource::text("a://a", "a", "a")).endpoints(router),
+        Era::Legacy,
+    )
+}
+
+#[tokio::test]
+async fn roots_outside_of_calls_are_those_of_the_one_client_that_may_be_meant() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let made = Arc::clone(&seen);
+    let kernel = kernel(Kernel::builder().local_as("l", open(&[]), move || looking(&made))).await;
+    let plain = host(&kernel, "plain", begins(Era::Legacy)).await;
+    until("it is there", || async { plain.resources().await.unwrap().len() == 1 }).await;
+    let has = |word: &'static str| {
+        let seen = Arc::clone(&seen);
+        move || {
+            let has = seen.lock().unwrap().iter().any(|line| line.contains(word));
+            async move { has }
+        }
+    };
+    // It is told as soon as somebody is there who has roots, and when these change.
+    let ann = host(&kernel, "ann", begins(Era::Legacy).roots([Root::new("file:///ann")])).await;
+    until("the roots of ann", has("file:///ann")).await;
+    seen.lock().unwrap().clear();
+    ann.roots_changed().await.unwrap();
+    until("they are read again", has("file:///ann")).await;
+    seen.lock().unwrap().clear();
+
+    let bob = host(&kernel, "bob", begins(Era::Legacy).roots([Root::new("file:///bob")])).await;
+    until("either may be meant", has("no call is in flight")).await;
+    assert!(!seen.lock().unwrap().iter().any(|line| line.contains("file:")), "{seen:?}");
+    drop((ann, bob));
+    kernel.stop().await;
 }

@@ -1,6 +1,8 @@
 //! Two hosts, one server, equal ids and tokens: no message crosses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, Kernel, ToolResult};
 use mgp_discovery::{Isolation, ServerMgp};
@@ -180,5 +182,52 @@ async fn with_an_instance_for_each_both_are_asked() {
         assert_eq!(*of_ann.0.lock().unwrap(), ["question for ann"], "{above:?} {below:?}");
         assert_eq!(*of_bob.0.lock().unwrap(), ["question for bob"], "{above:?} {below:?}");
         kernel.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_nobody_uses_stops_and_gives_way() {
+    let (made, open_now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (makes, opens) = (Arc::clone(&made), Arc::clone(&open_now));
+    let mut mgp = open(&["hello"]);
+    mgp.isolation = Isolation::PerAgent;
+    let make = move || {
+        makes.fetch_add(1, Ordering::SeqCst);
+        opens.fetch_add(1, Ordering::SeqCst);
+        let closes = Closes(Arc::clone(&opens));
+        Server::new("s", "1").tool(Tool::new("hello", "Greets", move || {
+            let _kept = &closes;
+            async { "hello" }
+        }))
+    };
+    let kernel = kernel(Kernel::builder().local_as("s", mgp, make)).await;
+    knows(&kernel, "s", 1).await;
+    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared one, which says what there is");
+    let ann = host(&kernel, "ann", begins(Era::Legacy)).await;
+    for _ in 0..3 {
+        ann.call("hello").await.unwrap();
+    }
+    assert_eq!(made.load(Ordering::SeqCst), 2, "one of ann");
+    tokio::time::sleep(Duration::from_mins(6)).await;
+    assert_eq!(open_now.load(Ordering::SeqCst), 1, "it was stopped");
+    ann.call("hello").await.unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 3);
+
+    for number in 0..40 {
+        let host = host(&kernel, &format!("agent-{number}"), begins(Era::Legacy)).await;
+        host.call("hello").await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(made.load(Ordering::SeqCst), 43);
+    assert!(open_now.load(Ordering::SeqCst) <= 33, "{open_now:?}");
+    kernel.stop().await;
+}
+
+/// Counts a server that is gone.
+struct Closes(Arc<AtomicUsize>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use mgp_client_sdk::security::Governance;
+use mgp_types::mgp::AccessQueryParams;
+use mgp_types::service::Principal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -65,15 +68,14 @@ async fn what_was_acknowledged_survives_and_nothing_is_left_behind() {
             assert_eq!(host.ended().code(), Some(1), "its kernel has ended");
         }
         within(|| (!lives(kernel)).then_some(()));
-        let known = grants_of(&world);
-        let grants = acknowledged.grants.lock().unwrap();
-        let lost: Vec<_> = grants.iter().filter(|agent| !known.contains(agent)).collect();
+        let grants = acknowledged.grants.lock().unwrap().clone();
+        let lost = lost(&world, &grants).await;
         assert!(lost.is_empty(), "round {round}: {lost:?} of {} grants are lost", grants.len());
     }
     let (grants, calls) =
         (acknowledged.grants.lock().unwrap().len(), acknowledged.calls.load(Ordering::Relaxed));
     assert!(grants > 0 && calls > 0);
-    let records = mgp_client_sdk::security::Governance::verify(world.state()).await.unwrap();
+    let records = Governance::verify(world.state()).await.unwrap();
     println!(
         "{} rounds: {grants} grants and {calls} calls acknowledged, {records} records; ready again within {slowest:?}",
         rounds()
@@ -86,7 +88,7 @@ async fn what_was_acknowledged_survives_and_nothing_is_left_behind() {
 fn load(host: &mut Host, number: usize, acknowledged: &Acknowledged, ends: &AtomicBool) {
     for call in 0_u64.. {
         let word = format!("{number}-{call}");
-        match host.call("echo", &json!({"text": word})) {
+        match host.call("echo", &json!({"message": word})) {
             Ok(answer) => {
                 assert_eq!(answer, word, "the answer of somebody else");
                 acknowledged.calls.fetch_add(1, Ordering::Relaxed);
@@ -113,17 +115,20 @@ fn grant(world: &World, round: usize, acknowledged: &Acknowledged, ends: &Atomic
     }
 }
 
-/// All agents that have a grant, as the next kernel knows them.
-fn grants_of(world: &World) -> Vec<String> {
-    let host = world.host(&["--linger", "0"]);
-    let entries = world.operator().ask("mgp/access/query", &json!({"server_id": "echo"})).unwrap();
-    let entries = entries["entries"].as_array().unwrap().clone();
-    let agents =
-        entries.iter().filter_map(|entry| entry["agent_id"].as_str().map(str::to_owned)).collect();
-    let kernel = world.kernel();
-    assert_eq!(host.leave().code(), Some(0));
-    if let Some(kernel) = kernel {
-        within(|| (!lives(kernel)).then_some(()));
+/// The agents among these that have no grant, as the state says once the kernel is gone.
+async fn lost(world: &World, agents: &[String]) -> Vec<String> {
+    let governance = Governance::in_folder(world.state()).await.unwrap();
+    let operator = Principal::local().operator();
+    let mut lost = Vec::new();
+    for agent in agents {
+        let params = AccessQueryParams::new(agent.as_str(), "echo");
+        let found = governance.access().query(&operator, params).await.unwrap();
+        if found.entries.is_empty() {
+            lost.push(agent.clone());
+        }
     }
-    agents
+    let log = governance.log().unwrap().clone();
+    drop(governance);
+    log.close().await.unwrap();
+    lost
 }

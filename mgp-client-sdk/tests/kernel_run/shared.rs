@@ -75,7 +75,7 @@ fn each_connection_is_who_it_says_and_only_operators_grant() {
     assert_eq!(refused["code"], 1000, "{refused}");
     world.operator().ask("mgp/access/grant", &grant).unwrap();
     ada.echoes("mine");
-    let refused = bob.call("echo", &json!({"text": "not yours"})).unwrap_err();
+    let refused = bob.call("echo", &json!({"message": "not yours"})).unwrap_err();
     assert!(refused.to_string().contains("echo"), "{refused}");
 }
 
@@ -214,7 +214,7 @@ fn a_message_of_many_pieces_comes_through_whole_both_ways() {
     host.echoes("small");
     let large = "0123456789abcdef".repeat(40_000);
     let repeated = thread::scope(|scope| {
-        let call = scope.spawn(|| host.call("echo", &json!({"text": large})));
+        let call = scope.spawn(|| host.call("echo", &json!({"message": large})));
         call.join().unwrap()
     });
     assert_eq!(repeated.unwrap().len(), large.len());

@@ -390,6 +390,24 @@ static SERVED: &[Served] = &[
         test: "mgp-client-sdk/tests/kernel_admin/decisions.rs",
     },
     Served {
+        method: "mgp/kernel/approvals",
+        by: "mgp-client-sdk",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/kernel_admin/approvals.rs",
+    },
+    Served {
+        method: "mgp/kernel/approvals/approve",
+        by: "mgp-client-sdk",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/kernel_admin/approvals.rs",
+    },
+    Served {
+        method: "mgp/kernel/approvals/deny",
+        by: "mgp-client-sdk",
+        call: "Client::request",
+        test: "mgp-client-sdk/tests/kernel_admin/approvals.rs",
+    },
+    Served {
         method: "mgp/kernel/audit",
         by: "mgp-client-sdk",
         call: "Client::request",

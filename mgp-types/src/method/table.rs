@@ -301,6 +301,15 @@ methods! {
     /// Takes permissions of a server back.
     Request KernelPermissionsRevoke = "mgp/kernel/permissions/revoke" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists what waits for an operator.
+    Request KernelApprovals = "mgp/kernel/approvals" (mgp::KernelApprovalsParams) -> mgp::KernelApprovalsResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Approves what waits.
+    Request KernelApprovalsApprove = "mgp/kernel/approvals/approve" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Denies what waits.
+    Request KernelApprovalsDeny = "mgp/kernel/approvals/deny" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Looks for audit events.
     Request KernelAudit = "mgp/kernel/audit" (mgp::KernelAuditParams) -> mgp::KernelAuditResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];

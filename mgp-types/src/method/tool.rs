@@ -59,6 +59,9 @@ tools! {
     "mgp.kernel.tools.approve" = "mgp/kernel/tools/approve";
     "mgp.kernel.tools.reject" = "mgp/kernel/tools/reject";
     "mgp.kernel.tools.tokens" = "mgp/kernel/tools/tokens";
+    "mgp.kernel.approvals" = "mgp/kernel/approvals";
+    "mgp.kernel.approvals.approve" = "mgp/kernel/approvals/approve";
+    "mgp.kernel.approvals.deny" = "mgp/kernel/approvals/deny";
     "mgp.kernel.permissions" = "mgp/kernel/permissions";
     "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
     "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";

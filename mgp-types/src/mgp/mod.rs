@@ -40,13 +40,15 @@ pub use event::{
 };
 pub use extension::{Extension, ExtensionSet};
 pub use kernel::{
-    KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
-    KernelChange, KernelClient, KernelFinding, KernelInfoParams, KernelInfoResult, KernelLogLine,
-    KernelPermission, KernelPermissionChangeParams, KernelPermissionChangeResult,
-    KernelPermissionsParams, KernelPermissionsResult, KernelReloadParams, KernelReloadResult,
-    KernelServer, KernelServerLogsParams, KernelServerLogsResult, KernelServerParams,
-    KernelServerResult, KernelServerTokens, KernelServersParams, KernelServersResult,
-    KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
+    KernelApproval, KernelApprovalDecisionParams, KernelApprovalDecisionResult,
+    KernelApprovalsParams, KernelApprovalsResult, KernelAuditParams, KernelAuditResult,
+    KernelAuditVerifyParams, KernelAuditVerifyResult, KernelChange, KernelClient, KernelFinding,
+    KernelInfoParams, KernelInfoResult, KernelLogLine, KernelPermission,
+    KernelPermissionChangeParams, KernelPermissionChangeResult, KernelPermissionsParams,
+    KernelPermissionsResult, KernelReloadParams, KernelReloadResult, KernelServer,
+    KernelServerLogsParams, KernelServerLogsResult, KernelServerParams, KernelServerResult,
+    KernelServerTokens, KernelServersParams, KernelServersResult, KernelSession,
+    KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
     KernelTokensParams, KernelTokensResult, KernelTool, KernelToolDecisionParams,
     KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, ToolStanding,
 };

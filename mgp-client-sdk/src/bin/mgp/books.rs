@@ -10,11 +10,12 @@ use mgp_client_sdk::security::{
 };
 use mgp_client_sdk::types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelReload,
 };
 use mgp_client_sdk::types::mgp::{
     AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult, AccessRevokeParams,
     AccessRevokeResult, KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams,
-    Permission,
+    KernelReloadParams, Permission,
 };
 use mgp_client_sdk::types::service::{Principal, ServerId};
 
@@ -64,6 +65,15 @@ impl Books {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_query(&params).await?),
             Self::Folder(governance) => Ok(governance.access().query(&operator(), params).await?),
+        }
+    }
+
+    /// Has a kernel that runs look at its configuration now, and not in a second.
+    pub(crate) async fn reload(&self) {
+        if let Self::Kernel(client) = self
+            && let Err(error) = client.request::<KernelReload>(&KernelReloadParams::new()).await
+        {
+            tracing::debug!(%error, "the kernel does not reload");
         }
     }
 

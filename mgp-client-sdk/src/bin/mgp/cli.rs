@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    access, audit, completions, connect, doctor, import, index, init, kernel, keys, model,
-    permissions, servers, tools, trust,
+    access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
+    model, permissions, servers, tools, trust,
 };
 
 /// All your tool servers behind one, governed.
@@ -83,6 +83,9 @@ pub(crate) enum Command {
     /// What each server may do
     #[command(subcommand)]
     Permissions(permissions::Permissions),
+    /// What waits for you: list, approve, deny, watch
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Keys for agents that come over HTTP
     #[command(subcommand)]
     Keys(keys::Keys),

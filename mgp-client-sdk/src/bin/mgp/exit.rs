@@ -42,6 +42,11 @@ impl Failure {
         Self { code, what: what.to_string(), is_taken: false }
     }
 
+    /// Nobody listens any more: that is no failure, and there is nothing to say.
+    pub(crate) fn unheard() -> Self {
+        Self::of(0, "nobody listens")
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
@@ -78,6 +83,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// Tells of a failure, and turns it into the exit code.
 pub(crate) fn code(ended: Ended) -> ExitCode {
     let Err(failure) = ended else { return ExitCode::SUCCESS };
-    let _ = writeln!(std::io::stderr(), "mgp: {}", failure.what);
+    if failure.code > 0 {
+        let _ = writeln!(std::io::stderr(), "mgp: {}", failure.what);
+    }
     ExitCode::from(failure.code)
 }

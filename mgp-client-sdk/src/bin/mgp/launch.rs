@@ -38,19 +38,19 @@ impl Report {
 
     /// Everything is served.
     pub(crate) fn served(self) {
-        self.say(&Said::default());
+        say(&Said::default());
     }
+}
 
-    fn say(self, said: &Said) {
-        let mut line = serde_json::to_vec(said).unwrap_or_default();
-        line.push(b'\n');
-        let mut output = io::stdout();
-        // Nobody may be waiting any more.
-        let _ = output.write_all(&line).and_then(|()| output.flush());
-        #[cfg(unix)]
-        if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
-            let _ = rustix::stdio::dup2_stdout(&null);
-        }
+fn say(said: &Said) {
+    let mut line = serde_json::to_vec(said).unwrap_or_default();
+    line.push(b'\n');
+    let mut output = io::stdout();
+    // Nobody may be waiting any more.
+    let _ = output.write_all(&line).and_then(|()| output.flush());
+    #[cfg(unix)]
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
     }
 }
 
@@ -58,7 +58,7 @@ impl Report {
 pub(crate) fn failed(failure: &Failure) {
     let said =
         Said { code: Some(failure.code()), error: failure.to_string(), taken: failure.is_taken() };
-    Report::new().say(&said);
+    say(&said);
 }
 
 #[cfg(unix)]
@@ -143,9 +143,8 @@ mod starting {
             let left = Timespec::try_from(left).ok()?;
             let ready = poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left));
             match ready {
-                Ok(0) => return None,
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return None,
+                Ok(0) | Err(_) => return None,
                 Ok(_) => {}
             }
             let mut some = [0; 4096];

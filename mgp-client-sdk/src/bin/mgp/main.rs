@@ -31,12 +31,16 @@ mod span;
 mod state;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
 use cli::{Cli, Command};
 use exit::{Ended, Failure};
 use mgp_transport::Keeper;
+
+/// How many threads may block at once: files are read there, commands of configurations run, servers are started.
+const BLOCKING: usize = 16;
 
 /// What a process is started with that keeps a server.
 const KEEPER: &str = "__keeper";
@@ -55,6 +59,9 @@ fn main() -> ExitCode {
 
 fn start(cli: Cli) -> Ended {
     match &cli.command {
+        Command::Serve(serve) if serve.no_auth && serve.http.is_none() => {
+            return Err(Failure::usage("--no-auth is for --http; whoever starts --stdio is known"));
+        }
         Command::Kernel(_) => return detached(cli),
         // A shim needs no runtime.
         #[cfg(unix)]
@@ -100,7 +107,12 @@ fn detached(cli: Cli) -> Ended {
 fn on_a_runtime(work: impl Future<Output = Ended>) -> Ended {
     Keeper::this_program(KEEPER).install();
     // One thread: a kernel waits for others most of the time, and each thread costs memory and hand-overs.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Files and indices are worked on by others; few of them, and not for longer than there is work.
+        .max_blocking_threads(BLOCKING)
+        .thread_keep_alive(Duration::from_secs(1))
+        .build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
     let ended = runtime.block_on(work);
     // What still blocks a thread, as a command in a configuration that hangs, keeps nobody waiting.

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde::Serialize;
 
 use crate::cli::Global;
-use crate::exit::Ended;
+use crate::exit::{Ended, Failure};
 
 /// A result that people and programs can read.
 pub(crate) trait Shown: Serialize {
@@ -35,8 +35,10 @@ pub(crate) fn show<T: Shown>(global: &Global, result: &T) -> Ended {
 pub(crate) fn say(text: &str) -> Ended {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        // Whoever writes on and on is to end then, and well.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unheard()),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
     }
 }
 

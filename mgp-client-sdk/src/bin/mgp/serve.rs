@@ -30,6 +30,9 @@ use crate::state;
 /// How long connections may take to be closed once everything is answered.
 const CLOSES: Duration = Duration::from_secs(5);
 
+/// How long the first host of a kernel that was started for it may take to come.
+const COMES: Duration = Duration::from_secs(10);
+
 /// How long a kernel that leaves is waited for, and how often it is looked at.
 const LEAVES: Duration = Duration::from_secs(9);
 const LOOK: Duration = Duration::from_millis(20);
@@ -108,9 +111,9 @@ async fn kernel(
     };
     let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
     kernel.set_reachable(|reachable| {
-        reachable.state = Some(folder.to_owned());
+        reachable.state = Some(absolute(folder));
         #[cfg(unix)]
-        reachable.socket.replace(listening.path().to_owned());
+        reachable.socket.replace(absolute(listening.path()));
         reachable.http.clone_from(&url);
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
@@ -284,7 +287,11 @@ async fn left(stdio: &mut Option<JoinHandle<()>>) {
 /// Waits until nobody was there for so long.
 async fn idle(kernel: &Kernel, linger: Option<Duration>) {
     match linger {
-        Some(linger) => kernel.clients().absent(linger).await,
+        Some(linger) => {
+            // Whoever started it is on the way.
+            let _ = timeout(COMES, kernel.clients().came()).await;
+            kernel.clients().absent(linger).await;
+        }
         None => std::future::pending().await,
     }
 }

@@ -46,10 +46,11 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> Ended {
     let socket = socket::place(&folder);
     let (stream, greeting) = reach(&folder, &socket, serve, agent)?;
     compare(serve.config.as_deref(), &greeting);
+    let shown = std::path::absolute(&socket).unwrap_or(socket);
     let ready = Line {
         pid: greeting.pid,
         http: greeting.http.as_deref(),
-        socket: Some(&socket),
+        socket: Some(&shown),
         servers: &greeting.servers,
     };
     let _ready =
@@ -128,12 +129,10 @@ fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>>
             "what answers at `{socket}` is no kernel of this version; stop it first"
         ))
     })?;
-    match greeting.ok {
-        true => Ok(Some((stream, greeting))),
-        false => Err(Failure::failed(
-            greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned()),
-        )),
+    if greeting.ok {
+        return Ok(Some((stream, greeting)));
     }
+    Err(Failure::failed(greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned())))
 }
 
 /// Says so where the kernel runs with another configuration than is named here.

@@ -5,6 +5,7 @@
 //!
 //! Applies to: inbound.
 
+mod approvals;
 mod audit;
 mod permissions;
 mod process;
@@ -29,6 +30,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
     let desk = servers::on(desk);
     let desk = tools::on(desk);
     let desk = permissions::on(desk);
+    let desk = approvals::on(desk);
     audit::on(desk).router
 }
 

@@ -5,10 +5,9 @@
 //! Applies to: outbound.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::RpcError;
@@ -22,7 +21,7 @@ use tower_layer::Layer as _;
 use super::ear::What;
 use super::manifest;
 use super::node::Node;
-use super::servers::{self, Ground, News, is_there};
+use super::servers::{self, Fleet, Ground, News, is_there};
 use super::shelf::Kind;
 use crate::client::Client;
 use crate::error::Error;
@@ -33,6 +32,9 @@ const PAGES: usize = 100;
 
 /// How long changes of what may be seen are gathered.
 const ROW: Duration = Duration::from_millis(100);
+
+/// How long a server that is there may take to be ready.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// How long listing may take.
 const LISTS: Duration = Duration::from_secs(30);
@@ -47,22 +49,52 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
         };
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
-        let asked = stale.iter().filter_map(|(id, what)| Some((all.get(id)?, *what)));
-        let asked = asked.map(async |(node, what)| {
-            match tokio::time::timeout(LISTS, learn(node, what, fleet.ground())).await {
-                Ok(Ok(true)) => {
-                    fleet.tell(node, &[what]);
-                    let store = fleet.ground().governance.store();
-                    manifest::keep(store, node.id(), node.shelf()).await;
-                }
-                Ok(Ok(false)) => {}
-                Ok(Err(why)) => {
-                    tracing::warn!(server = %node.id(), %why, "its tools are not known");
-                }
-                Err(_) => tracing::warn!(server = %node.id(), "it does not say what its tools are"),
+        for (id, what) in stale {
+            // One that does not answer holds up nobody else.
+            if let Some(node) = all.get(&id)
+                && node.errands().add(what)
+            {
+                tokio::spawn(ask(Arc::clone(node), fleet.clone()));
             }
-        });
-        join_all(asked).await;
+        }
+    }
+}
+
+/// Asks one server what is to be asked of it, one thing after another.
+async fn ask(node: Arc<Node>, fleet: Fleet) {
+    while let Some(what) = node.errands().next() {
+        match tokio::time::timeout(LISTS, learn(&node, what, fleet.ground())).await {
+            Ok(Ok(true)) => fleet.tell(&node, &[what]),
+            Ok(Ok(false)) => {}
+            Ok(Err(why)) => {
+                tracing::warn!(server = %node.id(), %why, ?what, "what it lists is not known");
+            }
+            Err(_) => {
+                tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
+            }
+        }
+        let store = fleet.ground().governance.store();
+        manifest::keep(store, node.id(), node.shelf()).await;
+    }
+}
+
+/// What is to be asked of a server, each thing once; whoever adds the first sees to all.
+#[derive(Default)]
+pub(super) struct Errands(Mutex<(BTreeSet<What>, bool)>);
+
+impl Errands {
+    /// `true` when nobody sees to them yet.
+    fn add(&self, what: What) -> bool {
+        let mut errands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        errands.0.insert(what);
+        !std::mem::replace(&mut errands.1, true)
+    }
+
+    fn next(&self) -> Option<What> {
+        let mut errands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = errands.0.pop_first();
+        errands.1 = next.is_some();
+        next
     }
 }
 
@@ -106,6 +138,7 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
 
 /// Asks a server that has come back for what those above asked of the one before.
 async fn resume(node: Arc<Node>, ground: Ground) {
+    let _ = tokio::time::timeout(MOMENT, node.client().ready()).await;
     node.asks_level(None);
     crate::kernel::log::ask(&node, &ground).await;
     let ear = ground.ear(node.id().clone());
@@ -130,7 +163,9 @@ enum NotLearned {
 
 /// Learns what is in a list; `true` when it changed.
 async fn learn(node: &Arc<Node>, what: What, ground: &Ground) -> Result<bool, NotLearned> {
-    let client = node.client().client()?;
+    // It says that it is there a moment before its client is.
+    let ready = tokio::time::timeout(MOMENT, node.client().ready()).await;
+    let client = ready.unwrap_or_else(|_| node.client().client())?;
     match what {
         What::Tools => {}
         What::Resources => {

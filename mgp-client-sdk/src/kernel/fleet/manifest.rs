@@ -23,9 +23,9 @@ const BYTES: usize = 512 * 1024;
 #[derive(Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) capabilities: ServerCapabilities,
-    pub(super) resources: Vec<Payload>,
-    pub(super) templates: Vec<Payload>,
-    pub(super) prompts: Vec<Payload>,
+    pub(super) resources: Option<Vec<Payload>>,
+    pub(super) templates: Option<Vec<Payload>>,
+    pub(super) prompts: Option<Vec<Payload>>,
 }
 
 /// All that is kept, by the ids of servers.
@@ -35,8 +35,11 @@ pub(crate) async fn all(store: &Arc<dyn Store>) -> Result<HashMap<String, Payloa
     Ok(records.filter_map(|record| Some((record.key, record.value?))).collect())
 }
 
-/// Keeps what is known of a server.
+/// Keeps what is known of a server, unless that is what is kept.
 pub(super) async fn keep(store: &Arc<dyn Store>, server: &ServerId, shelf: &Shelf) {
+    if !shelf.is_unkept() {
+        return;
+    }
     let Some(manifest) = shelf.manifest() else { return };
     let kept = Payload::of(&manifest).and_then(|manifest| {
         if manifest.as_str().len() > BYTES {
@@ -61,11 +64,12 @@ pub(super) async fn forget(store: &Arc<dyn Store>, server: &ServerId) {
 }
 
 impl Manifest {
-    pub(super) fn list(&self, kind: Kind) -> &[Payload] {
+    /// A list, where it was known.
+    pub(super) fn list(&self, kind: Kind) -> Option<&[Payload]> {
         match kind {
-            Kind::Resources => &self.resources,
-            Kind::Templates => &self.templates,
-            Kind::Prompts => &self.prompts,
+            Kind::Resources => self.resources.as_deref(),
+            Kind::Templates => self.templates.as_deref(),
+            Kind::Prompts => self.prompts.as_deref(),
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::diary::Diary;
+use super::feed::Errands;
 use super::instance::{Instance, Instances};
 use super::servers::Ground;
 use super::shelf::Shelf;
@@ -47,6 +48,7 @@ pub(crate) struct Node {
     shared: Instance,
     own: Option<Instances>,
     shelf: Shelf,
+    errands: Errands,
     /// The level of log messages it was last asked for.
     level: Mutex<Option<LogLevel>>,
 }
@@ -72,6 +74,7 @@ impl Node {
             shared,
             own,
             shelf: Shelf::default(),
+            errands: Errands::default(),
             level: Mutex::default(),
         })
     }
@@ -129,6 +132,10 @@ impl Node {
     /// What it lists besides tools.
     pub(crate) fn shelf(&self) -> &Shelf {
         &self.shelf
+    }
+
+    pub(super) fn errands(&self) -> &Errands {
+        &self.errands
     }
 
     /// Whether each principal has an instance of its own.

@@ -142,6 +142,12 @@ impl Fleet {
         }
     }
 
+    /// Keeps what a server lists beyond the life of the kernel.
+    pub(crate) fn keep(&self, node: &Arc<Node>) {
+        let (node, store) = (Arc::clone(node), Arc::clone(self.0.ground.governance.store()));
+        tokio::spawn(async move { manifest::keep(&store, node.id(), node.shelf()).await });
+    }
+
     /// Forgets what was kept of servers that were not added.
     pub(crate) async fn forget_others(&self) {
         let others = std::mem::take(&mut *self.0.kept());

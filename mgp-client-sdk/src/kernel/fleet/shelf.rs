@@ -52,6 +52,8 @@ pub(crate) struct Shelf {
 struct Kept {
     capabilities: Option<Arc<ServerCapabilities>>,
     lists: [Option<Arc<List>>; 3],
+    /// What was kept last.
+    written: Option<u64>,
 }
 
 /// One list, in the order of its server.
@@ -159,8 +161,9 @@ impl Shelf {
         let Ok(manifest) = kept.get::<Manifest>() else { return };
         self.offers(&manifest.capabilities);
         for kind in Kind::ALL {
+            let Some(texts) = manifest.list(kind) else { continue };
             let mut list = List::default();
-            for text in manifest.list(kind) {
+            for text in texts {
                 if let Some(key) = key(kind, text) {
                     list.push(Entry { key, text: Payload::from_trusted(text.as_str().to_owned()) });
                 }
@@ -171,12 +174,23 @@ impl Shelf {
         }
     }
 
+    /// Whether something else is known than when this was last asked.
+    pub(super) fn is_unkept(&self) -> bool {
+        let mut kept = self.kept();
+        let mut hasher = DefaultHasher::new();
+        for list in &kept.lists {
+            list.as_ref().map(|list| list.hash).hash(&mut hasher);
+        }
+        let now = Some(hasher.finish());
+        std::mem::replace(&mut kept.written, now) != now
+    }
+
     /// What is kept of the server; none before it was there.
     pub(super) fn manifest(&self) -> Option<Manifest> {
         let capabilities = ServerCapabilities::clone(&*self.capabilities()?);
-        let texts = |kind| {
-            let list = self.list(kind);
-            list.entries.iter().map(|entry| entry.text.clone()).collect()
+        let texts = |kind: Kind| {
+            let list = self.kept().lists[kind as usize].clone()?;
+            Some(list.entries.iter().map(|entry| entry.text.clone()).collect())
         };
         Some(Manifest {
             capabilities,

@@ -68,6 +68,7 @@ impl Switch {
             let what = if kind == Kind::Prompts { What::Prompts } else { What::Resources };
             for (node, _) in nodes.iter().zip(changed).filter(|(_, changed)| *changed) {
                 self.parts().fleet.tell(node, &[what]);
+                self.parts().fleet.keep(node);
             }
         }
         nodes

@@ -16,7 +16,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -30,7 +30,7 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_sig
 /// The death signal comes when the *thread* that forks ends, so call this on one that does not.
 /// A child that is left a wire is not tied: it hears of our end by that, and has work to do then.
 pub(super) fn prepare(command: &mut Command, wire: Option<&UnixStream>) {
-    let (parent, wire) = (getpid(), wire.map(|wire| wire.as_raw_fd()));
+    let (parent, wire) = (getpid(), wire.map(AsRawFd::as_raw_fd));
     // SAFETY: `in_child` makes system calls on its own stack and nothing else; see the module.
     unsafe {
         command.pre_exec(move || in_child(parent, wire));

@@ -5,12 +5,17 @@
 //!
 //! Applies to: inbound.
 
+mod approval;
 mod audit;
 mod permission;
 mod process;
 mod server;
 mod tool;
 
+pub use approval::{
+    KernelApproval, KernelApprovalDecisionParams, KernelApprovalDecisionResult,
+    KernelApprovalsParams, KernelApprovalsResult,
+};
 pub use audit::{
     KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
 };

@@ -155,6 +155,12 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> Ended {
         }
         Audit::Tail(tail) => {
             let mut log = read::Log::open(global).await?;
+            if tail.follow && !log.is_live() {
+                // Nothing happens, and the folder must be free for a kernel that begins.
+                return Err(Failure::no_kernel(
+                    "no kernel runs, so nothing happens; leave out --follow, or start one with `mgp serve`",
+                ));
+            }
             let events = log.newest(&tail.filters, tail.lines).await?;
             if !tail.follow {
                 return show(global, &Events(events));

@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::grant::{self, Granted};
-use crate::books::Books;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::hosts::Known;
@@ -250,8 +249,5 @@ async fn grants(global: &Global, connect: &Connect, agent: &str) -> Ended<Vec<Gr
         note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
         return Ok(Vec::new());
     }
-    let books = Books::open(global).await?;
-    let granted = grant::visible(global, &books, agent, &servers, "mgp connect").await;
-    books.close().await?;
-    granted
+    grant::visible(global, agent, &servers, "mgp connect").await
 }

@@ -38,7 +38,7 @@ pub(super) struct Granted {
     /// How many tools it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
-    /// Why its tools are not known; their permissions are asked for then.
+    /// Why its tools are not known, or nothing was approved; their permissions are asked for then.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Granted {
             said.push(format!("still asks for {}", asked.join(" ")));
         }
         if let Some(error) = error {
-            said.push(format!("not started: {error}"));
+            said.push(error.clone());
         }
         page.line(format!("{server}: {}", said.join("; ")));
     }
@@ -69,11 +69,11 @@ impl Granted {
 /// What somebody said before stands: an agent with an entry for a server gets no other.
 pub(super) async fn visible(
     global: &Global,
-    books: &Books,
     agent: &str,
     servers: &[&Server],
     because: &str,
 ) -> Ended<Vec<Granted>> {
+    let books = Books::open(global).await?;
     let mut unsaid = Vec::new();
     for server in servers.iter().copied() {
         let said = books.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
@@ -81,27 +81,33 @@ pub(super) async fn visible(
             unsaid.push(server);
         }
     }
-    let servers = unsaid;
-    // A kernel pins what it sees itself; here its tools are only looked at.
-    let looking = match books {
-        Books::Folder(governance) => governance.clone(),
-        Books::Kernel(_) => Governance::builder().build(),
-    };
-    for server in &servers {
+    // Servers take their time, and a kernel may want to begin meanwhile.
+    books.close().await?;
+    let looking = Governance::builder().build();
+    for server in &unsaid {
         looking.policies().set(server.id.clone(), policy(server));
     }
     let prober = Prober::new(PATIENCE);
-    let mut probes: FuturesUnordered<_> = servers
+    let mut probes: FuturesUnordered<_> = unsaid
         .iter()
         .map(|server| async { (*server, prober.probe(server, looking.definitions()).await) })
         .collect();
-    let mut progress = Progress::new(global, "looking at servers", servers.len());
-    let mut all = Vec::new();
-    while let Some((server, probed)) = probes.next().await {
+    let mut progress = Progress::new(global, "looking at servers", unsaid.len());
+    let mut probed = Vec::new();
+    while let Some(one) = probes.next().await {
         progress.step();
-        all.push(one(books, &looking, agent, server, probed, because).await?);
+        probed.push(one);
     }
-    all.sort_by(|one, other| one.server.cmp(&other.server));
+    drop(progress);
+    probed.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
+    let books = Books::open(global).await?;
+    // What was written a moment ago is known to a kernel that runs before anything is said about it.
+    books.reload().await;
+    let mut all = Vec::new();
+    for (server, probed) in probed {
+        all.push(one(&books, &looking, agent, server, probed, because).await?);
+    }
+    books.close().await?;
     Ok(all)
 }
 
@@ -115,9 +121,15 @@ async fn one(
 ) -> Ended<Granted> {
     let id = server.id.as_str();
     books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
-    let (needed, tools, error) = match probed {
-        Ok(probed) => (needed(looking, &server.id, &probed), Some(probed.tools.len()), None),
-        Err(why) => (Vec::new(), None, Some(why)),
+    let (needed, tools, mut error) = match probed {
+        Ok(probed) => {
+            // A kernel that runs pins what it sees itself.
+            if let Books::Folder(governance) = books {
+                governance.definitions().observe(&server.id, &probed.raw).await?;
+            }
+            (needed(looking, &server.id, &probed), Some(probed.tools.len()), None)
+        }
+        Err(why) => (Vec::new(), None, Some(format!("not started: {why}"))),
     };
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
@@ -125,7 +137,12 @@ async fn one(
     let decided = decided(books, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
-        books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because)).await?;
+        let change = books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because));
+        // A kernel that runs with another configuration does not know the server.
+        if let Err(failure) = change.await {
+            error = Some(format!("its permissions are asked for, {failure}"));
+            granted.clear();
+        }
     }
     let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
     Ok(Granted {

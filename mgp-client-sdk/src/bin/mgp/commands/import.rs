@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::grant::{self, Granted};
 use super::probe::shown;
-use crate::books::Books;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::hosts::Known;
@@ -197,7 +196,6 @@ async fn grants(
         mgp_client_sdk::types::store::MemoryStore::new(),
     ));
     let config = given.load(&trust).await?.config;
-    let books = Books::open(global).await?;
     let mut granted = Vec::new();
     for source in sources {
         let from = |server: &&Server| {
@@ -213,9 +211,8 @@ async fn grants(
         }
         let agent = import.agent.as_deref().unwrap_or(&source.agent);
         let because = format!("mgp import from {}", source.read.source.display());
-        granted.extend(grant::visible(global, &books, agent, &servers, &because).await?);
+        granted.extend(grant::visible(global, agent, &servers, &because).await?);
     }
-    books.close().await?;
     Ok(granted)
 }
 

@@ -3,6 +3,7 @@
 //! Applies to: both.
 
 pub(crate) mod access;
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod connect;
@@ -45,6 +46,7 @@ pub(crate) async fn run(global: &Global, command: &Command) -> Ended {
         Command::Access(access) => access::run(global, access).await,
         Command::Permissions(permissions) => permissions::run(global, permissions).await,
         Command::Keys(keys) => keys::run(global, keys).await,
+        Command::Approvals(approvals) => approvals::run(global, approvals).await,
         Command::Audit(audit) => audit::run(global, audit).await,
         Command::Sessions(sessions) => kernel::sessions(global, sessions).await,
         Command::Model(model) => model::run(global, model).await,

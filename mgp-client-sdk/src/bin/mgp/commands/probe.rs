@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
-use mgp_client_sdk::security::{DefinitionLayer, Definitions};
-use mgp_client_sdk::types::mcp::{Era, ListParams, ListToolsResult, Tool};
+use mgp_client_sdk::security::Definitions;
+use mgp_client_sdk::types::Payload;
+use mgp_client_sdk::types::mcp::{Era, ListParams, Tool};
 use mgp_client_sdk::types::method::ToolsList;
-use mgp_client_sdk::types::service::{Call, Stack};
+use mgp_client_sdk::types::service::Call;
 use mgp_discovery::{
     Expanded, ExpandedReach, ExpandedServer, Expander, Reach, Server, clear_secrets,
 };
 use mgp_transport::ChildCommand;
+use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
-use tower_layer::Layer as _;
 
 /// How many servers are in the first moments of their start at once: all at once would make each of them slow.
 const STARTS: usize = 16;
@@ -46,6 +47,8 @@ pub(super) struct Probed {
     pub(super) tools: Vec<Tool>,
     /// The names of all.
     pub(super) listed: Vec<String>,
+    /// All of them as they were written.
+    pub(super) raw: Vec<Payload>,
 }
 
 /// Starts servers, few at a time.
@@ -86,23 +89,39 @@ impl Prober {
 
     async fn ask(&self, server: &Server, definitions: &Definitions) -> Result<Probed, String> {
         let client = self.connect(server).await?;
-        let tools = match client.capabilities().tools {
-            Some(_) => list(server, &client, definitions).await,
-            None => Ok((Vec::new(), Vec::new())),
+        let raw = match client.capabilities().tools {
+            Some(_) => list(&client).await,
+            None => Ok(Vec::new()),
+        };
+        let raw = match raw {
+            Ok(raw) => definitions
+                .observe(&server.id, &raw)
+                .await
+                .map(|()| raw)
+                .map_err(|error| error.to_string()),
+            Err(why) => Err(why),
         };
         let facts = client.server();
         let info = client.server_info();
-        let probed = tools.map(|(tools, listed)| Probed {
-            era: match facts.era {
-                Era::Modern => "modern",
-                Era::Legacy => "legacy",
-            },
-            revision: facts.revision.to_string(),
-            mgp: facts.mgp.is_some(),
-            name: info.as_ref().map(|info| info.name.clone()),
-            version: info.map(|info| info.version),
-            tools,
-            listed,
+        let probed = raw.map(|raw| {
+            // What is no tool is told by nobody and called by nobody.
+            let listed: Vec<Tool> =
+                raw.iter().filter_map(|tool| serde_json::from_str(tool.as_str()).ok()).collect();
+            let names = listed.iter().map(|tool| tool.name.clone()).collect();
+            let stands = |tool: &Tool| definitions.standing(Some(&server.id), &tool.name);
+            Probed {
+                era: match facts.era {
+                    Era::Modern => "modern",
+                    Era::Legacy => "legacy",
+                },
+                revision: facts.revision.to_string(),
+                mgp: facts.mgp.is_some(),
+                name: info.as_ref().map(|info| info.name.clone()),
+                version: info.map(|info| info.version),
+                tools: listed.into_iter().filter(|tool| stands(tool).is_callable()).collect(),
+                listed: names,
+                raw,
+            }
         });
         // What does not leave is killed when the client is dropped.
         let _ = timeout(LEAVES, client.close()).await;
@@ -157,31 +176,29 @@ fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValu
     Ok((header, value))
 }
 
-/// All tools that can be called, without what waits for an operator, and the names of all.
-async fn list(
-    server: &Server,
-    client: &Client,
-    definitions: &Definitions,
-) -> Result<(Vec<Tool>, Vec<String>), String> {
-    let gate = DefinitionLayer::new(definitions.clone()).server(server.id.clone());
-    let stack = Stack::new(gate.layer(client.stack().clone()));
-    let (mut tools, mut params, mut pages) = (Vec::new(), ListParams::new(), 0..PAGES);
-    loop {
-        if pages.next().is_none() {
-            return Err(format!("it lists more than {PAGES} pages of tools"));
-        }
+/// A page of a list, each tool as it was written: what is pinned is exactly that.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    tools: Vec<Payload>,
+    #[serde(default, rename = "nextCursor")]
+    next: Option<String>,
+}
+
+/// All tools.
+async fn list(client: &Client) -> Result<Vec<Payload>, String> {
+    let (mut tools, mut params) = (Vec::new(), ListParams::new());
+    for _ in 0..PAGES {
         let said = |error| format!("its tools cannot be listed: {error}");
         let call = Call::ask::<ToolsList>(&params, client.context()).map_err(said)?;
-        let page: ListToolsResult = stack.send(call).await.map_err(said)?.get().map_err(said)?;
+        let page: Page = client.stack().send(call).await.map_err(said)?.get().map_err(said)?;
         tools.extend(page.tools);
-        match page.next_cursor {
+        match page.next {
             Some(cursor) => params.cursor = Some(cursor),
-            None => break,
+            None => return Ok(tools),
         }
     }
-    let listed =
-        client.tools().await.map_err(|error| format!("its tools cannot be listed: {error}"))?;
-    Ok((tools, listed.iter().map(|tool| tool.name.clone()).collect()))
+    Err(format!("it lists more than {PAGES} pages of tools"))
 }
 
 /// Finds a program as the system would; says what to do where there is none.

@@ -30,6 +30,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("init", of::<init::Written>()),
         ("keys-add", of::<keys::Made>()),
         ("keys-ls", of::<keys::All>()),
+        ("approvals-ls", of::<approvals::Waiting>()),
         ("permissions-ls", of::<permissions::Decided>()),
         ("servers-add", of::<servers::Added>()),
         ("servers-logs", of::<servers::Lines>()),

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::grant::{self, Granted};
-use crate::books::Books;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, brief, show};
@@ -380,12 +379,10 @@ async fn grants(global: &Global, add: &Add, file: &Path) -> Ended<Vec<Granted>> 
         add.agent.clone()
     };
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
-    let books = Books::open(global).await?;
     let mut granted = Vec::new();
     for agent in agents {
-        granted.extend(grant::visible(global, &books, &agent, &[server], "mgp servers add").await?);
+        granted.extend(grant::visible(global, &agent, &[server], "mgp servers add").await?);
     }
-    books.close().await?;
     Ok(granted)
 }
 

@@ -25,6 +25,11 @@ impl Log {
         Ok(Self(Books::open(global).await?))
     }
 
+    /// Whether it is that of a kernel that runs.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.0, Books::Kernel(_))
+    }
+
     /// The newest events that fit, the oldest of them first.
     pub(super) async fn newest(
         &mut self,
