@@ -37,7 +37,7 @@ struct Options {
 /// Where the server is.
 enum Server {
     Url(String),
-    Command(ChildCommand),
+    Command(Box<ChildCommand>),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Result<CallToolResult, Error> {
     let client = match options.server {
         Server::Url(url) => options.client.connect_url(url).await?,
-        Server::Command(command) => options.client.spawn(command).await?,
+        Server::Command(command) => options.client.spawn(*command).await?,
     };
     let facts = client.server();
     let active = facts.mgp.map(|set| set.iter().map(Extension::as_str).collect::<Vec<_>>());
@@ -169,7 +169,7 @@ fn target(
     let mut words = words.into_iter();
     let server = match (url, words.next()) {
         (Some(url), None) => Server::Url(url),
-        (None, Some(program)) => Server::Command(ChildCommand::new(program).args(words)),
+        (None, Some(program)) => Server::Command(Box::new(ChildCommand::new(program).args(words))),
         (Some(_), Some(word)) => return Err(format!("`{word}`: a URL or a command, not both")),
         (None, None) => return Err("the server's command is missing".to_owned()),
     };

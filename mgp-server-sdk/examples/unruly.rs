@@ -16,7 +16,7 @@ struct Wiped(AtomicU32);
 #[tool(inline, security(risk = "dangerous", side_effects("filesystem"), reversible = false))]
 fn wipe(
     /// Which one.
-    disk: String,
+    disk: &str,
     State(wiped): State<Wiped>,
 ) -> String {
     let times = wiped.0.fetch_add(1, Ordering::Relaxed) + 1;

@@ -143,6 +143,11 @@ async fn what_is_off_is_unknown() {
     }
 }
 
+/// Access is administered on servers that are governed, and servers are registered with a kernel: others know neither.
+fn is_anothers(extension: Extension) -> bool {
+    matches!(extension, Extension::AccessControl | Extension::Discovery)
+}
+
 #[tokio::test]
 async fn what_is_on_is_served_or_marked_open() {
     let open = open_rows();
@@ -155,8 +160,7 @@ async fn what_is_on_is_served_or_marked_open() {
             let mut peer = Peer::new(era, FORCED, Some(whole(info))).await;
             let answer = peer.ask(info.name, json!({})).await.pop().unwrap();
             let served = answer["error"]["code"] != -32601;
-            // Access is administered on servers that are governed, and unknown to others.
-            let is_open = open[info.name] || whole(info) == Extension::AccessControl;
+            let is_open = open[info.name] || is_anothers(whole(info));
             assert_ne!(served, is_open, "{era:?} {}: {answer}", info.name);
         }
     }
@@ -172,9 +176,8 @@ async fn what_is_served_is_advertised_and_nothing_else() {
             let offered = ExtensionSet::from_names(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));
-                // Audit events are taken, and access is administered, where the author of a server says so.
-                let is_chosen =
-                    info.name == AuditNotification::METHOD || extension == Extension::AccessControl;
+                // Audit events are taken where the author of a server says so.
+                let is_chosen = info.name == AuditNotification::METHOD || is_anothers(extension);
                 let is_served = !open[info.name] && !is_chosen;
                 assert_eq!(is_offered, is_served, "{era:?} {extension}: {}", info.name);
             }

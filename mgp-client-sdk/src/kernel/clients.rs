@@ -170,7 +170,7 @@ mod tests {
         let (first, watched) =
             (clients.enter(Principal::local(), Carrier::Socket), clients.clone());
         let waits = tokio::spawn(async move { watched.absent(Duration::from_secs(30)).await });
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(!waits.is_finished());
         drop(first);
         tokio::time::sleep(Duration::from_secs(29)).await;

@@ -93,7 +93,7 @@ impl ClientBuilder {
         command: ChildCommand,
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
-        SupervisedClient::new(self, Target::Child(command), config)
+        SupervisedClient::new(self, Target::Child(Box::new(command)), config)
     }
 
     /// The same for a server at a URL: there is nothing to start but the connection.

@@ -33,7 +33,7 @@ const AGREES: Duration = Duration::from_secs(5);
 /// What is started.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Child(ChildCommand),
+    Child(Box<ChildCommand>),
     #[cfg(feature = "http")]
     Url(String),
     /// Said anew with each start, because it may have changed.
@@ -44,7 +44,7 @@ pub(crate) enum Target {
 /// What is started, once it was said.
 #[derive(Clone)]
 pub(crate) enum Reached {
-    Child(ChildCommand),
+    Child(Box<ChildCommand>),
     #[cfg(feature = "http")]
     Url {
         url: String,

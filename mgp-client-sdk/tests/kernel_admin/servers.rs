@@ -34,7 +34,7 @@ async fn a_server_is_stopped_stays_down_and_is_started_again() {
     list.server_id = Some("clock".to_owned());
     let server = &operator.request::<KernelServers>(&list).await.unwrap().servers[0];
     assert_eq!((server.name.as_deref(), server.version.as_deref()), (Some("clock"), Some("1.2")));
-    assert!(server.tokens > 0 && server.tools == 2 && server.mgp_version.is_some(), "{server:?}");
+    assert!(server.tokens > 0 && server.tools == 3 && server.mgp_version.is_some(), "{server:?}");
 
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();
@@ -78,7 +78,7 @@ async fn the_kernel_tells_what_it_is_and_is_asked_to_leave() {
     let operator = world.operator().await;
     world.kernel.set_reachable(|reachable| reachable.http = Some("http://127.0.0.1:1".to_owned()));
     let info = operator.request::<KernelInfo>(&KernelInfoParams::new()).await.unwrap();
-    assert_eq!((info.servers, info.tools, info.pid), (1, 2, std::process::id()));
+    assert_eq!((info.servers, info.tools, info.pid), (1, 3, std::process::id()));
     assert_eq!(info.http.as_deref(), Some("http://127.0.0.1:1"));
     let mut params = KernelStopParams::new();
     params.timeout_ms = Some(5000);

@@ -63,7 +63,7 @@ async fn permissions_are_decided_as_it_is_written() {
         world.knows("a").await;
         let server = ServerId::from("a");
         let needed = world.kernel.governance().definitions().assessment(Some(&server), "fetch_url");
-        let needed = needed.permissions.to_vec();
+        let needed = needed.permissions.clone();
         assert!(needed.contains(&Permission::NetworkOutbound), "{needed:?}");
         let code = called(&world, "fetch_url").await;
         assert_eq!(code == 0, expected, "{mgp} {kernel}: {code}");

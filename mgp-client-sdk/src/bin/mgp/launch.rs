@@ -38,6 +38,7 @@ impl Report {
 
     /// Everything is served.
     pub(crate) fn served(self) {
+        let Self(()) = self;
         say(&Said::default());
     }
 }

@@ -46,7 +46,7 @@ fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<Reached, SpawnEr
             if let Some(cwd) = cwd {
                 program = program.cwd(cwd);
             }
-            Ok(Reached::Child(program))
+            Ok(Reached::Child(Box::new(program)))
         }
         ExpandedReach::Url { url, headers, .. } => {
             let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;

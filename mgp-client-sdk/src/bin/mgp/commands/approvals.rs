@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_client_sdk::types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
 use mgp_client_sdk::types::mgp::{
-    KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams,
+    KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams, Permission,
 };
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ impl Shown for Waiting {
                 "denied" => Tone::Bad,
                 _ => Tone::Good,
             };
-            let permissions: Vec<&str> = one.permissions.iter().map(|name| name.as_str()).collect();
+            let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();
             let what = match permissions[..] {
                 [] => one.tool.clone(),
                 _ => Some(permissions.join(" ")),

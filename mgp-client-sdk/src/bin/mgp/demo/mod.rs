@@ -8,7 +8,7 @@ mod stage;
 mod steps;
 mod tell;
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};

@@ -246,6 +246,6 @@ async fn refusal(stage: &Stage, tool: &str, arguments: Value) -> Result<Error, S
     }
 }
 
-fn words(error: Error) -> String {
+fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
