@@ -57,6 +57,7 @@ pub(crate) struct Trunk {
     /// Waits for the server.
     wait: ReadyLayer,
     /// Behind all gates.
+    #[cfg(feature = "kernel")]
     end: Stack,
     gated: Stack,
     scope: Arc<Lasting>,
@@ -203,8 +204,20 @@ impl Trunk {
         let board = Arc::<Board>::default();
         let end = Stack::new(ready.layer(Present(Arc::clone(&board))));
         let wait = ready.clone().wait(patience).waits_only();
+        #[cfg(feature = "kernel")]
         let gated = gates(end.clone());
-        Self { board, server, retry, wait, end, gated, scope: Arc::default() }
+        #[cfg(not(feature = "kernel"))]
+        let gated = gates(end);
+        Self {
+            board,
+            server,
+            retry,
+            wait,
+            #[cfg(feature = "kernel")]
+            end,
+            gated,
+            scope: Arc::default(),
+        }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {

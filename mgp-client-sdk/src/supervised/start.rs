@@ -61,16 +61,15 @@ pub(crate) enum Reached {
 pub(crate) type Make = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
 
 impl Target {
-    async fn reach(&self) -> Result<Reached, SpawnError> {
-        match self {
-            Self::Child(command) => Ok(Reached::Child(command.clone())),
+    fn reach(&self) -> BoxFuture<'static, Result<Reached, SpawnError>> {
+        let known = match self {
+            Self::Child(command) => Reached::Child(command.clone()),
             #[cfg(feature = "http")]
-            Self::Url(url) => {
-                Ok(Reached::Url { url: url.clone(), headers: http::HeaderMap::new() })
-            }
+            Self::Url(url) => Reached::Url { url: url.clone(), headers: http::HeaderMap::new() },
             #[cfg(feature = "kernel")]
-            Self::Said(say) => say().await,
-        }
+            Self::Said(say) => return say(),
+        };
+        Box::pin(std::future::ready(Ok(known)))
     }
 }
 
