@@ -36,7 +36,7 @@
 //!
 //! // What a model is told of it, within the budget: 8,000 tokens unless something else is said.
 //! let sessions = Sessions::new();
-//! let told = present(&found, sessions.budget(), query.how_many());
+//! let told = present(&found, sessions.plan().budget_of(&cx.principal), query.how_many());
 //! assert_eq!(told.tools[0].name, "read_text");
 //!
 //! // The model calls it, so it stays in its session and in its list of tools.

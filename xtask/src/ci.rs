@@ -90,7 +90,7 @@ fn test() -> Outcome {
 }
 
 fn doctest() -> Outcome {
-    Program::cargo(&["test", "--doc", "--workspace"]).run()
+    Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
 /// Each crate must build with what it offers and nothing else: in the tests all features are on.
