@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mgp_discovery::{Config, Expander, Loaded, ServerMgp, Sources, Trust};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{Herald, Server};
-use mgp_toolindex::{MetaTool, MetaTools, SessionLimits, Sessions, ToolIndex};
+use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
@@ -25,7 +25,7 @@ use super::host::Host;
 use super::policy::policy;
 use super::reload;
 use super::seen::Seen;
-use super::switch::Switch;
+use super::switch::{Offers, Switch};
 use super::watch::Watching;
 use crate::supervised::Make;
 
@@ -227,8 +227,7 @@ impl KernelBuilder {
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
         fleet.forget_others().await;
-        let meta = MetaTools::new().without(MetaTool::Request);
-        let switch = Switch::new(fleet.clone(), seen, sessions, meta);
+        let switch = Switch::new(fleet.clone(), seen, sessions, Offers::of(&config));
         let current = Current::new(config, interactive, origin.clone());
         let kernel = Kernel(Arc::new(Inner { fleet, switch, host: Host::default(), current }));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
