@@ -254,6 +254,11 @@ const CHECKS: &[Check] = &[
         about: "a fresh clone with only the Rust toolchain builds and shows the demonstration",
         run: |_| fresh::kernel_demo(),
     },
+    Check {
+        name: "kernel.bench",
+        about: "what a hop through the kernel costs, its start and its memory",
+        run: |asked| bench::kernel_bench(asked.rigour),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.
