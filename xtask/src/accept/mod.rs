@@ -270,6 +270,11 @@ const CHECKS: &[Check] = &[
         about: "whatever goes wrong at first is told in one line with the fix",
         run: |_| kernel::first_ten_minutes(),
     },
+    Check {
+        name: "kernel.bench",
+        about: "what a hop through the kernel costs, its start and its memory",
+        run: |asked| bench::kernel_bench(asked.rigour),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.
