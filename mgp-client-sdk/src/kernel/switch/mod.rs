@@ -11,7 +11,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use mgp_discovery::list_router;
+use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, MetaTools, Sessions};
 use mgp_types::RpcError;
@@ -35,25 +35,33 @@ pub(super) struct Parts {
     pub(super) sessions: Sessions,
     pub(super) search: Endpoints,
     pub(super) meta: MetaTools,
+    pub(super) registrations: Registrations,
 }
 
 impl Switch {
-    pub(super) fn new(fleet: Fleet, seen: Seen, sessions: Sessions, meta: MetaTools) -> Self {
+    pub(super) fn new(
+        fleet: Fleet,
+        seen: Seen,
+        sessions: Sessions,
+        meta: MetaTools,
+        registrations: Registrations,
+    ) -> Self {
         let index = fleet.ground().index.clone();
         let versions = seen.clone();
         let search = Endpoints::new(index, sessions.clone())
             .visibility(seen.clone())
             .version(move || versions.version());
-        Self(Arc::new(Parts { fleet, seen, sessions, search, meta }))
+        Self(Arc::new(Parts { fleet, seen, sessions, search, meta, registrations }))
     }
 
     /// Everything that is answered; `admin` is what only operators may ask.
     pub(super) fn router(&self, admin: Router) -> Router {
-        let Parts { fleet, seen, search, .. } = &*self.0;
+        let Parts { fleet, seen, search, registrations, .. } = &*self.0;
         let governance = &fleet.ground().governance;
         let methods = governance
             .router()
-            .merge(list_router(Arc::new(fleet.clone()), Arc::new(seen.clone())))
+            .merge(list_router(registrations.fleet(), Arc::new(seen.clone())))
+            .merge(registrations.router())
             .merge(search.router())
             .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());
