@@ -1,8 +1,6 @@
 //! What is measured: the program `mgp` with all its policies and its log, the floors beside it, and folders of state.
 
-use super::super::{
-    programs::{Generator, Server, last_processor, workspace},
-};
+use super::super::programs::{Generator, Server, last_processor, workspace};
 use crate::{
     corpus,
     run::{Context, Failure, Outcome, Program, now, target},
