@@ -100,9 +100,9 @@ impl Keywords {
 
     /// Commits what was handed over, once; the reader that is returned sees all of it.
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
-        let mut made = std::mem::take(&mut self.making).finish()?;
+        let made = std::mem::take(&mut self.making).finish()?;
         #[cfg(feature = "sqlite")]
-        made.splice(0..0, std::mem::take(&mut self.saved).open(&self.format)?);
+        let made = std::mem::take(&mut self.saved).open(&self.format)?.into_iter().chain(made);
         self.documents = 0;
         let latest = std::mem::take(&mut self.latest);
         for slot in latest.keys() {

@@ -92,15 +92,12 @@ async fn words_of_what_changed_or_went_are_made_again() {
         index.flush().await.unwrap();
         mark(&db).await;
         let mut left: Vec<_> = (0..SERVERS).map(server).collect();
-        match change {
-            Some(changed) => {
-                left[3] = changed.clone();
-                assert_eq!(index.put(changed).unwrap().changed, 1);
-            }
-            None => {
-                index.remove("s05").unwrap();
-                left.remove(5);
-            }
+        if let Some(changed) = change {
+            left[3] = changed.clone();
+            assert_eq!(index.put(changed).unwrap().changed, 1);
+        } else {
+            assert_eq!(index.remove("s05").unwrap(), TOOLS);
+            drop(left.remove(5));
         }
         index.flush().await.unwrap();
         assert!(rows(&db).await.1 > 0, "a little is no reason to write all words");
