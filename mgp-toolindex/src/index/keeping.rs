@@ -17,7 +17,7 @@ use super::tool_index::ToolIndex;
 use super::writer::Writer;
 use crate::catalog::{Bitmap, Listed, ServerEntry, Slot, ToolEntry};
 use crate::error::IndexError;
-use crate::keyword::{self, SavedParts, Step};
+use crate::keyword::{self, Step};
 use crate::persist::{
     self, Keeper, NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector,
     Opened, ServerRow,
@@ -180,7 +180,7 @@ impl Change<'_> {
         let is_there = tools.map(|tool| tool.hash).collect();
         let same = mem::take(&mut opened.words).into_iter().filter(|(made_by, _)| *made_by == key);
         let parts = same.map(|(_, part)| part).collect();
-        self.writer.keywords.bring(SavedParts::read(&key, parts, &is_there));
+        self.writer.keywords.bring(&key, parts, &is_there);
     }
 
     /// Puts back what was kept.
