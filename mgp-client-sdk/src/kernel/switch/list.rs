@@ -13,7 +13,7 @@ use crate::kernel::hops;
 
 /// The list of a caller.
 pub(super) fn tools(switch: &Switch, call: &Call) -> Result<Reply, RpcError> {
-    let Parts { fleet, sessions, search, meta, .. } = switch.parts();
+    let Parts { fleet, sessions, search, offers, .. } = switch.parts();
     let (index, cx) = (&fleet.ground().index, call.cx());
     let caller = search.caller(cx);
     let session = sessions.find(cx, None)?;
@@ -21,6 +21,6 @@ pub(super) fn tools(switch: &Switch, call: &Call) -> Result<Reply, RpcError> {
     // Another kernel has an index of its own.
     let level =
         if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
-    let tools = surface(&level, meta, index, &caller, &view);
+    let tools = surface(&level, &offers.meta(cx), index, &caller, &view);
     Reply::of(&ListToolsResult::new(tools))
 }

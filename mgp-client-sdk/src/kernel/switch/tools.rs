@@ -5,7 +5,8 @@
 use std::future::Future;
 
 use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
-use mgp_types::mcp::TaskSupport;
+use mgp_types::mcp::{CallToolParams, TaskSupport};
+use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
@@ -45,6 +46,20 @@ pub(super) fn call(
         }
         answer
     }
+}
+
+/// Whether a call of `mgp_tools_call` names one of the kernel's own; then it is aimed at that, and decided like it.
+pub(super) fn is_of_kernel(call: &mut Call) -> bool {
+    if call.tool().and_then(|tool| MetaTool::of(tool.name)) != Some(MetaTool::Call) {
+        return false;
+    }
+    let Ok(named) = call.tool_arguments().get::<CallToolParams>() else { return false };
+    // It is no method itself, so that it cannot name itself.
+    if method_of_tool(&named.name).is_none_or(|own| own.method.is_none()) {
+        return false;
+    }
+    *call.params_mut() = Params::tool(&named.name, &named.arguments.unwrap_or_default().into());
+    true
 }
 
 /// Finds the tool a call means, and aims the call at it.
