@@ -12,14 +12,20 @@ use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::fleet::{Ear, Ground, Node};
+use super::fleet::{Ear, Ground, Node, Users};
 
 /// Takes a message of a server; `of` is whose instance it is, where it is not everyone's.
 ///
 /// What comes while one principal has calls there is for those calls. What comes in between is for the clients of the
-/// one principal that sees the server. Anything else would show one caller what another's call wrote, so it is only in
-/// the log of the kernel.
-pub(super) fn told(ear: &Ear, of: Option<&Principal>, cx: &Context, mut message: LogMessageParams) {
+/// one principal that sees the server, unless it has worked for another one too. Anything else would show one caller
+/// what another's call wrote, so it is only in the log of the kernel.
+pub(super) fn told(
+    ear: &Ear,
+    of: Option<&Principal>,
+    users: &Users,
+    cx: &Context,
+    mut message: LogMessageParams,
+) {
     let level = message.level;
     let logger = message.logger.as_deref();
     let name = logger.map_or_else(|| ear.id().to_string(), |name| format!("{}/{name}", ear.id()));
@@ -51,7 +57,8 @@ pub(super) fn told(ear: &Ear, of: Option<&Principal>, cx: &Context, mut message:
     }
     let hearers = ear.hearers(of);
     let Some(first) = hearers.first() else { return };
-    if hearers.iter().any(|cx| cx.principal != first.principal) {
+    let is_another = |cx: &Context| cx.principal != first.principal;
+    if hearers.iter().any(is_another) || !users.are_at_most(&first.principal) {
         tracing::debug!(server = %ear.id(), "a log message of no call is shown to none of several callers");
         return;
     }

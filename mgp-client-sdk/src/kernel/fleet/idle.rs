@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::ServerState;
 
 use super::servers::Weak;
 
@@ -25,7 +25,7 @@ pub(super) async fn run(fleet: Weak) {
             if is_idle && fleet.is_known(node) && !fleet.ground().watching.has(node) {
                 tracing::info!(server = %node.id(), "nobody calls it: it is stopped until somebody does");
                 let node = std::sync::Arc::clone(node);
-                tokio::spawn(async move { node.stop(ShutdownReason::IdleTimeout).await });
+                tokio::spawn(async move { node.rest().await });
             }
         }
     }

@@ -181,7 +181,7 @@ impl Fleet {
         if let Err(error) = self.unlearn(id) {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
-        node.hold(true);
+        node.hold().forever();
         node.stop(reason).await;
         manifest::forget(self.0.ground.governance.store(), id).await;
         self.tell(&node, &What::ALL);
@@ -222,8 +222,10 @@ impl Fleet {
 
     /// Stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        let stops = self.all();
-        let stops = stops.values().map(|node| node.stop(reason.clone()));
+        let all = self.all();
+        // What waits for its turn to start waits no longer.
+        all.values().for_each(|node| node.hold().set(true));
+        let stops = all.values().map(|node| node.stop(reason.clone()));
         futures_util::future::join_all(stops).await;
     }
 
