@@ -17,10 +17,12 @@ use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::RpcError;
-use mgp_types::method::{Initialized, Request as _, ToolsCall, ToolsList};
-use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
+use mgp_types::method::{Request as _, ToolsCall, ToolsList};
+use mgp_types::service::{Call, Context, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
+use super::again::Again;
+use super::callers::Noted;
 use super::fleet::{Fleet, Shown};
 use super::log;
 use super::seen::Seen;
@@ -97,21 +99,30 @@ impl Switch {
         let switch = self.clone();
         gate(move |call| {
             let ground = switch.parts().fleet.ground();
-            if ground.callers.note(call) {
-                let switch = switch.clone();
-                tokio::spawn(async move {
-                    let fleet = &switch.parts().fleet;
-                    for node in fleet.all().values() {
-                        log::ask(node, fleet.ground()).await;
-                    }
-                });
-            }
-            if call.tells::<Initialized>() && call.cx().caller.asks.roots {
+            match ground.callers.note(call) {
+                Noted::Level => switch.ask_levels(call.cx()),
                 // Servers that asked for roots before anybody was there ask again.
-                tokio::spawn(switch.clone().roots_changed(call.cx().clone()));
+                Noted::Joined if call.cx().caller.asks.roots => switch.tell_roots(call.cx()),
+                Noted::Joined | Noted::Nothing => {}
             }
             Ok(())
         })
+    }
+
+    /// Asks servers for the log messages that are wanted now; of one caller that changes its mind, once at a time.
+    fn ask_levels(&self, cx: &Context) {
+        #[derive(Default)]
+        struct Levels;
+        let switch = self.clone();
+        cx.scope.state::<Again<Levels>>().ask(move || {
+            let switch = switch.clone();
+            async move {
+                let fleet = &switch.parts().fleet;
+                for node in fleet.all().values() {
+                    log::ask(node, fleet.ground()).await;
+                }
+            }
+        });
     }
 
     /// What is watched below.
