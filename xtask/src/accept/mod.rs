@@ -256,6 +256,11 @@ const CHECKS: &[Check] = &[
         run: |_| fresh::kernel_demo(),
     },
     Check {
+        name: "kernel.interop",
+        about: "foreign clients use five foreign servers through the kernel, all that MCP has",
+        run: kernel::interop,
+    },
+    Check {
         name: "kernel.tenants",
         about: "two hosts, one child, equal ids and tokens: no message crosses",
         run: |_| kernel::tenants(),
