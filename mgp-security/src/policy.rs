@@ -52,6 +52,8 @@ pub struct ServerPolicy {
     pub auto_approve_except: Vec<Permission>,
     /// The permissions the configuration grants.
     pub permissions: Vec<Permission>,
+    /// What it never has, whatever else grants it.
+    pub denied: Vec<Permission>,
     /// The risk of single tools, in place of what is worked out.
     #[serde(deserialize_with = "risk_levels")]
     pub risk: BTreeMap<String, RiskLevel>,
@@ -69,6 +71,7 @@ impl Default for ServerPolicy {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: Vec::new(),
             permissions: Vec::new(),
+            denied: Vec::new(),
             risk: BTreeMap::new(),
             validators: BTreeMap::new(),
             confirm: ConfirmFrom::default(),
@@ -121,6 +124,32 @@ impl ServerPolicy {
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions);
+        self
+    }
+
+    /// Denies permissions, whatever else grants them: an operator's approval too.
+    ///
+    /// ```
+    /// use mgp_security::{Permissions, Policies, ServerPolicy};
+    /// use mgp_types::mgp::{ApprovalPolicy, Permission};
+    /// use mgp_types::service::Principal;
+    /// use std::time::SystemTime;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let policies = Policies::default();
+    /// let lenient = ServerPolicy::default().permission_policy(ApprovalPolicy::AutoApprove);
+    /// policies.set("made", lenient.permissions(["*".into()]).deny([Permission::ShellExecute]));
+    /// let permissions = Permissions::in_memory(policies);
+    /// let needed = [Permission::ShellExecute, Permission::FilesystemRead];
+    /// let missing = permissions.missing(
+    ///     &Principal::local(), Some(&"made".into()), "run", &needed, None, SystemTime::now());
+    /// assert_eq!(missing.len(), 1);
+    /// assert_eq!(missing[0].permission, Permission::ShellExecute);
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn deny(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        self.denied.extend(permissions);
         self
     }
 

@@ -5,6 +5,7 @@
 //!
 //! Applies to: both.
 
+mod leaving;
 #[cfg(test)]
 mod tests;
 

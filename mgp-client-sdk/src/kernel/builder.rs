@@ -7,7 +7,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{Config, Expander, Loaded, ServerMgp, Sources, Trust};
+use mgp_discovery::{
+    Config, Expander, Judge, Loaded, RegistrationConfig, ServerMgp, Sources, Trust,
+};
 use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{Herald, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
@@ -16,13 +18,14 @@ use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
 
 use super::callers::Callers;
-use super::current::{Current, Interactive, Origin, logging, plan, recording};
+use super::current::{Current, InForce, Interactive, Origin, logging, plan, recording};
 use super::error::KernelError;
 use super::fleet::{Fleet, Ground, Met, News, manifests};
 use super::handle::{Inner, Kernel};
 use super::hops;
 use super::host::Host;
 use super::policy::policy;
+use super::registered::{self, Runner};
 use super::reload;
 use super::seen::Seen;
 use super::switch::{Offers, Switch};
@@ -32,6 +35,9 @@ use crate::supervised::Make;
 /// How many servers start at once.
 const STARTS: usize = 8;
 
+/// The folder of scripts that came with registrations, below that of the state.
+const SCRIPTS: &str = "scripts";
+
 /// Puts a [`Kernel`] together.
 #[must_use = "nothing runs until it is built"]
 pub struct KernelBuilder {
@@ -40,6 +46,8 @@ pub struct KernelBuilder {
     within: HashMap<ServerId, Make>,
     sources: Option<Sources>,
     interactive: Interactive,
+    judge: Option<Arc<dyn Judge>>,
+    registering: RegistrationConfig,
 }
 
 impl Default for KernelBuilder {
@@ -50,6 +58,8 @@ impl Default for KernelBuilder {
             within: HashMap::new(),
             sources: None,
             interactive: Interactive::default(),
+            judge: None,
+            registering: RegistrationConfig::default(),
         }
     }
 }
@@ -77,6 +87,18 @@ impl KernelBuilder {
     /// Fills in `${…}` with this one instead of the environment.
     pub fn expander(mut self, expander: Expander) -> Self {
         self.expander = expander;
+        self
+    }
+
+    /// Has this one judge the code of sandboxed servers that agents register; without a judge such code is refused.
+    pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Bounds what is registered while the kernel runs.
+    pub fn registering(mut self, config: RegistrationConfig) -> Self {
+        self.registering = config;
         self
     }
 
@@ -140,6 +162,12 @@ impl KernelBuilder {
             let nobody = Trust::new(Arc::new(MemoryStore::new()));
             self.config.kernel = sources.load(&nobody).await?.config.kernel;
         }
+        let folder = folder.as_ref();
+        if self.registering.scripts.is_none() {
+            // Whoever runs one has another folder.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+            self.registering.scripts = Some(folder.join(SCRIPTS));
+        }
         let (governance, db) = self.governance().in_folder_with_db(folder).await?;
         let index = ToolIndex::builder().open(db).await?;
         let loaded = self.load(&governance).await?;
@@ -192,7 +220,7 @@ impl KernelBuilder {
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, within, sources, interactive } = self;
+        let Self { config, expander, within, sources, interactive, judge, registering } = self;
         let sessions = Sessions::planned(plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
@@ -200,11 +228,6 @@ impl KernelBuilder {
         }
         let servers = config.servers.clone();
         let seen = Seen::new(&governance);
-        for known in index.entries() {
-            if !servers.iter().any(|server| server.id.as_str() == known.server_id) {
-                index.remove(&known.server_id)?;
-            }
-        }
         let store = Arc::clone(governance.store());
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| Origin { sources, trust });
@@ -226,9 +249,15 @@ impl KernelBuilder {
             let id = server.id.as_str().to_owned();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
-        fleet.forget_others().await;
-        let switch = Switch::new(fleet.clone(), seen, sessions, Offers::of(&config));
-        let current = Current::new(config, interactive, origin.clone());
+        let offers = Offers::of(&config);
+        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
+        let in_force = InForce::new(config, broken);
+        let runner = Runner::new(fleet.clone(), in_force.clone(), sessions.clone());
+        let registrations = registered::registrations(runner, &seen, judge, registering);
+        registrations.open().await?;
+        fleet.forget_others(&registrations.approved()).await?;
+        let switch = Switch::new(fleet.clone(), seen, sessions, offers, registrations);
+        let current = Current::new(in_force, interactive, origin.clone());
         let kernel = Kernel(Arc::new(Inner { fleet, switch, host: Host::default(), current }));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::begin(&kernel, origin, &loaded);

@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mgp_discovery::{Agent, Config, Sources, Trust};
 use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
@@ -14,13 +14,24 @@ use tokio::sync::watch;
 
 /// What is in force.
 pub(super) struct Current {
-    config: Mutex<Config>,
+    pub(super) in_force: InForce,
     pub(super) interactive: Interactive,
     pub(super) origin: Option<Origin>,
     /// Ends with the kernel, and with it whoever follows its files.
     lives: watch::Sender<()>,
     /// Configurations are put in force one after the other.
     pub(super) turn: tokio::sync::Mutex<()>,
+}
+
+/// The configuration that is in force; a cheap handle.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InForce(Arc<RwLock<Said>>);
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    config: Arc<Config>,
+    /// The servers whose entries cannot be read: their ids are taken all the same.
+    broken: Arc<HashSet<String>>,
 }
 
 /// Where the configuration comes from.
@@ -35,10 +46,10 @@ pub(super) struct Origin {
 pub(super) struct Interactive(Arc<RwLock<HashSet<String>>>);
 
 impl Current {
-    pub(super) fn new(config: Config, interactive: Interactive, origin: Option<Origin>) -> Self {
-        interactive.set(&config.agents);
-        let (config, lives) = (Mutex::new(config), watch::Sender::new(()));
-        Self { config, interactive, origin, lives, turn: tokio::sync::Mutex::default() }
+    pub(super) fn new(in_force: InForce, interactive: Interactive, origin: Option<Origin>) -> Self {
+        interactive.set(&in_force.config().agents);
+        let lives = watch::Sender::new(());
+        Self { in_force, interactive, origin, lives, turn: tokio::sync::Mutex::default() }
     }
 
     /// Ends with the kernel.
@@ -46,21 +57,41 @@ impl Current {
         self.lives.subscribe()
     }
 
-    pub(super) fn config(&self) -> Config {
-        self.locked().clone()
-    }
-
-    pub(super) fn set(&self, config: Config) {
-        *self.locked() = config;
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.in_force.config()
     }
 
     /// The agents that are configured.
     pub(super) fn agents(&self) -> Vec<String> {
-        self.locked().agents.keys().cloned().collect()
+        self.config().agents.keys().cloned().collect()
+    }
+}
+
+impl InForce {
+    pub(super) fn new(config: Config, broken: impl IntoIterator<Item = String>) -> Self {
+        let in_force = Self::default();
+        in_force.set(config, broken);
+        in_force
     }
 
-    fn locked(&self) -> MutexGuard<'_, Config> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn set(&self, config: Config, broken: impl IntoIterator<Item = String>) {
+        let broken = broken.into_iter().collect();
+        let said = Said { config: Arc::new(config), broken: Arc::new(broken) };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = said;
+    }
+
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.said().config
+    }
+
+    /// Whether a server is the configuration's.
+    pub(super) fn has(&self, id: &str) -> bool {
+        let said = self.said();
+        said.broken.contains(id) || said.config.server(id).is_some()
+    }
+
+    fn said(&self) -> Said {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use mgp_discovery::Registrations;
 use mgp_security::Governance;
 use mgp_server_sdk::Server;
 use mgp_toolindex::ToolIndex;
@@ -64,6 +65,12 @@ impl Kernel {
     #[must_use]
     pub fn index(&self) -> &ToolIndex {
         &self.0.fleet.ground().index
+    }
+
+    /// The servers that are registered while it runs, and those that wait for an operator.
+    #[must_use]
+    pub fn registrations(&self) -> &Registrations {
+        &self.0.switch.parts().registrations
     }
 
     /// Its servers, by their ids, with all that an operator may know of them.

@@ -9,6 +9,7 @@
 //! - `fleet/`: the servers, each with its supervised client; `feed.rs` there brings their tools into the index.
 //! - `switch/`: what becomes of a call from above.
 //! - `admin/`: what an operator does, `mgp/kernel/*`; `reload.rs`: what another configuration changes.
+//! - `registered.rs`: servers that are registered while it runs.
 //! - `clients.rs`: who is connected; `host.rs`: what the kernel and the program around it tell each other.
 //! - `seen.rs`: what a caller sees, in one place for calls, lists, searches and the registry.
 //!
@@ -26,6 +27,7 @@ mod hops;
 mod host;
 mod log;
 mod policy;
+mod registered;
 mod reload;
 mod seen;
 mod switch;

@@ -2,7 +2,7 @@
 //!
 //! Applies to: outbound.
 
-use mgp_discovery::{Confirm, Kernel, Restart, Server};
+use mgp_discovery::{Approved, Confirm, Kernel, Restart, Server};
 use mgp_lifecycle::SuperviseConfig;
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
@@ -29,6 +29,11 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
         policy = policy.validator(tool.as_str(), validator.clone());
     }
     policy
+}
+
+/// How a server is governed that was registered while the kernel runs.
+pub(super) fn registered(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
+    policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
 /// When a server is started again.

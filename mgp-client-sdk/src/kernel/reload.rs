@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::current::{Origin, plan};
 use super::error::KernelError;
 use super::handle::{Inner, Kernel};
-use super::policy::{policy, supervision};
+use super::policy::{policy, registered, supervision};
 
 impl Kernel {
     /// Reads the files of its [sources](super::KernelBuilder::sources) again and puts in force what they say now.
@@ -68,7 +68,7 @@ impl Kernel {
     /// # Cancel safety
     /// As [`reload`](Self::reload).
     pub async fn configure(&self, config: Config) -> Result<Vec<KernelChange>, KernelError> {
-        self.apply(config, &by_file()).await
+        self.apply(config, Vec::new(), &by_file()).await
     }
 
     /// A typing error in the entry of a server does not end it: its entry before stays in force.
@@ -98,7 +98,7 @@ impl Kernel {
             result.findings.push(finding);
         }
         let audit = self.0.current.config().kernel.audit != loaded.config.kernel.audit;
-        result.changed = self.apply(loaded.config, by).await?;
+        result.changed = self.apply(loaded.config, loaded.broken, by).await?;
         if audit {
             let what = "`kernel.audit` holds from the next start of the kernel on";
             result.findings.push(KernelFinding::new("warning", what));
@@ -109,6 +109,7 @@ impl Kernel {
     async fn apply(
         &self,
         mut config: Config,
+        broken: Vec<String>,
         by: &Principal,
     ) -> Result<Vec<KernelChange>, KernelError> {
         let _turn = self.0.current.turn.lock().await;
@@ -118,9 +119,15 @@ impl Kernel {
         config.servers.retain(|server| !within.clone().any(|own| own.id == server.id));
         config.servers.extend(within.cloned());
         let change = Change::between(&before, &config);
+        let registrations = &self.0.switch.parts().registrations;
         if change.is_empty() {
+            self.0.current.in_force.set(config, broken);
+            registrations.reconfigured().await?;
             return Ok(Vec::new());
         }
+        // What an agent registered never runs by the rules of a file.
+        let taken = change.added.iter().map(|server| &server.id);
+        join_all(taken.map(|id| self.0.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
         self.govern(&before, &config, by).await?;
         self.0.switch.parts().sessions.replan(plan(&config));
         self.0.current.interactive.set(&config.agents);
@@ -142,13 +149,15 @@ impl Kernel {
             }
         }
         // From here on it is what the next one is compared with, however this one ends.
-        self.0.current.set(config);
+        self.0.current.in_force.set(config, broken);
         let gone = change.removed.iter().chain(replaced.iter().map(|server| &server.id));
         join_all(gone.map(|id| fleet.remove(id, ShutdownReason::OperatorRequest))).await;
         for id in &change.removed {
             let policies = self.governance().remove_policy(by, id, None);
             policies.await.map_err(KernelError::Governed)?;
         }
+        // It took ids of what was registered, or gave them back.
+        registrations.reconfigured().await?;
         for server in change.added.into_iter().chain(replaced) {
             let id = server.id.to_string();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
@@ -170,6 +179,14 @@ impl Kernel {
                 || before.server(server.id.as_str()).is_none()
             {
                 let set = governance.set_policy(by, &server.id, policy, None);
+                set.await.map_err(KernelError::Governed)?;
+            }
+        }
+        for node in self.0.fleet.all().values() {
+            let Some(approved) = node.approved() else { continue };
+            let policy = registered(&after.kernel, approved);
+            if *governance.policies().of(Some(node.id())) != policy {
+                let set = governance.set_policy(by, node.id(), policy, None);
                 set.await.map_err(KernelError::Governed)?;
             }
         }

@@ -216,6 +216,7 @@ impl Registrations {
     /// Reads what the store has and goes on with it: starts what was approved, removes what was being removed.
     ///
     /// It is called once, when the configuration is known; what it begins goes on after it has answered.
+    /// Each server that was approved is with [`Servers`] by then, whether or not it runs.
     ///
     /// # Errors
     /// [`Error::Store`] when it cannot be read; nothing was begun then.
@@ -223,9 +224,28 @@ impl Registrations {
     /// # Cancel safety
     /// It may be called again.
     pub async fn open(&self) -> Result<(), Error> {
-        let turn = self.0.turn().await;
-        self.0.opened.store(true, Ordering::Release);
-        self.0.look(&turn).await
+        let inner = &self.0;
+        let turn = inner.turn().await;
+        inner.opened.store(true, Ordering::Release);
+        inner.look(&turn).await?;
+        let book = inner.book();
+        let starting = book.values().filter(|kept| kept.record.is_approved());
+        let starting: Vec<_> = starting.filter_map(|kept| inner.go_on(kept)).collect();
+        // What leaves takes a turn of its own.
+        drop(turn);
+        for mut live in starting {
+            // The first word of a start says that its server was handed over.
+            let _ = live.changed().await;
+        }
+        Ok(())
+    }
+
+    /// The servers that an operator approved and that nobody is removing, by their ids.
+    #[must_use]
+    pub fn approved(&self) -> Vec<ServerId> {
+        let book = self.0.book();
+        let approved = book.values().filter(|kept| kept.record.is_approved());
+        approved.map(|kept| kept.record.program.server()).collect()
     }
 
     /// Follows a changed configuration: where it took the id of a registration, that one is drained and rests;

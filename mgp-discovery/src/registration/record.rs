@@ -117,6 +117,10 @@ impl Record {
         matches!(self.stage, Stage::Waiting { .. })
     }
 
+    pub(super) fn is_approved(&self) -> bool {
+        matches!(self.stage, Stage::Approved { .. })
+    }
+
     /// What it does not get.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let granted = match &self.stage {

@@ -27,6 +27,7 @@ pub trait Servers: Fleet + 'static {
 
     /// Begins to run a registered server, and answers once it is connected, or known and started with its first call.
     ///
+    /// Where no server of that id is there, it is there once the future is returned: whoever calls it finds it.
     /// Before each start of its process, restarts included, it asks [`Approved::launch`] what to run.
     /// A server of that id which is there from before is replaced.
     fn start(&self, server: Approved) -> BoxFuture<'static, Result<(), RpcError>>;

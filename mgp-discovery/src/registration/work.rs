@@ -127,7 +127,10 @@ impl Inner {
             doing.send_replace(Live::Gone);
             return;
         };
-        match self.servers.start(approved).await {
+        let starting = self.servers.start(approved);
+        // It was handed over; who waits for that hears it.
+        doing.send_replace(Live::Starting);
+        match starting.await {
             Ok(()) => drop(doing.send_replace(Live::Running)),
             Err(error) => {
                 tracing::warn!(%server, %error, "a registered server did not start");

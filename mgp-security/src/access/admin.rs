@@ -5,7 +5,7 @@
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult,
-    AccessRevokeParams, AccessRevokeResult,
+    AccessRevokeParams, AccessRevokeResult, Actor,
 };
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::{Change, StoreError};
@@ -62,6 +62,22 @@ impl Access {
         let asker = Asker::alone(by);
         self.authorise::<AccessRevoke>(asker, Some(&params.server_id)).await?;
         self.take_back(asker, params).await
+    }
+
+    /// Forgets every entry about a server that is registered no longer; whoever removes it was asked who they are.
+    ///
+    /// # Errors
+    /// It cannot be kept or recorded; some of the entries may be gone.
+    ///
+    /// # Cancel safety
+    /// As [`revoke`](Self::revoke).
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let is_meant = |entry: &Entry| entry.access.server_id == server.as_str();
+        let told = |entry: &Entry| {
+            Some(Event::access_revoked(Actor::kernel(), entry).cause("deregistered").build())
+        };
+        Ok(self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
     /// Says what is decided about a tool for an agent, or which entries it has on a server: its own, those of its groups

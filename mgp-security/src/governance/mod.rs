@@ -357,6 +357,27 @@ impl Governance {
         Ok(())
     }
 
+    /// Forgets everything about a server that is registered no longer: its policy, who may use it, what it may do, what
+    /// its tools were, and what waits for an operator. Whoever removes it was asked who they are.
+    ///
+    /// # Errors
+    /// Something of it could not be forgotten; it may be called again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much is forgotten.
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+        let books = &*self.0;
+        books.access.deregistered(server).await?;
+        books.permissions.deregistered(server).await?;
+        if let Some(inbox) = &books.inbox {
+            inbox.deregistered(server).await?;
+        }
+        books.definitions.deregistered(server).await?;
+        // Last: until then its rules hold.
+        books.policies.remove(server);
+        Ok(())
+    }
+
     /// Refuses those who may not change anything, and records that they tried.
     async fn admit(
         &self,

@@ -198,6 +198,31 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Revoked).await
     }
 
+    /// Forgets what was decided about a server that is registered no longer; whoever removes it was asked who they are.
+    ///
+    /// # Errors
+    /// It could not be kept or recorded; some of it may be forgotten.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+        let inner = &self.inner;
+        let _turn = inner.turn.lock().await;
+        let is_meant = |approval: &Approval| approval.server.as_deref() == Some(server.as_str());
+        let told = |approval: &Approval| {
+            let event =
+                Event::permission_revoked(Actor::kernel(), Some(server), &approval.permission)
+                    .tenant(&approval.tenant)
+                    .before(approval.decision.as_str())
+                    .cause("deregistered");
+            (approval.decision == ApprovalDecision::Approved).then(|| event.build())
+        };
+        let gone = inner.state.take_out(is_meant, told).await;
+        gone.map_err(|error| {
+            Refusal::from(Box::new(PermissionRefused::unwritten(error))).into()
+        })
+    }
+
     /// What was decided in the operator's tenant, of one server or of all.
     ///
     /// # Errors

@@ -90,6 +90,9 @@ impl<'a> Stand<'a> {
         if let Err(why) = nameable(permission) {
             return Self::Closed(Denied, why.to_owned());
         }
+        if policy.denied.contains(permission) {
+            return Self::Closed(Denied, "it is denied to this server, whoever grants it".to_owned());
+        }
         let decides = policy.decides(permission);
         let asks = match decides {
             ApprovalPolicy::ConfigOnly => {

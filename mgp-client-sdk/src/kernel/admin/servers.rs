@@ -10,8 +10,8 @@ use mgp_types::method::{
     KernelServersStop, Request,
 };
 use mgp_types::mgp::{
-    KernelServerLogsResult, KernelServerParams, KernelServerResult, KernelServersParams,
-    KernelServersResult, ServerState,
+    KernelServer, KernelServerLogsResult, KernelServerParams, KernelServerResult,
+    KernelServersParams, KernelServersResult, ServerState, TrustLevel,
 };
 use mgp_types::service::Context;
 
@@ -57,14 +57,34 @@ pub(super) fn on(desk: Desk) -> Desk {
 impl Kernel {
     fn list(&self, params: &KernelServersParams) -> Result<KernelServersResult, RpcError> {
         let mut result = KernelServersResult::new();
-        result.servers = match &params.server_id {
-            Some(id) => {
-                let node = self.meant(id)?;
-                vec![self.0.fleet.describe(&node)]
+        result.servers = self.servers();
+        result.servers.extend(self.not_running());
+        if let Some(id) = &params.server_id {
+            result.servers.retain(|server| server.id == *id);
+            if result.servers.is_empty() {
+                self.meant(id)?;
             }
-            None => self.servers(),
-        };
+        }
         Ok(result)
+    }
+
+    /// What is registered and not in the fleet: it waits for an operator, or leaves.
+    fn not_running(&self) -> impl Iterator<Item = KernelServer> {
+        let fleet = self.0.fleet.clone();
+        let known = self.registrations().fleet().known().into_iter().map(|known| known.summary);
+        known.filter(move |known| fleet.get(&known.id).is_none()).map(|known| {
+            let word = known.extra.decode::<String>("registration").ok().flatten();
+            let trust = known.trust_level.unwrap_or(TrustLevel::Sandboxed);
+            let mut server =
+                KernelServer::new(known.id, known.status, "nothing", trust, 0_u64, "registered");
+            server.error = Some(match word.as_deref() {
+                Some("pending_approval") => {
+                    "it waits for an operator; see `mgp approvals ls`".to_owned()
+                }
+                word => format!("its registration is {}", word.unwrap_or("not known")),
+            });
+            server
+        })
     }
 
     async fn does(

@@ -73,8 +73,11 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
                 tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
             }
         }
-        let store = fleet.ground().governance.store();
-        manifest::keep(store, node.id(), node.shelf()).await;
+        // It may have gone while it answered.
+        if fleet.is_present(&node) {
+            let store = fleet.ground().governance.store();
+            manifest::keep(store, node.id(), node.shelf()).await;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_discovery::Server;
+use mgp_discovery::{Approved, Server};
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
@@ -47,6 +47,7 @@ impl Instance {
     /// One that is not started yet; `of` is whose it is, where it is not everyone's.
     pub(super) fn new(
         config: &Arc<Server>,
+        approved: Option<&Approved>,
         ground: &Ground,
         diary: &Arc<Diary>,
         of: Option<&Principal>,
@@ -92,7 +93,7 @@ impl Instance {
                 log::told(&logs, of_logs.as_ref(), &cx, message);
                 std::future::ready(Ok(()))
             }));
-        let target = reach::target(config, ground, diary);
+        let target = reach::target(config, approved, ground, diary);
         let client = SupervisedClient::new(builder, target, policy::supervision(config))?;
         let hop = Hop::supervised(id, client.clone());
         Ok(Self { client, hop })
@@ -157,7 +158,7 @@ impl Instances {
             self.0.end(&mut table, &oldest);
         }
         let instance =
-            Instance::new(&self.0.config, &self.0.ground, &self.0.diary, Some(principal));
+            Instance::new(&self.0.config, None, &self.0.ground, &self.0.diary, Some(principal));
         let instance = instance.map_err(RpcError::from)?;
         let used = Mutex::new(Instant::now());
         let own = Arc::new(Own { instance, running: AtomicUsize::new(0), used });

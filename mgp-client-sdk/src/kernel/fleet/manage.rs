@@ -70,6 +70,7 @@ impl Fleet {
             ground.governance.policies().of(Some(node.id())).trust.clone(),
             node.client().restarts(),
             match config.origin {
+                _ if node.approved().is_some() => "registered".to_owned(),
                 _ if matches!(config.reach, Reach::Within) => "within this process".to_owned(),
                 Origin::Project | Origin::User | Origin::Given => config.file.display().to_string(),
                 _ => "registered".to_owned(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_discovery::{Isolation, Server};
+use mgp_discovery::{Approved, Isolation, Server};
 use mgp_types::RpcError;
 use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -35,6 +35,8 @@ const WAKES: Duration = Duration::from_secs(30);
 pub(crate) struct Node {
     id: ServerId,
     config: RwLock<Arc<Server>>,
+    /// What was approved, of one that was registered while the kernel runs.
+    approved: Option<Approved>,
     diary: Arc<Diary>,
     /// Whose turn it is to start.
     starts: Arc<Semaphore>,
@@ -55,17 +57,23 @@ pub(crate) struct Node {
 
 impl Node {
     /// A server that is not started yet.
-    pub(super) fn new(config: Server, ground: &Ground) -> Result<Self, Error> {
+    pub(super) fn new(
+        config: Server,
+        approved: Option<Approved>,
+        ground: &Ground,
+    ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
         let diary = Arc::new(Diary::default());
-        let shared = Instance::new(&config, ground, &diary, None)?;
-        let is_isolated =
-            config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
+        let shared = Instance::new(&config, approved.as_ref(), ground, &diary, None)?;
+        // One that was registered is nobody's own.
+        let is_isolated = approved.is_none()
+            && config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
         let own = is_isolated
             .then(|| Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary)));
         Ok(Self {
             id,
             config: RwLock::new(config),
+            approved,
             diary,
             starts: Arc::clone(&ground.starts),
             is_held: AtomicBool::new(false),
@@ -86,6 +94,11 @@ impl Node {
     /// How it is configured.
     pub(crate) fn config(&self) -> Arc<Server> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was approved, of one that was registered while the kernel runs.
+    pub(crate) fn approved(&self) -> Option<&Approved> {
+        self.approved.as_ref()
     }
 
     /// Notes that other rules hold for what runs on.
@@ -114,7 +127,7 @@ impl Node {
     }
 
     /// Starts it once it is its turn, and waits until it is there or failed; a slow one lets the next begin meanwhile.
-    pub(super) async fn start(&self) {
+    pub(crate) async fn start(&self) {
         // It is never closed.
         let _turn = self.starts.acquire().await;
         self.client().start().await;

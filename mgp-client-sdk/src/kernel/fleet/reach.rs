@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_discovery::{Expanded, ExpandedReach, ExpandedServer, Reach, Server};
+use mgp_discovery::{Approved, Expanded, ExpandedReach, ExpandedServer, Reach, Server};
 use mgp_transport::ChildCommand;
 use mgp_types::service::SpawnError;
 
@@ -15,7 +15,23 @@ use crate::kernel::hops;
 use crate::supervised::{Reached, Target};
 
 /// What is started: filled in anew each time, so that a password that changed is the new one.
-pub(super) fn target(server: &Arc<Server>, ground: &Ground, diary: &Arc<Diary>) -> Target {
+///
+/// Of a server that was registered it is what was approved, looked at anew each time.
+pub(super) fn target(
+    server: &Arc<Server>,
+    approved: Option<&Approved>,
+    ground: &Ground,
+    diary: &Arc<Diary>,
+) -> Target {
+    if let Some(approved) = approved {
+        let (approved, diary) = (approved.clone(), Arc::clone(diary));
+        return Target::Said(Arc::new(move || {
+            let (approved, diary) = (approved.clone(), Arc::clone(&diary));
+            Box::pin(async move {
+                reached(approved.launch().await.map_err(SpawnError::new)?, diary)
+            })
+        }));
+    }
     let (server, expander) = (Arc::clone(server), ground.expander.clone());
     let within = ground.within.get(&server.id).cloned();
     let diary = Arc::clone(diary);

@@ -7,10 +7,10 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use mgp_discovery::{Expander, Server};
+use mgp_discovery::{Approved, Expander, Server};
 use mgp_security::Governance;
 use mgp_server_sdk::Herald;
-use mgp_toolindex::ToolIndex;
+use mgp_toolindex::{Erase, IndexError, ToolIndex};
 use mgp_types::Payload;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::ServerId;
@@ -107,12 +107,7 @@ impl Fleet {
 
     /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
-        let node = Arc::new(Node::new(config, &self.0.ground)?);
-        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
-            node.shelf().restore(&kept);
-        }
-        tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
-        self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
+        let node = self.put(config, None)?;
         if !self.is_known(&node) {
             let node = Arc::clone(&node);
             tokio::spawn(async move { node.start().await });
@@ -120,8 +115,23 @@ impl Fleet {
         Ok(node)
     }
 
+    /// Puts a server in its place, without starting it.
+    pub(crate) fn put(
+        &self,
+        config: Server,
+        approved: Option<Approved>,
+    ) -> Result<Arc<Node>, Error> {
+        let node = Arc::new(Node::new(config, approved, &self.0.ground)?);
+        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
+            node.shelf().restore(&kept);
+        }
+        tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
+        self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
+        Ok(node)
+    }
+
     /// Whether it is known what a server has.
-    pub(super) fn is_known(&self, node: &Node) -> bool {
+    pub(crate) fn is_known(&self, node: &Node) -> bool {
         let tools = self.0.ground.index.tools_of(node.id().as_str()).len();
         self.0.ground.met.knows(&node.config(), tools)
     }
@@ -148,26 +158,66 @@ impl Fleet {
         tokio::spawn(async move { manifest::keep(&store, node.id(), node.shelf()).await });
     }
 
-    /// Forgets what was kept of servers that were not added.
-    pub(crate) async fn forget_others(&self) {
-        let others = std::mem::take(&mut *self.0.kept());
-        for server in others.keys() {
-            manifest::forget(self.0.ground.governance.store(), &server.as_str().into()).await;
+    /// Forgets what was kept of servers that were not added, but of these.
+    pub(crate) async fn forget_others(&self, but: &[ServerId]) -> Result<(), IndexError> {
+        let all = self.all();
+        let is_other = |id: &ServerId| !all.contains_key(id) && !but.contains(id);
+        let found = self.0.ground.index.entries().into_iter();
+        let others = found.map(|known| ServerId::from(known.server_id.as_str()));
+        for id in others.filter(is_other) {
+            self.unlearn(&id)?;
         }
+        let kept: Vec<_> = self.0.kept().keys().map(|id| ServerId::from(id.as_str())).collect();
+        for id in kept.iter().filter(|id| is_other(id)) {
+            self.0.kept().remove(id.as_str());
+            manifest::forget(self.0.ground.governance.store(), id).await;
+        }
+        Ok(())
     }
 
     /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
     pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) -> Option<Arc<Node>> {
         let node = self.change(|table| table.remove(id))?;
-        if let Err(error) = self.0.ground.index.remove(id.as_str()) {
+        if let Err(error) = self.unlearn(id) {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
-        self.0.ground.met.forget(id);
         node.hold(true);
         node.stop(reason).await;
         manifest::forget(self.0.ground.governance.store(), id).await;
         self.tell(&node, &What::ALL);
         Some(node)
+    }
+
+    /// Forgets all that was learnt of a server that is not there: what it has, and after which words it was called.
+    pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
+        let ground = &self.0.ground;
+        if let Some(history) = ground.index.history() {
+            for tool in ground.index.tools_of(id.as_str()) {
+                history.erase(Erase::Tool(&tool.tool_id())).await?;
+            }
+        }
+        self.0.kept().remove(id.as_str());
+        manifest::forget(ground.governance.store(), id).await;
+        self.unlearn(id)
+    }
+
+    /// Whether a server is still the one in its place; what was learnt of one that is not goes.
+    pub(super) fn is_present(&self, node: &Arc<Node>) -> bool {
+        match self.get(node.id().as_str()) {
+            Some(present) if Arc::ptr_eq(&present, node) => return true,
+            Some(_) => self.relearn(node.id()),
+            None => {
+                if let Err(error) = self.unlearn(node.id()) {
+                    tracing::error!(server = %node.id(), %error, "its tools are still found");
+                }
+            }
+        }
+        false
+    }
+
+    fn unlearn(&self, id: &ServerId) -> Result<(), IndexError> {
+        self.0.ground.met.forget(id);
+        self.0.ground.index.remove(id.as_str()).map(drop)
     }
 
     /// Stops all servers.

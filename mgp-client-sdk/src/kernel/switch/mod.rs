@@ -13,7 +13,7 @@ mod whole;
 use std::sync::Arc;
 
 use futures_util::future::Either;
-use mgp_discovery::list_router;
+use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::RpcError;
@@ -39,10 +39,17 @@ pub(super) struct Parts {
     pub(super) sessions: Sessions,
     pub(super) search: Endpoints,
     pub(super) offers: Offers,
+    pub(super) registrations: Registrations,
 }
 
 impl Switch {
-    pub(super) fn new(fleet: Fleet, seen: Seen, sessions: Sessions, offers: Offers) -> Self {
+    pub(super) fn new(
+        fleet: Fleet,
+        seen: Seen,
+        sessions: Sessions,
+        offers: Offers,
+        registrations: Registrations,
+    ) -> Self {
         let index = fleet.ground().index.clone();
         let (versions, herald) = (seen.clone(), fleet.ground().herald.clone());
         let search = Endpoints::new(index, sessions.clone())
@@ -52,16 +59,17 @@ impl Switch {
             .create(offers.clone())
             // Hosts that honour it list what was asked for from now on.
             .on_change(move |cx| herald.tools_changed(|other| *other == cx.principal));
-        Self(Arc::new(Parts { fleet, seen, sessions, search, offers }))
+        Self(Arc::new(Parts { fleet, seen, sessions, search, offers, registrations }))
     }
 
     /// Everything that is answered; `admin` is what only operators may ask.
     pub(super) fn router(&self, admin: Router) -> Router {
-        let Parts { fleet, seen, search, .. } = &*self.0;
+        let Parts { fleet, seen, search, registrations, .. } = &*self.0;
         let governance = &fleet.ground().governance;
         let methods = governance
             .router()
-            .merge(list_router(Arc::new(fleet.clone()), Arc::new(seen.clone())))
+            .merge(list_router(registrations.fleet(), Arc::new(seen.clone())))
+            .merge(registrations.router())
             .merge(search.router())
             .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::GrantDecision;
+use mgp_types::mgp::{Actor, GrantDecision};
 use mgp_types::service::{AuditSink, BoxFuture, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, unguessable};
@@ -169,6 +169,29 @@ impl Inbox {
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
         self.answer(Asker::alone(by), id, RequestState::Denied, justification).await
+    }
+
+    /// Forgets the questions and answers about a server that is registered no longer; whoever removes it was asked who
+    /// they are.
+    ///
+    /// # Errors
+    /// It cannot be kept or recorded; some of it may be forgotten.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let is_meant =
+            |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
+        let told = |request: &ApprovalRequest| {
+            let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
+            let event = Event::approval_decided(Actor::kernel(), &request.id, "denied")
+                .server(Some(server))
+                .tool(request.tool.as_deref())
+                .cause("deregistered");
+            is_open.then(|| event.build())
+        };
+        Ok(self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
     /// Runs after each change of what waits; it must not wait.

@@ -1,4 +1,4 @@
-//! `mgp approvals`: what waits for you (MGP §3.4, §4.4).
+//! `mgp approvals`: what waits for you (MGP §3.4, §4.4, §15.4).
 //!
 //! Applies to: outbound.
 
@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
+use mgp_client_sdk::types::Timestamp;
 use mgp_client_sdk::types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
 use mgp_client_sdk::types::mgp::{
     KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams, Permission,
+    RegistrationStatus,
 };
 use serde::Serialize;
 
 use crate::cli::Global;
 use crate::control;
-use crate::exit::Ended;
+use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, show};
 
 /// How often it is looked whether something new waits.
@@ -25,11 +27,11 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) enum Approvals {
     /// List what waits, and what you answered within the hour
     Ls,
-    /// Let it happen, once
+    /// Let it happen: a call once, a server that was registered until it is taken back
     #[command(
         after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\""
     )]
-    Approve(Decision),
+    Approve(Approval),
     /// Forbid it
     #[command(after_help = "Example:\n  mgp approvals deny a9e645ed67")]
     Deny(Decision),
@@ -45,6 +47,16 @@ pub(crate) struct Decision {
     /// Why; it is recorded
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
+}
+
+/// Agreement.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Approval {
+    #[command(flatten)]
+    decision: Decision,
+    /// What a sandboxed server that is registered gets of what it would be denied
+    #[arg(long, value_name = "PERMISSION")]
+    grant: Vec<String>,
 }
 
 /// What waits.
@@ -66,20 +78,22 @@ impl Shown for Waiting {
             };
             let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();
             let what = match permissions[..] {
+                _ if one.kind == "registration" => None,
                 [] => one.tool.clone(),
                 _ => Some(permissions.join(" ")),
             };
             [
                 one.id.as_str().into(),
+                one.kind.as_str().into(),
                 Cell::from(one.state.as_str()).tone(tone),
                 one.agent_id.as_deref().or(Some(&one.subject)).into(),
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
-                one.expires_at.as_str().into(),
+                one.expires_at.as_ref().map(Timestamp::as_str).into(),
             ]
         });
-        page.table(["ID", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
+        page.table(["ID", "KIND", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
         for open in self.0.iter().filter(|one| one.state == "open") {
             page.line("");
             page.line(format!("{}:", open.id));
@@ -94,9 +108,16 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> Ended {
     let client = control::connect(global).await?;
     let ended = match approvals {
         Approvals::Ls => show(global, &Waiting(waiting(&client).await?)),
-        Approvals::Approve(decision) => {
-            client.request::<KernelApprovalsApprove>(&decision.params()).await?;
-            Ok(())
+        Approvals::Approve(approval) => {
+            let mut params = approval.decision.params();
+            let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
+            params.permissions = granted.collect();
+            let decided = client.request::<KernelApprovalsApprove>(&params).await?;
+            match (decided.status, decided.message) {
+                // It was approved, and whoever did wants to know that it does not run.
+                (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
+                _ => Ok(()),
+            }
         }
         Approvals::Deny(decision) => {
             client.request::<KernelApprovalsDeny>(&decision.params()).await?;

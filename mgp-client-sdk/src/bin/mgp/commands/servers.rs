@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
-use mgp_client_sdk::types::ErrorCode;
 use mgp_client_sdk::types::method::{
     KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
     KernelServersStop, Request,
 };
 use mgp_client_sdk::types::mgp::{
     DeregisterParams, KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams,
-    KernelServerResult, KernelServersParams, ServerState,
+    KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
 use mgp_client_sdk::types::store::MemoryStore;
 use mgp_discovery::import::{Fate, Host, Plan, read};
@@ -35,6 +34,9 @@ use crate::{control, span};
 /// How long a server may take to be there.
 const STARTS: Duration = Duration::from_secs(30);
 
+/// How long a server that is taken back may take to be gone.
+const LEAVES: Duration = Duration::from_mins(1);
+
 /// How often is looked whether it is.
 const LOOKS: Duration = Duration::from_millis(100);
 
@@ -51,7 +53,7 @@ pub(crate) enum Servers {
         after_help = "Example:\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
     )]
     Add(Add),
-    /// Remove a server from your configuration
+    /// Remove a server from your configuration, or one that was registered while a kernel runs
     #[command(after_help = "Example:\n  mgp servers rm files")]
     Rm(Rm),
     /// Start a server
@@ -392,8 +394,8 @@ async fn remove(global: &Global, rm: &Rm) -> Ended {
         return Ok(());
     }
     // Not of the file, so perhaps one that was registered while a kernel ran.
-    let registered = match control::connect(global).await {
-        Ok(client) => client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await,
+    let client = match control::connect(global).await {
+        Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
             return Err(Failure::failed(format!(
                 "there is no server `{id}` in {}; one that was registered can be removed while a kernel runs",
@@ -402,13 +404,19 @@ async fn remove(global: &Global, rm: &Rm) -> Ended {
         }
         Err(failure) => return Err(failure),
     };
-    registered.map(drop).map_err(|error| match error.code() {
-        // What kernels do not know, they have not registered.
-        ErrorCode::METHOD_NOT_FOUND => Failure::failed(format!(
-            "there is no server `{id}` in your configuration; see `mgp servers ls {id}` for where it is from"
-        )),
-        _ => error.into(),
-    })
+    let told = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
+    let end = Instant::now() + LEAVES;
+    // Calls that run there may take their time.
+    let mut is_there = told.status != RegistrationStatus::Deregistered;
+    while is_there && Instant::now() < end {
+        sleep(LOOKS).await;
+        let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+        is_there = all.iter().any(|server| server.id == *id);
+    }
+    if is_there {
+        return Err(Failure::failed(format!("`{id}` still drains; it goes once that is over")));
+    }
+    Ok(())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
