@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod creating;
+mod made;
 mod mode_a;
 mod mode_b;
 mod model;

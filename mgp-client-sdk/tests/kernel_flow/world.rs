@@ -42,14 +42,6 @@ pub(crate) struct World {
     folder: PathBuf,
 }
 
-/// How a command ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl World {
     /// With a configuration; `{DIR}` is the folder, `{DESK}` and `{MGP}` are programs.
     pub(crate) fn new(config: &str) -> Self {
@@ -68,7 +60,7 @@ impl World {
     pub(crate) fn configure(&self, config: &str) {
         let config = config
             .replace("{DIR}", self.folder.to_str().unwrap())
-            .replace("{DESK}", &example("desk"))
+            .replace("{DESK}", &program("desk"))
             .replace("{MGP}", env!("CARGO_BIN_EXE_mgp"));
         // In one step, as whoever follows it never sees half of it.
         let new = self.write("mgp.toml.new", &config);
@@ -112,18 +104,10 @@ impl World {
         command
     }
 
-    /// Runs one to its end.
-    fn mgp(&self, arguments: &[&str]) -> Ended {
-        let output = self.command(arguments).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    /// Runs one that must do what it is told, and says nothing.
+    /// Runs one that must do what it is told, and answers nothing.
     #[track_caller]
     pub(crate) fn quietly(&self, arguments: &[&str]) {
-        let ended = self.mgp(arguments);
-        assert_eq!((ended.code, &*ended.out, &*ended.err), (Some(0), "", ""), "{arguments:?}");
+        assert_eq!(self.answer(arguments), "", "{arguments:?}");
     }
 
     /// What one tells in JSON.
@@ -131,9 +115,15 @@ impl World {
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut all = vec!["--json"];
         all.extend(arguments);
-        let ended = self.mgp(&all);
-        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
-        serde_json::from_str(&ended.out).unwrap()
+        serde_json::from_str(&self.answer(&all)).unwrap()
+    }
+
+    #[track_caller]
+    fn answer(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Waits until the kernel knows so many tools of its servers.
@@ -171,7 +161,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// A server of this workspace, built if it is not there.
-fn example(name: &str) -> String {
+pub(crate) fn program(name: &str) -> String {
     let mut path = Path::new(env!("CARGO_BIN_EXE_mgp")).to_owned();
     path.pop();
     path.push("examples");
