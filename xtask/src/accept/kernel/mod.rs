@@ -19,6 +19,16 @@ pub(super) fn first_ten_minutes() -> Outcome<Verdict> {
     stories(&[("kernel_run", "first::"), ("cli", "begin::")])
 }
 
+/// Both flows of tool discovery, by a model that sees only its list; what is not made, and what an operator let in.
+pub(super) fn flows() -> Outcome<Verdict> {
+    binary::run(&[("mgp-client-sdk", "kernel_flow")])
+}
+
+/// What is refused, as its callers, its operator and the log see it; and an agent that tries everything.
+pub(super) fn refusals() -> Outcome<Verdict> {
+    binary::run(&[("mgp-client-sdk", "kernel_refusals"), ("mgp-client-sdk", "kernel_admin")])
+}
+
 /// Runs the tests of the kernel whose names contain a word, from binaries of the client's package.
 fn stories(wanted: &[(&'static str, &str)]) -> Outcome<Verdict> {
     examples()?;
