@@ -6,6 +6,7 @@ mod binary;
 mod fresh;
 mod gov;
 mod index;
+mod kernel;
 mod life;
 mod mcp;
 mod members;
@@ -254,6 +255,26 @@ const CHECKS: &[Check] = &[
         about: "a fresh clone with only the Rust toolchain builds and shows the demonstration",
         run: |_| fresh::kernel_demo(),
     },
+    Check {
+        name: "kernel.tenants",
+        about: "two hosts, one child, equal ids and tokens: no message crosses",
+        run: |_| kernel::tenants(),
+    },
+    Check {
+        name: "kernel.chaos",
+        about: "kills of kernel and child under load; 200 servers, most of them broken",
+        run: |_| kernel::chaos(),
+    },
+    Check {
+        name: "kernel.first-ten-minutes",
+        about: "whatever goes wrong at first is told in one line with the fix",
+        run: |_| kernel::first_ten_minutes(),
+    },
+    Check {
+        name: "kernel.bench",
+        about: "what a hop through the kernel costs, its start and its memory",
+        run: |asked| bench::kernel_bench(asked.rigour),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.
@@ -263,7 +284,7 @@ const QUICK: &[&str] = &["core.spec"];
 pub(crate) fn accept(flags: &Flags) -> Outcome {
     if flags.words().is_empty() {
         for check in CHECKS {
-            println!("{:18} {}", check.name, check.about);
+            println!("{:24} {}", check.name, check.about);
         }
         return Ok(());
     }

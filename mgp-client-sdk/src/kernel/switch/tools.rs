@@ -4,8 +4,9 @@
 
 use std::future::Future;
 
-use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
-use mgp_types::mcp::TaskSupport;
+use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
+use mgp_types::mcp::{CallToolParams, TaskSupport};
+use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
@@ -47,28 +48,63 @@ pub(super) fn call(
     }
 }
 
+/// Whether a call of `mgp_tools_call` names one of the kernel's own; then it is aimed at that, and decided like it.
+pub(super) fn is_of_kernel(call: &mut Call) -> bool {
+    if call.tool().and_then(|tool| MetaTool::of(tool.name)) != Some(MetaTool::Call) {
+        return false;
+    }
+    let Ok(named) = call.tool_arguments().get::<CallToolParams>() else { return false };
+    // It is no method itself, so that it cannot name itself.
+    if method_of_tool(&named.name).is_none_or(|own| own.method.is_none()) {
+        return false;
+    }
+    *call.params_mut() = Params::tool(&named.name, &named.arguments.unwrap_or_default().into());
+    true
+}
+
 /// Finds the tool a call means, and aims the call at it.
 fn aim(switch: &Switch, call: &mut Call) -> Result<Listed, RpcError> {
-    let FoundCall { tool, arguments, .. } = named(switch, call)?;
-    if call.tool().is_some_and(|named| MetaTool::of(named.name).is_some()) {
-        *call.params_mut() = Params::tool(tool.name(), &arguments.into());
-    } else {
-        if call.params().mentions("\"task\"") {
-            // The task is the kernel's, and the call below a plain one.
-            *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let tool = match plain(switch, call).filter(|_| meta.is_none()) {
+        Some(tool) => tool,
+        None => {
+            let FoundCall { tool, arguments, .. } = named(switch, call, meta)?;
+            if meta.is_some() {
+                *call.params_mut() = Params::tool(tool.name(), &arguments.into());
+                return Ok(tool);
+            }
+            tool
         }
-        call.params_mut().retarget(Target::Tool(tool.name().into()));
+    };
+    if call.params().mentions("\"task\"") {
+        // The task is the kernel's, and the call below a plain one.
+        *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
+    call.params_mut().retarget(Target::Tool(tool.name().into()));
     Ok(tool)
+}
+
+/// The tool of a call whose name says all; most do, and need no second look at their params.
+fn plain(switch: &Switch, call: &Call) -> Option<Listed> {
+    let Parts { fleet, search, .. } = switch.parts();
+    let tool = call.tool()?;
+    let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
+    if !is_object || call.params().mentions("\"server_id\"") {
+        return None;
+    }
+    match fleet.ground().index.resolve(tool.name, &search.caller(call.cx())) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
 }
 
 /// The tool that is called by its name.
 ///
 /// One that the caller may not use is found too, if the name can mean nothing else: the gates refuse it, on the record.
-fn named(switch: &Switch, call: &Call) -> Result<FoundCall, RpcError> {
+fn named(switch: &Switch, call: &Call, meta: Option<MetaTool>) -> Result<FoundCall, RpcError> {
     let Parts { fleet, search, .. } = switch.parts();
     let index = &fleet.ground().index;
-    let arguments = match MetaTool::of(call.tool().map_or("", |tool| tool.name)) {
+    let arguments = match meta {
         Some(MetaTool::Call) => call.tool_arguments().get()?,
         _ => call.params().get()?,
     };
