@@ -123,7 +123,8 @@ async fn what_is_denied_to_a_sandboxed_server_is_denied_whoever_grants_it() {
     assert!(missing("made", Permission::CodeExecution));
     assert!(!missing("other", Permission::FilesystemRead), "by the general policy");
     assert!(missing("other", Permission::ShellExecute), "that does not grant this");
-    let change = mgp_client_sdk::security::PermissionChange::of("other", [Permission::ShellExecute]);
+    let change =
+        mgp_client_sdk::security::PermissionChange::of("other", [Permission::ShellExecute]);
     permissions.approve(&Principal::local().operator(), change).await.unwrap();
     assert!(missing("other", Permission::ShellExecute), "nor does an operator afterwards");
 
