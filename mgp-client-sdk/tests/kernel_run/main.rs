@@ -9,5 +9,6 @@
 mod chaos;
 mod ends;
 mod first;
+mod serving;
 mod shared;
 mod world;

@@ -273,7 +273,7 @@ impl Host {
             let line = match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Err(Value::Null),
-                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method}"),
+                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method} {params}"),
             };
             let mut answer: Value = serde_json::from_str(&line).unwrap();
             if answer["id"] == self.next {
@@ -288,7 +288,22 @@ impl Host {
 
     /// The text of a call's result, or its error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, Value> {
-        let result = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))?;
+        self.called(&json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The same with a trace, which stands in the log.
+    pub(crate) fn call_as(
+        &mut self,
+        trace: &str,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<String, Value> {
+        let meta = json!({"trace_id": trace});
+        self.called(&json!({"name": tool, "arguments": arguments, "_meta": meta}))
+    }
+
+    fn called(&mut self, params: &Value) -> Result<String, Value> {
+        let result = self.ask("tools/call", params)?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(result) } else { Ok(text) }
     }
