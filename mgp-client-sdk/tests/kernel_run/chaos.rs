@@ -15,6 +15,7 @@ use mgp_types::service::{Principal, ServerId};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::registering::{Hands, OTHER, Registered};
 use crate::serving::Serving;
 use crate::world::{Host, Wire, World, kill, lives, stat, within};
 
@@ -61,6 +62,7 @@ struct Acknowledged {
     grants: Mutex<Vec<String>>,
     /// The last decision that was acknowledged, and the last that was asked for.
     decided: Mutex<(usize, usize)>,
+    registered: Registered,
 }
 
 /// The figures of all rounds.
@@ -70,6 +72,8 @@ struct Figures {
     quick: usize,
     behind: usize,
     grants: usize,
+    registrations: usize,
+    approvals: usize,
     records: u64,
     ready: Vec<Duration>,
 }
@@ -86,15 +90,17 @@ async fn what_was_acknowledged_survives_and_nothing_is_left_behind() {
         let rounds = folder * A_FOLDER..rounds.min((folder + 1) * A_FOLDER);
         one_folder(rounds, &mut figures).await;
     }
-    let Figures { kept, quick, behind, grants, records, ready } = &mut figures;
+    let Figures { kept, quick, behind, grants, registrations, approvals, records, ready } =
+        &mut figures;
     ready.sort();
     let p99 = ready[(ready.len() * 99).div_ceil(100) - 1];
     println!(
-        "{rounds} rounds: {kept} acknowledged ({grants} grants), none lost; {behind} of {quick} ends of harmless \
+        "{rounds} rounds: {kept} acknowledged ({grants} grants, {registrations} registrations, \
+         {approvals} approvals), none lost; {behind} of {quick} ends of harmless \
          calls were not written yet; {records} records; ready again p50 {:?}, p99 {p99:?}; nothing left",
         ready[ready.len() / 2],
     );
-    assert!(*grants > 0 && *kept > *grants && *quick > 0);
+    assert!(*grants > 0 && *kept > *grants && *quick > 0 && *registrations > 0 && *approvals > 0);
     let bound = Duration::from_secs(if rounds < A_CHECK { 10 } else { 2 });
     assert!(p99 <= bound, "{p99:?} of {ready:?}");
 }
@@ -115,6 +121,7 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
                 let begun = Instant::now();
                 let life = Life::begin(&world, round / 2 + round / 4);
                 figures.ready.push(begun.elapsed());
+                acknowledged.registered.stands(&world);
                 life
             }
         };
@@ -123,7 +130,7 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
             figures.ready.push(took);
         }
         if !killed.ends_the_kernel() && round != last {
-            within(|| (world.marked().len() == 2).then_some(()));
+            within(|| (lived.pair(&world).len() == 2).then_some(()));
             within(|| (lived.descriptors() <= before).then_some(()));
             life = Some(lived);
             continue;
@@ -139,6 +146,9 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
     figures.kept += acknowledged.kept.lock().unwrap().len();
     figures.quick += acknowledged.quick.lock().unwrap().values().map(Vec::len).sum::<usize>();
     figures.grants += acknowledged.grants.lock().unwrap().len();
+    let (registrations, approvals) = acknowledged.registered.count();
+    figures.registrations += registrations;
+    figures.approvals += approvals;
 }
 
 /// A kernel from its beginning until it is killed, with its clients.
@@ -193,8 +203,13 @@ impl Life {
                 scope.spawn(move || Caller { name, acknowledged, ends }.load_over_http(&url));
             }
             let (granting, deciding) = (world.operator(), world.operator());
+            let hands = Hands::new(world);
             scope.spawn(move || grant(granting, round, acknowledged, ends));
             scope.spawn(move || decide(deciding, acknowledged, ends));
+            scope.spawn(move || {
+                let kept = |word| acknowledged.kept.lock().unwrap().push(word);
+                acknowledged.registered.load(world, hands, round, ends, kept)
+            });
             // No two rounds at the same moment.
             thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 90));
             let begun = Instant::now();
@@ -222,10 +237,20 @@ impl Life {
 
     /// The keeper and the server.
     fn child(&self, world: &World) -> (u32, u32) {
-        let both = within(|| Some(world.marked()).filter(|both| both.len() == 2));
+        let both = within(|| Some(self.pair(world)).filter(|both| both.len() == 2));
         let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);
         let keeper = *both.iter().find(is_keeper).unwrap();
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
+    }
+
+    /// The processes that are not of registered servers.
+    fn pair(&self, world: &World) -> Vec<u32> {
+        let mut all = world.marked();
+        all.retain(|pid| {
+            let set = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            !set.split(|byte| *byte == 0).any(|set| set == OTHER.as_bytes())
+        });
+        all
     }
 
     /// Nothing of it is left.

@@ -9,6 +9,7 @@
 mod chaos;
 mod ends;
 mod first;
+mod registering;
 mod serving;
 mod shared;
 mod world;

@@ -159,7 +159,12 @@ impl World {
     }
 
     pub(crate) fn operator(&self) -> Wire {
-        let mut wire = self.connect("{\"mgp\":1,\"as\":\"operator\"}\n").unwrap();
+        self.wire("{\"mgp\":1,\"as\":\"operator\"}\n")
+    }
+
+    /// A connection that was let in and has shaken hands.
+    pub(crate) fn wire(&self, preface: &str) -> Wire {
+        let mut wire = self.connect(preface).unwrap();
         wire.ask("initialize", &hello()).unwrap();
         wire.tell("notifications/initialized");
         wire
