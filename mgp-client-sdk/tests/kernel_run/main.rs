@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
 
+mod broken;
 mod chaos;
 mod ends;
 mod first;

@@ -351,8 +351,14 @@ impl Drop for Host {
 
 /// Waits until something is there.
 #[track_caller]
-pub(crate) fn within<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn within<T>(look: impl FnMut() -> Option<T>) -> T {
+    within_so_long(PATIENCE, look)
+}
+
+/// The same with another patience.
+#[track_caller]
+pub(crate) fn within_so_long<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;
