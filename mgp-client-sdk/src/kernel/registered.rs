@@ -9,9 +9,7 @@ use mgp_discovery::{Approved, Judge, Known, RegistrationConfig, Registrations, S
 use mgp_security::NameFlaw;
 use mgp_toolindex::{Everything, Sessions};
 use mgp_types::mgp::ShutdownReason;
-use mgp_types::service::{
-    BoxFuture, Context, Hidden, ServerId, Visibility, visibility,
-};
+use mgp_types::service::{BoxFuture, Context, Hidden, ServerId, Visibility, visibility};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::current::InForce;
@@ -98,7 +96,8 @@ impl Runner {
     }
 
     async fn forget(&self, id: &ServerId) -> Result<(), RpcError> {
-        let failed = |error| RpcError::internal("what its tools were is not forgotten").because(error);
+        let failed =
+            |error| RpcError::internal("what its tools were is not forgotten").because(error);
         self.fleet.forget(id).await.map_err(failed)?;
         let ground = self.fleet.ground();
         ground.governance.deregistered(id).await?;

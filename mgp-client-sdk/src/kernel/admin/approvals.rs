@@ -10,8 +10,8 @@ use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, Request as _,
 };
 use mgp_types::mgp::{
-    KernelApproval, KernelApprovalDecisionParams as Params, KernelApprovalDecisionResult as Decided,
-    KernelApprovalsResult, Permission, RegistrationStatus,
+    KernelApproval, KernelApprovalDecisionParams as Params,
+    KernelApprovalDecisionResult as Decided, KernelApprovalsResult, Permission, RegistrationStatus,
 };
 use mgp_types::service::{AgentId, Context};
 use mgp_types::{RpcError, Timestamp};
@@ -83,8 +83,7 @@ impl Kernel {
         }
         self.because(cx, waiting, KernelApprovalsApprove::METHOD, &params).await?;
         let registrations = self.registrations();
-        let registered =
-            registrations.approve(by, server, &waiting.fingerprint, &granted).await?;
+        let registered = registrations.approve(by, server, &waiting.fingerprint, &granted).await?;
         if !granted.is_empty() {
             let change = PermissionChange::of(server.clone(), granted);
             self.governance().permissions().approve(by, change).await?;

@@ -34,15 +34,17 @@ impl Hold {
         self.0.is_held.load(Ordering::SeqCst) || self.0.is_gone.load(Ordering::SeqCst)
     }
 
-    /// Starts a program, unless it is held.
-    pub(super) async fn start(&self, client: &SupervisedClient) {
+    /// Starts a program; `false` where it is held.
+    pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
         if self.is_set() {
-            return;
+            return false;
         }
         client.start().await;
         // Who stopped it meanwhile may have been quicker than this start.
         if self.is_set() {
             client.stop(ShutdownReason::OperatorRequest).await;
+            return false;
         }
+        true
     }
 }

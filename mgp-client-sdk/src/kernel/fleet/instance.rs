@@ -131,7 +131,9 @@ impl Instance {
             self.client.state().now(),
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining
         ) {
-            hold.start(&self.client).await;
+            if !hold.start(&self.client).await {
+                return self.client.client();
+            }
         }
         match tokio::time::timeout(at_most, self.client.ready()).await {
             Ok(ready) => ready,

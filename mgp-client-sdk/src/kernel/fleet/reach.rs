@@ -27,9 +27,9 @@ pub(super) fn target(
         let (approved, diary) = (approved.clone(), Arc::clone(diary));
         return Target::Said(Arc::new(move || {
             let (approved, diary) = (approved.clone(), Arc::clone(&diary));
-            Box::pin(async move {
-                reached(approved.launch().await.map_err(SpawnError::new)?, diary)
-            })
+            Box::pin(
+                async move { reached(approved.launch().await.map_err(SpawnError::new)?, diary) },
+            )
         }));
     }
     let (server, expander) = (Arc::clone(server), ground.expander.clone());
