@@ -17,6 +17,7 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
 use super::diary::Diary;
+use super::feed;
 use super::hold::Hold;
 use super::reach;
 use super::servers::Ground;
@@ -176,7 +177,7 @@ impl Instances {
             return Ok(Using::enter(own, &self.0.hold));
         }
         if table.len() >= INSTANCES {
-            let unused = table.iter().filter(|(_, own)| own.is_free());
+            let unused = table.iter().filter(|(of, own)| own.is_free() && !self.0.is_watched(of));
             let oldest = unused.min_by_key(|(_, own)| own.used()).map(|(of, _)| of.clone());
             let Some(oldest) = oldest else { return Err(full(&self.0.config)) };
             self.0.end(&mut table, &oldest);
@@ -187,6 +188,9 @@ impl Instances {
         let used = Mutex::new(Instant::now());
         let own = Arc::new(Own { instance, running: AtomicUsize::new(0), used });
         table.insert(principal.clone(), Arc::clone(&own));
+        let (of, ground) = (principal.clone(), self.0.ground.clone());
+        let ear = ground.ear(self.0.config.id.clone());
+        tokio::spawn(feed::follow_own(Arc::downgrade(&own), ear, of, ground));
         tokio::spawn(end_unused(Arc::downgrade(&self.0), principal.clone(), Arc::downgrade(&own)));
         Ok(Using::enter(&own, &self.0.hold))
     }
@@ -211,6 +215,11 @@ impl Inner {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether its principal waits for news of a resource: that is a use.
+    fn is_watched(&self, of: &Principal) -> bool {
+        self.ground.watching.has(&self.config.id, Some(of))
+    }
+
     fn end(&self, table: &mut HashMap<Principal, Arc<Own>>, of: &Principal) {
         let Some(own) = table.remove(of) else { return };
         tracing::debug!(server = %self.config.id, ?of, "an instance that nobody uses is stopped");
@@ -221,6 +230,10 @@ impl Inner {
 }
 
 impl Own {
+    pub(super) fn client(&self) -> &SupervisedClient {
+        self.instance.client()
+    }
+
     fn touch(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -271,7 +284,9 @@ async fn end_unused(all: Weak<Inner>, of: Principal, own: Weak<Own>) {
         tokio::time::sleep_until(until.max(Instant::now() + Duration::from_secs(1))).await;
         let (Some(all), Some(own)) = (all.upgrade(), own.upgrade()) else { return };
         let mut table = all.table();
-        if own.is_free() && own.used().elapsed() >= IDLE {
+        if all.is_watched(&of) {
+            own.touch();
+        } else if own.is_free() && own.used().elapsed() >= IDLE {
             // It may be another one by now.
             if table.get(&of).is_some_and(|present| Arc::ptr_eq(present, &own)) {
                 all.end(&mut table, &of);
