@@ -12,7 +12,7 @@ use mgp_discovery::{
 };
 use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
 use mgp_server_sdk::{Herald, Server};
-use mgp_toolindex::{MetaTool, MetaTools, SessionLimits, Sessions, ToolIndex};
+use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
@@ -28,7 +28,7 @@ use super::policy::policy;
 use super::registered::{self, Runner};
 use super::reload;
 use super::seen::Seen;
-use super::switch::Switch;
+use super::switch::{Offers, Switch};
 use super::watch::Watching;
 use crate::supervised::Make;
 
@@ -249,14 +249,14 @@ impl KernelBuilder {
             let id = server.id.as_str().to_owned();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
+        let offers = Offers::of(&config);
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
         let in_force = InForce::new(config, broken);
         let runner = Runner::new(fleet.clone(), in_force.clone(), sessions.clone());
         let registrations = registered::registrations(runner, &seen, judge, registering);
         registrations.open().await?;
         fleet.forget_others(&registrations.approved()).await?;
-        let meta = MetaTools::new().without(MetaTool::Request);
-        let switch = Switch::new(fleet.clone(), seen, sessions, meta, registrations);
+        let switch = Switch::new(fleet.clone(), seen, sessions, offers, registrations);
         let current = Current::new(in_force, interactive, origin.clone());
         let kernel = Kernel(Arc::new(Inner { fleet, switch, host: Host::default(), current }));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {

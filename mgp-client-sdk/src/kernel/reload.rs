@@ -131,6 +131,9 @@ impl Kernel {
         self.govern(&before, &config, by).await?;
         self.0.switch.parts().sessions.replan(plan(&config));
         self.0.current.interactive.set(&config.agents);
+        if self.0.switch.parts().offers.set(&config) {
+            self.0.fleet.ground().herald.tools_changed(|_| true);
+        }
         let told = changes(&change);
         let fleet = &self.0.fleet;
         let replaced = change.changed.iter().filter(|changed| {

@@ -2,7 +2,10 @@
 //!
 //! Applies to: inbound.
 
-use mgp_security::{Access, Definitions, Governance};
+use std::time::SystemTime;
+
+use mgp_security::{Access, Definitions, Governance, MissingStatus, Permissions};
+use mgp_toolindex::{Listed, Standing, StandingOf};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
@@ -11,6 +14,7 @@ use tokio::sync::watch;
 pub(crate) struct Seen {
     access: Access,
     definitions: Definitions,
+    permissions: Permissions,
     changes: watch::Receiver<u64>,
 }
 
@@ -19,6 +23,7 @@ impl Seen {
         Self {
             access: governance.access().clone(),
             definitions: governance.definitions().clone(),
+            permissions: governance.permissions().clone(),
             changes: governance.changes(),
         }
     }
@@ -34,6 +39,12 @@ impl Seen {
     pub(crate) fn sees_server(&self, cx: &Context, server: &ServerId) -> bool {
         self.access.sees_server(cx, server).is_ok()
     }
+
+    /// Whether a caller would see a tool, did its definition not wait for an operator.
+    pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
+        !self.definitions.standing(Some(server), tool).is_callable()
+            && self.access.sees(cx, Some(server), tool).is_ok()
+    }
 }
 
 impl Visibility for Seen {
@@ -44,5 +55,31 @@ impl Visibility for Seen {
         } else {
             Err(Hidden::by("its definition waits for an operator"))
         }
+    }
+}
+
+impl StandingOf for Seen {
+    fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
+        let (server, name) = (ServerId::from(tool.server_id()), tool.name());
+        let assessment = self.definitions.assessment(Some(&server), name);
+        let needed = assessment.permissions.as_slice();
+        // Most tools need nothing.
+        if needed.is_empty() {
+            return Standing::Callable;
+        }
+        let at = SystemTime::now();
+        let mut missing =
+            self.permissions.missing(&cx.principal, Some(&server), name, needed, None, at);
+        if missing.iter().any(|missing| missing.status == MissingStatus::Denied) {
+            return Standing::Refused;
+        }
+        // What a call is about is known with its arguments only.
+        missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
+        if missing.is_empty() {
+            return Standing::Callable;
+        }
+        let how = format!("an operator decides with `mgp permissions approve {server}`");
+        let permissions = missing.into_iter().map(|missing| missing.permission).collect();
+        Standing::NeedsApproval { permissions, how: Some(how) }
     }
 }

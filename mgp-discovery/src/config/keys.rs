@@ -104,6 +104,7 @@ pub const KEYS: &[Key] = keys! {
     "kernel": {
         "permission_policy" Kind::Word(APPROVAL), "interactive", "How permissions are decided.";
         "auto_approve_except" Kind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "What `auto_approve` still asks for.";
+        "tools_request" Kind::Switch, "false", "Whether `mgp_tools_request` is listed to all (§16.6); peers that negotiated `tool_discovery` see it anyway.";
         "tool_context_budget" Kind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
         "audit" Kind::Table, "", "The audit log.";
     }

@@ -246,6 +246,8 @@ pub struct Kernel {
     pub permission_policy: ApprovalPolicy,
     /// What `auto_approve` still asks for.
     pub auto_approve_except: Vec<Permission>,
+    /// Whether the tool to ask for tools is listed to all.
+    pub tools_request: bool,
     /// What definitions may cost.
     pub tool_context_budget: Budget,
     /// The audit log.
@@ -257,6 +259,7 @@ impl Default for Kernel {
         Self {
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],
+            tools_request: false,
             tool_context_budget: Budget::default(),
             audit: Audit::default(),
         }

@@ -297,6 +297,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
     if reader.item("auto_approve_except").is_some() {
         kernel.auto_approve_except = reader.words("auto_approve_except");
     }
+    kernel.tools_request = reader.switch("tools_request").unwrap_or_default();
     if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
         let default = Budget::default();
         let mut number = |name, default| below.number(name).unwrap_or(default);

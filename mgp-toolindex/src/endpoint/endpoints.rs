@@ -23,6 +23,9 @@ use crate::meta::name_for;
 use crate::search::Found;
 use crate::session::{Session, Sessions};
 
+/// Hears that the session of a caller has other tools.
+type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
+
 /// So many tools are decided about anew for each search, where nobody tells when decisions change.
 const DECIDED_ANEW: usize = 2000;
 
@@ -64,13 +67,14 @@ pub(super) struct Inner {
     whose: u64,
     standing: Option<Arc<dyn StandingOf>>,
     pub(super) create: Option<Arc<dyn Create>>,
+    changed: Option<Changed>,
     pub(super) counting: Counting,
 }
 
 impl Endpoints {
     /// Answers about the tools of an index; everybody sees all of them, and none is made.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
-        let (visibility, version, standing, create) = (None, None, None, None);
+        let (visibility, version, standing, create, changed) = (None, None, None, None, None);
         let (counting, whose) = (Counting::default(), next());
         Self(Arc::new(Inner {
             index,
@@ -80,6 +84,7 @@ impl Endpoints {
             whose,
             standing,
             create,
+            changed,
             counting,
         }))
     }
@@ -116,6 +121,12 @@ impl Endpoints {
     /// Makes tools that nobody has; see [`Create`] for what that takes.
     pub fn create(self, create: impl Create + 'static) -> Self {
         self.with(|inner| inner.create = Some(Arc::new(create)))
+    }
+
+    /// Hears whenever a request or an eviction has changed what is in the session of a caller, and so its list of tools.
+    /// Of calls [`called`](Self::called) tells the same.
+    pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -216,7 +227,18 @@ impl Inner {
         let session = self.sessions.find(cx, params.session_handle.as_deref())?;
         let caller = self.caller(cx);
         let tools = &params.tools;
-        Ok(self.sessions.evict(&cx.principal, session.as_ref(), tools, &self.index, &caller))
+        let result =
+            self.sessions.evict(&cx.principal, session.as_ref(), tools, &self.index, &caller);
+        if result.evicted > 0 {
+            self.changed(cx);
+        }
+        Ok(result)
+    }
+
+    pub(super) fn changed(&self, cx: &Context) {
+        if let Some(changed) = &self.changed {
+            changed(cx);
+        }
     }
 }
 

@@ -57,6 +57,9 @@ pub(super) async fn answer(
     let mut result =
         aside(move || Decision::of(&working, &caller, &asked)?.load(&working, &caller, &asked))
             .await?;
+    if result.context_tokens_added.is_some_and(|tokens| tokens > 0) {
+        inner.changed(&cx);
+    }
     if result.status == RequestStatus::Unavailable {
         create(&inner, cx, params, &mut result).await?;
     }

@@ -14,6 +14,7 @@ use super::embedding::Embedding;
 use super::limits::IndexLimits;
 use super::sets::Sets;
 use super::snapshot::Snapshot;
+use super::trees::Trees;
 use super::writer::{Merging, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     now: RwLock<Arc<Snapshot>>,
     writer: Mutex<Writer>,
     pub(crate) sets: Sets,
+    pub(super) trees: Trees,
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
@@ -53,6 +55,7 @@ impl Shared {
             now: RwLock::new(Arc::new(empty)),
             writer: Mutex::new(Writer::new()),
             sets: Sets::default(),
+            trees: Trees::default(),
             analyzer: Analyzer::new(),
             embedder,
             limits,
@@ -99,7 +102,7 @@ impl Shared {
         }
         let made = made?;
         #[cfg(feature = "sqlite")]
-        let notes = change.notes.take();
+        let (notes, worded) = (change.notes.take(), change.worded);
         let Change { next, texts, server_texts, freed, servers_freed, .. } = change;
         self.publish(next);
         let now = self.snapshot();
@@ -108,7 +111,11 @@ impl Shared {
             self.embedding.add(self, &now, &texts, &server_texts);
         }
         #[cfg(feature = "sqlite")]
-        self.keep(&now, notes.unwrap_or_default(), if self.is_costly() { &[] } else { &texts });
+        {
+            let embedded: &[_] = if self.is_costly() { &[] } else { &texts };
+            self.keep(&now, notes.unwrap_or_default(), embedded);
+            self.keep_words(&mut writer, &now, worded);
+        }
         // Whoever still searches the old snapshot does not meet the new owners of these numbers.
         writer.slots.give_back(freed);
         writer.servers.give_back(servers_freed);

@@ -13,7 +13,7 @@ use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, 
 
 use super::queue::Change;
 use super::rows::{
-    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
+    NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };
 use crate::catalog::{Decided, Listed};
 
@@ -26,7 +26,8 @@ pub(super) const NAMESPACE: &str = "toolindex";
 /// How the tables came about.
 ///
 /// What is compared stands before what is long, so that a comparison does not read it.
-pub(super) const STEPS: &[&str] = &["
+pub(super) const STEPS: &[&str] = &[
+    "
     CREATE TABLE toolindex_server (
         id TEXT PRIMARY KEY, name TEXT, description TEXT, categories TEXT NOT NULL
     ) WITHOUT ROWID;
@@ -39,7 +40,13 @@ pub(super) const STEPS: &[&str] = &["
     CREATE TABLE toolindex_vector (
         tool INTEGER PRIMARY KEY, hash BLOB NOT NULL, model TEXT NOT NULL, row BLOB NOT NULL
     );
-"];
+",
+    "
+    CREATE TABLE toolindex_words (
+        number INTEGER PRIMARY KEY, key TEXT NOT NULL, part BLOB NOT NULL
+    );
+",
+];
 
 // === writing ===
 
@@ -54,6 +61,7 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
                 vectors.iter().try_for_each(|vector| tables.put_vector(vector))?;
             }
             Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
+            Change::Words(words) => put_words(conn, words)?,
         }
     }
     Ok(())
@@ -204,8 +212,31 @@ impl<'c> Tables<'c> {
     }
 }
 
-fn counted(tool: &Listed) -> Option<u32> {
-    tool.0.is_counted().then(|| tool.0.tokens())
+/// The tokens of a tool as they are kept, if they were counted: with a check of whose they are.
+fn counted(tool: &Listed) -> Option<i64> {
+    tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
+}
+
+fn checked(tokens: u32, hash: &[u8; 16]) -> i64 {
+    let [.., a, b, c, d] = *hash;
+    let mixed = (tokens ^ u32::from_le_bytes([a, b, c, d])).wrapping_mul(0x9e37_79b1);
+    i64::from(mixed >> 1) << 32 | i64::from(tokens)
+}
+
+/// The tokens that were kept of a tool; none if they are not what was counted, so that they are counted anew.
+fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
+    let tokens = u32::try_from(kept & i64::from(u32::MAX)).ok()?;
+    (checked(tokens, hash) == kept).then_some(tokens)
+}
+
+/// Puts parts of the keyword index in place of those that are there.
+fn put_words(conn: &Connection, words: &NewWords) -> Result<(), StoreError> {
+    conn.execute("DELETE FROM toolindex_words", [])?;
+    let mut put = conn.prepare("INSERT INTO toolindex_words (key, part) VALUES (?1, ?2)")?;
+    for part in (words.make)() {
+        put.execute(params![words.key, part])?;
+    }
+    Ok(())
 }
 
 fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> {
@@ -216,7 +247,7 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 
 /// Reads everything; rows that cannot be read are counted and left out.
 pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
-    let mut opened = Opened::default();
+    let mut opened = Opened { words: read_words(conn)?, ..Opened::default() };
     let mut places = HashMap::new();
     let mut asked =
         conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
@@ -273,6 +304,17 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     Ok(opened)
 }
 
+/// Parts of the keyword index; one that cannot be read is as good as none.
+fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let mut asked = conn.prepare("SELECT key, part FROM toolindex_words ORDER BY number")?;
+    let mut rows = asked.query([])?;
+    let mut words = Vec::new();
+    while let Some(row) = rows.next()? {
+        words.extend(text(row, 0).zip(bytes(row, 1).map(<[u8]>::to_vec)));
+    }
+    Ok(words)
+}
+
 /// Reads definitions as JSON; says how many are none.
 fn parse(given: Receiver<Vec<(usize, OldTool)>>) -> (Vec<(usize, OldTool)>, usize) {
     let (mut tools, mut damaged) = (Vec::new(), 0);
@@ -316,10 +358,11 @@ fn read_server(row: &Row<'_>) -> Option<ServerRow> {
 
 fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
     let security = optional(row, 6, text)?;
+    let hash = bytes(row, 1)?.try_into().ok()?;
     Some(OldTool {
-        hash: bytes(row, 1)?.try_into().ok()?,
         place: row.get(2).ok()?,
-        tokens: optional(row, 3, |row, at| row.get(at).ok())?,
+        tokens: row.get(3).ok().and_then(|kept| tokens(kept, &hash)),
+        hash,
         categories: words(row, 4)?,
         keywords: words(row, 5)?,
         security: match security {

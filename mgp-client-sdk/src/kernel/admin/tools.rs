@@ -162,7 +162,7 @@ impl Kernel {
         let caller = parts.search.caller(&cx);
         let session = parts.sessions.view(&cx.principal, None, self.index(), &caller);
         let list = |level| {
-            let tools = surface(&level, &parts.meta, self.index(), &caller, &session);
+            let tools = surface(&level, &parts.offers.meta(&cx), self.index(), &caller, &session);
             let text = serde_json::to_string(&tools).unwrap_or_default();
             u64::from(mgp_toolindex::TokenCounter::new().count(&text))
         };

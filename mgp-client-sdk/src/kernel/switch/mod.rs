@@ -4,6 +4,7 @@
 
 mod list;
 mod names;
+mod offers;
 mod page;
 pub(super) mod tasks;
 mod tools;
@@ -11,9 +12,10 @@ mod whole;
 
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
-use mgp_toolindex::{Endpoints, MetaTools, Sessions};
+use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::RpcError;
 use mgp_types::method::{Initialized, Request as _, ToolsCall, ToolsList};
 use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
@@ -23,6 +25,8 @@ use super::fleet::{Fleet, Shown};
 use super::log;
 use super::seen::Seen;
 use super::watch::Watching;
+
+pub(super) use offers::Offers;
 
 /// What all calls from above need.
 #[derive(Clone)]
@@ -34,7 +38,7 @@ pub(super) struct Parts {
     pub(super) seen: Seen,
     pub(super) sessions: Sessions,
     pub(super) search: Endpoints,
-    pub(super) meta: MetaTools,
+    pub(super) offers: Offers,
     pub(super) registrations: Registrations,
 }
 
@@ -43,15 +47,19 @@ impl Switch {
         fleet: Fleet,
         seen: Seen,
         sessions: Sessions,
-        meta: MetaTools,
+        offers: Offers,
         registrations: Registrations,
     ) -> Self {
         let index = fleet.ground().index.clone();
-        let versions = seen.clone();
+        let (versions, herald) = (seen.clone(), fleet.ground().herald.clone());
         let search = Endpoints::new(index, sessions.clone())
             .visibility(seen.clone())
-            .version(move || versions.version());
-        Self(Arc::new(Parts { fleet, seen, sessions, search, meta, registrations }))
+            .version(move || versions.version())
+            .standing(seen.clone())
+            .create(offers.clone())
+            // Hosts that honour it list what was asked for from now on.
+            .on_change(move |cx| herald.tools_changed(|other| *other == cx.principal));
+        Self(Arc::new(Parts { fleet, seen, sessions, search, offers, registrations }))
     }
 
     /// Everything that is answered; `admin` is what only operators may ask.
@@ -66,8 +74,15 @@ impl Switch {
             .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());
         // A method of ours that is called as a tool is decided like the method.
-        let tools = KernelToolsLayer::new(methods.clone())
-            .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call)));
+        let own = KernelToolsLayer::new(methods.clone());
+        let called = Stack::new(own.clone().layer(Router::new()));
+        let tools = own.layer(Stack::from_fn(move |mut call| {
+            if tools::is_of_kernel(&mut call) {
+                Either::Left(called.send(call))
+            } else {
+                Either::Right(tools::call(calls.clone(), call))
+            }
+        }));
         let lists = Stack::from_fn(move |call| std::future::ready(list::tools(&lists, &call)));
         methods
             .route(ToolsCall::METHOD, Stack::new(tools))
