@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -386,14 +386,32 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::of(call.cx());
-        let need = match does {
-            Administration::Reads => Need::Read,
-            Administration::Changes => Need::Write,
-        };
-        let Err(refusal) = asker.may(need, method, About::All) else { return Ok(()) };
-        let server = named_server(call.params());
+        self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
+    }
+
+    /// The same where the params were taken apart: `server` is the one they name.
+    ///
+    /// # Errors
+    /// As [`operators_only`](Self::operators_only).
+    ///
+    /// # Cancel safety
+    /// As [`operators_only`](Self::operators_only).
+    pub async fn operators_only_at(
+        &self,
+        cx: &Context,
+        server: Option<ServerId>,
+        does: Administration,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::of(cx);
+        let Err(refusal) = asker.may(does.need(), method, About::All) else { return Ok(()) };
         Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+    }
+
+    /// Whether an operator calls whose credentials permit this.
+    #[must_use]
+    pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
+        Asker::of(cx).may(does.need(), "", About::All).is_ok()
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
@@ -451,6 +469,15 @@ pub enum Administration {
     Reads,
     /// It changes something.
     Changes,
+}
+
+impl Administration {
+    const fn need(self) -> Need<'static> {
+        match self {
+            Self::Reads => Need::Read,
+            Self::Changes => Need::Write,
+        }
+    }
 }
 
 /// Layer of [`Governance::layer`] and [`Governance::own`].
