@@ -55,7 +55,7 @@ fn main() -> Result<(), Failure> {
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
     let mut out = BufWriter::new(File::create(options.need("out")?)?);
     let ask = |text: &str| {
-        let mut query = Query::new(text).most(k);
+        let mut query = Query::new(text).most(k).asker(&Principal::local());
         if let Some(strategy) = &strategy {
             query = query.strategy(strategy.clone());
         }
@@ -139,7 +139,7 @@ impl Costs {
         let mut answers = Vec::with_capacity(queries.len());
         let mut violations = 0;
         for query in queries {
-            let mut asked = Query::new(text(query, "query"));
+            let mut asked = Query::new(text(query, "query")).asker(&me);
             if let Some(strategy) = strategy {
                 asked = asked.strategy(strategy.clone());
             }

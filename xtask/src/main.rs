@@ -66,8 +66,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio|http|toolindex [--json] [--quick] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
-        help: "measure against rmcp and a bare server, or the index against its bounds",
+        usage: "stdio|http|toolindex|kernel [--json] [--quick] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
+        help: "measure against rmcp and a bare server, or the index and the kernel against their bounds",
         switches: &["--json", "--quick", "--free", "--strict"],
         options: &["--data", "--markdown"],
         run: bench::bench,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_client_sdk::{Client, Kernel};
 use mgp_server_sdk::{Args, Prompt, Resource, Server, Typed};
 use mgp_types::ErrorCode;
-use mgp_types::mcp::{CompleteReference, Era, PromptReference, ResourceReference};
+use mgp_types::mcp::{CacheScope, CompleteReference, Era, PromptReference, ResourceReference};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
 use mgp_types::service::Principal;
 use schemars::JsonSchema;
@@ -196,4 +196,29 @@ async fn what_was_listed_is_known_to_the_next_kernel_and_starts_nothing() {
     second.stop().await;
     drop((ann, second));
     let _ = std::fs::remove_dir_all(folder);
+}
+
+#[tokio::test]
+async fn lists_for_modern_hosts_say_how_long_they_may_be_kept() {
+    for (above, below) in PAIRS {
+        let kernel = both(below).await;
+        let host = host(&kernel, "ann", begins(above)).await;
+        let tools = host.list_tools_page(None).await.unwrap();
+        let resources = host.list_resources_page(None).await.unwrap();
+        let templates = host.list_resource_templates_page(None).await.unwrap();
+        let prompts = host.list_prompts_page(None).await.unwrap();
+        let said = [
+            (tools.ttl_ms, tools.cache_scope),
+            (resources.ttl_ms, resources.cache_scope),
+            (templates.ttl_ms, templates.cache_scope),
+            (prompts.ttl_ms, prompts.cache_scope),
+        ];
+        for (ttl, scope) in said {
+            let expected = (above == Era::Modern).then_some(CacheScope::Private);
+            assert_eq!((ttl.is_some(), scope), (above == Era::Modern, expected), "{above:?}");
+        }
+        // What is called joins the list of its caller: nobody keeps one from before.
+        assert_eq!(tools.ttl_ms, (above == Era::Modern).then_some(0));
+        kernel.stop().await;
+    }
 }

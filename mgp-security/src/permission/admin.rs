@@ -218,9 +218,7 @@ impl Permissions {
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
         };
         let gone = inner.state.take_out(is_meant, told).await;
-        gone.map_err(|error| {
-            Refusal::from(Box::new(PermissionRefused::unwritten(error))).into()
-        })
+        gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 
     /// What was decided in the operator's tenant, of one server or of all.

@@ -91,7 +91,10 @@ impl<'a> Stand<'a> {
             return Self::Closed(Denied, why.to_owned());
         }
         if policy.denied.contains(permission) {
-            return Self::Closed(Denied, "it is denied to this server, whoever grants it".to_owned());
+            return Self::Closed(
+                Denied,
+                "it is denied to this server, whoever grants it".to_owned(),
+            );
         }
         let decides = policy.decides(permission);
         let asks = match decides {

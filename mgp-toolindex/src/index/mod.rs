@@ -22,6 +22,7 @@ mod stats;
 mod tests;
 mod texts;
 mod tool_index;
+mod trees;
 mod writer;
 
 pub use builder::ToolIndexBuilder;

@@ -2,6 +2,8 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::Arc;
+
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
 use crate::search::Filter;
@@ -55,13 +57,13 @@ impl ToolIndex {
     }
 
     /// How many tools a caller may call, and their categories.
-    pub(crate) fn seen(&self, allowed: &dyn Allowed) -> (usize, CategoryTree) {
+    pub(crate) fn seen(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
         let now = self.shared.snapshot();
         let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {
-            return (0, CategoryTree::default());
+            return (0, Arc::default());
         };
         let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
-        (tools, CategoryTree::of(&now.catalog, within.as_deref()))
+        (tools, self.shared.trees.of(&now, within.as_ref()))
     }
 
     /// How much of what a text says these words of it are, 0 to 1: rare words say more, unknown ones most.
@@ -132,7 +134,7 @@ impl ToolIndex {
 
     fn uncounted(&self) -> Vec<Listed> {
         let now = self.shared.snapshot();
-        let is_uncounted = |entry: &&std::sync::Arc<Entry>| !entry.is_counted();
+        let is_uncounted = |entry: &&Arc<Entry>| !entry.is_counted();
         let entries = now.catalog.records().map(|(_, record)| &record.entry);
         entries.filter(is_uncounted).take(BATCH).map(|entry| Listed(entry.clone())).collect()
     }

@@ -14,6 +14,7 @@ use super::embedding::Embedding;
 use super::limits::IndexLimits;
 use super::sets::Sets;
 use super::snapshot::Snapshot;
+use super::trees::Trees;
 use super::writer::{Merging, Writer};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     now: RwLock<Arc<Snapshot>>,
     writer: Mutex<Writer>,
     pub(crate) sets: Sets,
+    pub(super) trees: Trees,
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
@@ -53,6 +55,7 @@ impl Shared {
             now: RwLock::new(Arc::new(empty)),
             writer: Mutex::new(Writer::new()),
             sets: Sets::default(),
+            trees: Trees::default(),
             analyzer: Analyzer::new(),
             embedder,
             limits,

@@ -5,6 +5,7 @@
 //! Applies to: inbound.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use crate::catalog::{Allowed, CategoryNode, CategoryTree};
 use crate::index::ToolIndex;
@@ -69,7 +70,7 @@ impl Summary {
 /// What a caller can find.
 struct Seen {
     tools: usize,
-    categories: CategoryTree,
+    categories: Arc<CategoryTree>,
 }
 
 impl Seen {

@@ -204,8 +204,21 @@ impl<'c> Tables<'c> {
     }
 }
 
-fn counted(tool: &Listed) -> Option<u32> {
-    tool.0.is_counted().then(|| tool.0.tokens())
+/// The tokens of a tool as they are kept, if they were counted: with a check of whose they are.
+fn counted(tool: &Listed) -> Option<i64> {
+    tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
+}
+
+fn checked(tokens: u32, hash: &[u8; 16]) -> i64 {
+    let [.., a, b, c, d] = *hash;
+    let mixed = (tokens ^ u32::from_le_bytes([a, b, c, d])).wrapping_mul(0x9e37_79b1);
+    i64::from(mixed >> 1) << 32 | i64::from(tokens)
+}
+
+/// The tokens that were kept of a tool; none if they are not what was counted, so that they are counted anew.
+fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
+    let tokens = u32::try_from(kept & i64::from(u32::MAX)).ok()?;
+    (checked(tokens, hash) == kept).then_some(tokens)
 }
 
 fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> {
@@ -316,10 +329,11 @@ fn read_server(row: &Row<'_>) -> Option<ServerRow> {
 
 fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
     let security = optional(row, 6, text)?;
+    let hash = bytes(row, 1)?.try_into().ok()?;
     Some(OldTool {
-        hash: bytes(row, 1)?.try_into().ok()?,
         place: row.get(2).ok()?,
-        tokens: optional(row, 3, |row, at| row.get(at).ok())?,
+        tokens: row.get(3).ok().and_then(|kept| tokens(kept, &hash)),
+        hash,
         categories: words(row, 4)?,
         keywords: words(row, 5)?,
         security: match security {

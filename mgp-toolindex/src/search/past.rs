@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::SearchStrategy;
-use mgp_types::service::Principal;
 use rustc_hash::FxHashMap;
 
 use super::fuse::Fused;
@@ -57,9 +56,10 @@ impl Past {
     ) -> Self {
         let is_hybrid =
             query.strategy.as_ref().is_none_or(|asked| *asked == SearchStrategy::Hybrid);
-        let (Some(history), true) = (view.history, is_hybrid) else { return Self::default() };
-        let local = Principal::local();
-        let asker = query.asker.as_ref().unwrap_or(&local);
+        // Nobody who is not named learns from anybody.
+        let (Some(history), Some(asker), true) = (view.history, &query.asker, is_hybrid) else {
+            return Self::default();
+        };
         // Without an embedder words tell alone, of what is asked and of what was.
         let vector = match ran {
             SearchStrategy::Hybrid => {

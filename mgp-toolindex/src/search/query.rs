@@ -82,7 +82,7 @@ impl Query {
     }
 
     /// Who asks: past calls that this one may learn from make the ranking better, where the index has a
-    /// [`History`](crate::History). Without it the principal of a local pipe asks.
+    /// [`History`](crate::History). Without it no past call is looked at.
     pub fn asker(mut self, asker: &Principal) -> Self {
         self.asker = Some(asker.clone());
         self

@@ -94,8 +94,8 @@ pub(crate) struct Account {
 
 impl Account {
     /// Begins to measure.
-    pub(crate) fn start(roots: &[i32]) -> Account {
-        let pids = tree(roots);
+    pub(crate) fn start(roots: &[i32], alone: bool) -> Account {
+        let pids = if alone { roots.to_vec() } else { tree(roots) };
         Account {
             server_cpu: pids.iter().map(|&p| cpu_ns(p)).sum(),
             server_user: pids.iter().map(|&p| user_ns(p)).sum(),

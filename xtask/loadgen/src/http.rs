@@ -247,7 +247,7 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
         conns.push(c);
     }
     let session = conns[0].session.is_some();
-    let mut acct = Account::start(&pids);
+    let mut acct = Account::start(&pids, o.has("alone"));
     let mut t = Instant::now();
     let mut st = Figures::default();
     for phase in 0..2 {
@@ -256,7 +256,7 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
             continue;
         }
         if phase == 1 {
-            acct = Account::start(&pids);
+            acct = Account::start(&pids, o.has("alone"));
             t = Instant::now();
         }
         let ctr = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));

@@ -29,7 +29,7 @@ impl Options {
                 m.insert(k.into(), v.into());
             } else if matches!(
                 k,
-                "no-vary" | "get-stream" | "quiet-stderr" | "shared-session" | "no-check"
+                "no-vary" | "alone" | "get-stream" | "quiet-stderr" | "shared-session" | "no-check"
             ) {
                 m.insert(k.into(), "1".into());
             } else {
@@ -62,6 +62,6 @@ loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (
 loadgen sessions --url ... --n N [--get-stream] [-- SERVER_CMD ...]            (idle sessions: memory per session)
 opts: --name LABEL --n N --depth D --warmup W --tool echo --args-json JSON | --payload-bytes B [--payload-key message] [--escaped 1]
       --method tools/call --params-json JSON   --protocol 2025-11-25|2026-07-28   --cpu-pid P1,P2 (extra processes to account)
-      --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
+      --alone (account the server itself, without what it started) --no-vary --shared-session --header 'k: v' --no-check --startup-timeout S");
     std::process::exit(2)
 }

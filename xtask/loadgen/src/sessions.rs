@@ -22,7 +22,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
         handshake(&mut c, &g).await?;
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let acct = Account::start(&pids);
+    let acct = Account::start(&pids, o.has("alone"));
     let r0 = acct.rss_kb();
     let mut keep: Vec<Box<dyn std::any::Any>> = vec![];
     let mut distinct = std::collections::HashSet::new();

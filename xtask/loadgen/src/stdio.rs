@@ -59,7 +59,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     let queues = Queues { raw: crx, credit: grx };
     let writer = tokio::spawn(write_requests(tx, queues, g.clone(), stamps.clone(), total));
     let mut st = Figures { latencies: Vec::with_capacity(n), ..Default::default() };
-    let mut acct = Account::start(&[pid]);
+    let mut acct = Account::start(&[pid], o.has("alone"));
     let mut tstart = Instant::now();
     let mut done = 0usize;
     let mut granted = depth.min(if warm > 0 { warm } else { total });
@@ -142,7 +142,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
                     }
                     if done == warm {
                         // all warm-up replies in: start the measured part
-                        acct = Account::start(&[pid]);
+                        acct = Account::start(&[pid], o.has("alone"));
                         tstart = Instant::now();
                         let k = depth.min(n);
                         granted += k;

@@ -280,6 +280,11 @@ const CHECKS: &[Check] = &[
         about: "a model that sees only tools/list finds a tool, and asks for one it lacks",
         run: |_| kernel::flows(),
     },
+    Check {
+        name: "kernel.bench",
+        about: "what a hop through the kernel costs, its start and its memory",
+        run: |asked| bench::kernel_bench(asked.rigour),
+    },
 ];
 
 /// The checks that are fast enough for every change; those of the test binaries run as tests.

@@ -35,6 +35,11 @@ impl Run {
         self.number("server_cpu_s_per_1k") * 1000.0
     }
 
+    /// The median time of a call, in microseconds.
+    pub(super) fn p50_us(&self) -> f64 {
+        self.number("p50_us")
+    }
+
     /// From the start of the process to its reply to initialize, in milliseconds.
     pub(super) fn start_ms(&self) -> f64 {
         self.number("start_to_init_ms")
@@ -58,7 +63,18 @@ pub(super) fn run(
     calls: usize,
 ) -> Outcome<Run> {
     let warm = (calls / 10).min(2000);
-    drive(generator, &server.command, load, calls, warm)
+    drive(generator, &server.command, load, calls, warm, &[])
+}
+
+/// The same, of the server alone: what it has started is not counted.
+pub(super) fn run_alone(
+    generator: &Generator,
+    server: &Server,
+    load: Load,
+    calls: usize,
+) -> Outcome<Run> {
+    let warm = (calls / 10).min(2000);
+    drive(generator, &server.command, load, calls, warm, &["--alone"])
 }
 
 /// Instructions for one call, by callgrind.
@@ -110,7 +126,7 @@ fn under(
 ) -> Outcome<Run> {
     let tool = tool.iter().map(ToString::to_string);
     let command: Vec<String> = tool.chain(server.command.iter().cloned()).collect();
-    drive(generator, &command, load, calls, 0)
+    drive(generator, &command, load, calls, 0, &[])
 }
 
 fn drive(
@@ -119,6 +135,7 @@ fn drive(
     load: Load,
     calls: usize,
     warm: usize,
+    more: &[&str],
 ) -> Outcome<Run> {
     let numbers = [
         ("--n", calls),
@@ -134,7 +151,7 @@ fn drive(
         }
         None => Program::new(&generator.program),
     };
-    program = program.args(&["stdio", "--method", load.method]);
+    program = program.args(&["stdio", "--method", load.method]).args(more);
     for (flag, number) in numbers {
         program = program.args(&[flag, &number.to_string()]);
     }

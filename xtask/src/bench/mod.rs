@@ -1,12 +1,14 @@
 //! `bench stdio|http`: our echo server against rmcp and a server without a framework, on figures that repeat;
-//! `bench toolindex`: the index of tools against its bounds.
+//! `bench toolindex`: the index of tools against its bounds; `bench kernel`: what the kernel costs.
 //!
 //! Instructions and allocations are the difference of two run lengths, so that start-up cancels.
 //! CPU time is taken in alternating rounds, all servers in each, and compared by the minimum.
 
 mod http;
+mod kernel;
 mod measure;
 mod programs;
+mod row;
 mod stdio;
 mod table;
 mod toolindex;
@@ -20,6 +22,7 @@ use programs::{Generator, Programs, Server};
 use std::{fs, path::Path};
 use table::Row;
 
+pub(crate) use kernel::kernel_bench;
 pub(crate) use toolindex::index_speed;
 
 /// How much time to take.
@@ -66,15 +69,17 @@ impl Transport {
 
 /// Measures, prints the rows, and fails if one misses its budget.
 pub(crate) fn bench(flags: &Flags) -> Outcome {
-    if flags.words() == ["toolindex"] {
-        return toolindex::bench(flags);
+    match flags.words() {
+        [word] if word == "toolindex" => return toolindex::bench(flags),
+        [word] if word == "kernel" => return kernel::bench(flags),
+        _ => {}
     }
     let known = [Transport::Stdio, Transport::Http];
     let transport = match flags.words() {
         [word] => known.into_iter().find(|transport| transport.name() == word),
         _ => None,
     };
-    let transport = transport.context("what to measure: stdio, http or toolindex")?;
+    let transport = transport.context("what to measure: stdio, http, toolindex or kernel")?;
     let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
     let mut programs = Programs::build(flags.rest())?;
     if !flags.has("--free") {

@@ -37,7 +37,7 @@ impl Generator {
 }
 
 /// Builds one of the workspaces that are none of ours; returns where its programs are.
-fn workspace(name: &str) -> Outcome<PathBuf> {
+pub(super) fn workspace(name: &str) -> Outcome<PathBuf> {
     let folder = target()?.join("bench");
     let manifest = format!("xtask/{name}/Cargo.toml");
     let build = ["build", "--quiet", "--release", "--locked", "--manifest-path"];

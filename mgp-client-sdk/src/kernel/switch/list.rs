@@ -4,7 +4,7 @@
 
 use mgp_toolindex::surface;
 use mgp_types::RpcError;
-use mgp_types::mcp::ListToolsResult;
+use mgp_types::mcp::{CacheScope, Era, ListToolsResult};
 use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Call, Reply};
 
@@ -21,6 +21,11 @@ pub(super) fn tools(switch: &Switch, call: &Call) -> Result<Reply, RpcError> {
     // Another kernel has an index of its own.
     let level =
         if hops::is_from_kernel(cx) { ContextLevel::Standard } else { ContextLevel::Hybrid };
-    let tools = surface(&level, &offers.meta(cx), index, &caller, &view);
-    Reply::of(&ListToolsResult::new(tools))
+    let mut list = ListToolsResult::new(surface(&level, &offers.meta(cx), index, &caller, &view));
+    if cx.caller.era == Era::Modern {
+        // Any call may add to the caller's session, so the list is not to be kept.
+        list.ttl_ms = Some(0);
+        list.cache_scope = Some(CacheScope::Private);
+    }
+    Reply::of(&list)
 }

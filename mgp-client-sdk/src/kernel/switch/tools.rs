@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome};
+use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
@@ -77,30 +77,38 @@ enum Aimed {
 
 /// Finds the tool a call means, and aims the call at it.
 fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
-    let FoundCall { tool, arguments, .. } = match named(switch, call) {
-        Ok(found) => found,
-        Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
-            let held = held(switch, call)?;
-            return held.map(Aimed::Held).ok_or(unknown);
-        }
-        Err(refused) => return Err(refused),
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let tool = match plain(switch, call).filter(|_| meta.is_none()) {
+        Some(tool) => tool,
+        None => match named(switch, call, meta) {
+            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
+                *call.params_mut() = Params::tool(tool.name(), &arguments.into());
+                return Ok(Aimed::Found(tool));
+            }
+            Ok(FoundCall { tool, .. }) => tool,
+            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                let held = held(switch, call, meta)?;
+                return held.map(Aimed::Held).ok_or(unknown);
+            }
+            Err(refused) => return Err(refused),
+        },
     };
-    if call.tool().is_some_and(|named| MetaTool::of(named.name).is_some()) {
-        *call.params_mut() = Params::tool(tool.name(), &arguments.into());
-    } else {
-        if call.params().mentions("\"task\"") {
-            // The task is the kernel's, and the call below a plain one.
-            *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
-        }
-        call.params_mut().retarget(Target::Tool(tool.name().into()));
+    if call.params().mentions("\"task\"") {
+        // The task is the kernel's, and the call below a plain one.
+        *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
+    call.params_mut().retarget(Target::Tool(tool.name().into()));
     Ok(Aimed::Found(tool))
 }
 
 /// Aims a call at the tool it names whose definition is held back, if the caller would see it but for that.
-fn held(switch: &Switch, call: &mut Call) -> Result<Option<Arc<Node>>, RpcError> {
+fn held(
+    switch: &Switch,
+    call: &mut Call,
+    meta: Option<MetaTool>,
+) -> Result<Option<Arc<Node>>, RpcError> {
     let Parts { fleet, seen, .. } = switch.parts();
-    let CallToolParams { name, arguments, extra, .. } = arguments(call)?.get()?;
+    let CallToolParams { name, arguments, extra, .. } = arguments(call, meta)?.get()?;
     let server: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
     for node in fleet.all().values() {
         if server.as_ref().is_some_and(|server| server != node.id().as_str()) {
@@ -116,13 +124,27 @@ fn held(switch: &Switch, call: &mut Call) -> Result<Option<Arc<Node>>, RpcError>
     Ok(None)
 }
 
+/// The tool of a call whose name says all; most do, and need no second look at their params.
+fn plain(switch: &Switch, call: &Call) -> Option<Listed> {
+    let Parts { fleet, search, .. } = switch.parts();
+    let tool = call.tool()?;
+    let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
+    if !is_object || call.params().mentions("\"server_id\"") {
+        return None;
+    }
+    match fleet.ground().index.resolve(tool.name, &search.caller(call.cx())) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
+}
+
 /// The tool that is called by its name.
 ///
 /// One that the caller may not use is found too, if the name can mean nothing else: the gates refuse it, on the record.
-fn named(switch: &Switch, call: &Call) -> Result<FoundCall, RpcError> {
+fn named(switch: &Switch, call: &Call, meta: Option<MetaTool>) -> Result<FoundCall, RpcError> {
     let Parts { fleet, search, .. } = switch.parts();
     let index = &fleet.ground().index;
-    let arguments = arguments(call)?;
+    let arguments = arguments(call, meta)?;
     FoundCall::read(&arguments, index, &search.caller(call.cx())).or_else(|refused| {
         match refused.code() {
             ErrorCode::TOOL_NOT_FOUND => {
@@ -134,8 +156,8 @@ fn named(switch: &Switch, call: &Call) -> Result<FoundCall, RpcError> {
 }
 
 /// What names the tool, and has its arguments.
-fn arguments(call: &Call) -> Result<RawObject, RpcError> {
-    match MetaTool::of(call.tool().map_or("", |tool| tool.name)) {
+fn arguments(call: &Call, meta: Option<MetaTool>) -> Result<RawObject, RpcError> {
+    match meta {
         Some(MetaTool::Call) => call.tool_arguments().get(),
         _ => call.params().get(),
     }

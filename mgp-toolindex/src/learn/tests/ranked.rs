@@ -92,6 +92,20 @@ fn only_the_asker_and_only_a_search_by_all_evidence_is_told() {
 }
 
 #[test]
+fn a_search_without_an_asker_reads_nobodys_history() {
+    let history = History::new();
+    let local = Principal::local();
+    for n in 0..12 {
+        history.record(&local, &format!("what will the weather be like on day {n}"), "s.barometer");
+    }
+    history.settle();
+    let (taught, plain) = (index(Some(&history)), index(None));
+    let nobody = Query::new("what will the weather be like");
+    assert_eq!(found(&taught, &nobody), found(&plain, &nobody));
+    assert_eq!(found(&taught, &nobody.asker(&local))[0].0, "barometer");
+}
+
+#[test]
 fn a_name_still_names_its_tool() {
     assert_eq!(found(&index(Some(&taught())), &ask("forecast"))[0].0, "forecast");
 }

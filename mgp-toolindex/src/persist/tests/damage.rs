@@ -4,8 +4,8 @@ use std::fs;
 
 use mgp_types::store::Db;
 
-use super::{Folder, brief, put, read};
-use crate::persist::{Keeper, tables};
+use super::{Folder, brief, put, read, tool};
+use crate::persist::{Change, Keeper, tables};
 
 /// Does something to the rows of a file with two servers, and says what can still be read.
 async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
@@ -31,7 +31,6 @@ async fn a_row_that_cannot_be_read_is_counted_and_left_out() {
         "UPDATE toolindex_tool SET definition = x'ff' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET definition = CAST(x'ff' AS TEXT) WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET place = 'here' WHERE name = 'tool1'",
-        "UPDATE toolindex_tool SET tokens = -1 WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET categories = '[1' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET keywords = '{}' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET security = '[]' WHERE name = 'tool1'",
@@ -47,6 +46,30 @@ async fn a_row_that_cannot_be_read_is_counted_and_left_out() {
     let (left, unreadable) =
         after("UPDATE toolindex_tool SET name = x'00ff' WHERE name = 'tool1'").await;
     assert_eq!((left[0].1.len(), unreadable), (2, 0));
+}
+
+#[tokio::test]
+async fn a_damaged_count_is_no_exact_one() {
+    let db = Db::in_memory().await.unwrap();
+    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    keeper.give(put("a", 2, 1));
+    let counted = ["tool0", "tool1"].map(|name| tool("a", name, 1));
+    counted.iter().for_each(|tool| tool.0.count(300));
+    keeper.give(vec![Change::Counted(counted.into())]);
+    keeper.flush().await.unwrap();
+    let tokens = async || {
+        let all = read(&db).await;
+        all[0].tools.iter().map(|tool| tool.tokens).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens().await, [Some(300), Some(300)]);
+    for damaged in ["-1", "0", "300", "tokens + 1", "tokens + (1 << 40)", "1e30", "'many'", "x'07'"]
+    {
+        let sql = format!("UPDATE toolindex_tool SET tokens = {damaged} WHERE name = 'tool1'");
+        let before = "UPDATE toolindex_tool SET tokens =
+            (SELECT tokens FROM toolindex_tool WHERE name = 'tool0') WHERE name = 'tool1'";
+        db.write(move |conn| Ok(conn.execute_batch(&format!("{before}; {sql}"))?)).await.unwrap();
+        assert_eq!(tokens().await, [Some(300), None], "{damaged}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The budgets of the echo server over HTTP: calls in both forms, the stream of events, idle sessions.
 
-mod run;
+pub(super) mod run;
 
 use super::{
     Effort,

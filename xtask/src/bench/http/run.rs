@@ -18,7 +18,7 @@ const PATIENCE: &str = "120";
 
 /// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(in crate::bench) enum Form {
     /// After a handshake, in a session if the server gives one.
     Legacy,
     /// On its own, with all that it needs.
@@ -27,22 +27,22 @@ pub(super) enum Form {
 
 /// What is asked of a server.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) form: Form,
+pub(in crate::bench) struct Ask {
+    pub(in crate::bench) form: Form,
     /// Connections that are kept, each with one call in flight.
-    pub(super) connections: usize,
+    pub(in crate::bench) connections: usize,
 }
 
 /// What an idle session holds open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(in crate::bench) enum Hold {
     Nothing,
     /// A connection with a stream of events.
     Stream,
 }
 
 impl Ask {
-    fn flags(self, calls: usize, warm: usize) -> Vec<String> {
+    pub(in crate::bench) fn flags(self, calls: usize, warm: usize) -> Vec<String> {
         let protocol = match self.form {
             Form::Legacy => "2025-11-25",
             Form::Modern => "2026-07-28",
@@ -66,7 +66,7 @@ impl Ask {
 }
 
 /// Instructions for one call, by callgrind.
-pub(super) fn call_instructions(
+pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     server: &Server,
     ask: Ask,
@@ -88,7 +88,7 @@ pub(super) fn call_instructions(
 }
 
 /// CPU time in user space for one call, in microseconds, of servers that take turns.
-pub(super) fn user_times<const N: usize>(
+pub(in crate::bench) fn user_times<const N: usize>(
     generator: &Generator,
     servers: [&Server; N],
     ask: Ask,
@@ -107,7 +107,7 @@ pub(super) fn user_times<const N: usize>(
 }
 
 /// How many idle sessions fit into a GiB of the server's memory.
-pub(super) fn sessions_per_gib(
+pub(in crate::bench) fn sessions_per_gib(
     generator: &Generator,
     server: &Server,
     hold: Hold,
@@ -124,12 +124,16 @@ pub(super) fn sessions_per_gib(
     number(&figures, "sessions_per_gib")
 }
 
-fn number(figures: &Value, key: &str) -> Outcome<f64> {
+pub(in crate::bench) fn number(figures: &Value, key: &str) -> Outcome<f64> {
     figures[key].as_f64().context(key)
 }
 
 /// Runs the load generator against a server of its own.
-fn drive(generator: &Generator, server: &Server, flags: Vec<String>) -> Outcome<Value> {
+pub(in crate::bench) fn drive(
+    generator: &Generator,
+    server: &Server,
+    flags: Vec<String>,
+) -> Outcome<Value> {
     // Closed again before the server asks for it; nobody else is told of it.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
     let mut command = Vec::new();

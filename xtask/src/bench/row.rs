@@ -1,11 +1,9 @@
 //! The rows: what was measured, what is promised, and what is worth knowing beside it.
 
-use super::super::{Effort, table};
+use super::table;
+use crate::accept::Verdict;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-
-/// The section of the page of benchmarks.
-pub(super) const HEADING: &str = "## toolindex";
 
 /// One figure.
 #[derive(Debug, Clone)]
@@ -21,12 +19,12 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(
-        name: String,
+        name: impl Into<String>,
         unit: &'static str,
         measured: Option<f64>,
         most: Option<f64>,
     ) -> Self {
-        Self { name, unit, measured, most, beside: Vec::new() }
+        Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
     /// Another figure of the same thing.
@@ -36,12 +34,12 @@ impl Row {
     }
 
     /// What is measured, in which unit.
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)
     }
 
     /// Whether the bound is not kept.
-    pub(super) fn missed(&self) -> bool {
+    fn missed(&self) -> bool {
         match (self.measured, self.most) {
             (Some(measured), Some(most)) => measured.is_nan() || measured > most,
             (measured, None) => measured.is_none(),
@@ -80,6 +78,21 @@ impl Row {
 
 const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
 
+/// Shows the rows, and says how many bounds were kept and which were not.
+pub(super) fn verdict(rows: &[Row]) -> Verdict {
+    print!("{}", text(rows));
+    let missed = missed(rows);
+    let kept = format!("{} of {} bounds kept", rows.len() - missed.len(), rows.len());
+    let figure =
+        if missed.is_empty() { kept } else { format!("{kept}; not {}", missed.join(", ")) };
+    Verdict { pass: missed.is_empty(), figure, bound: "all".to_owned() }
+}
+
+/// The bounds that were missed.
+pub(super) fn missed(rows: &[Row]) -> Vec<String> {
+    rows.iter().filter(|row| row.missed()).map(Row::title).collect()
+}
+
 /// The rows for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = vec![HEADS.map(str::to_owned)];
@@ -99,17 +112,10 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as a section of Markdown, with the command and the machine that made them.
-pub(super) fn markdown(rows: &[Row], effort: Effort) -> String {
-    let quick = if effort == Effort::Quick { " --quick" } else { "" };
-    let mut text = format!(
-        "{HEADING}\n\n\
-         Made by `cargo xtask bench toolindex{quick} --markdown FILE` on {}.\n\
-         The catalogues are made from a real one of 15,643 tools: each further server is a copy in other words of the same kind, so that vocabulary and postings grow as they do.\n\
-         One processor, warm, the static table; what counts is the time on the processor in the best of some rounds over all queries.\n\
-         Memory is what the process holds more than with an empty index, without the JSON of the definitions.\n\n",
-        table::machine(),
-    );
+/// The rows as a table of Markdown.
+pub(super) fn markdown(rows: &[Row]) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "| {} |\n|{}", HEADS.join(" | "), "---|".repeat(HEADS.len()));
     for row in rows {
         let _ = writeln!(text, "| {} |", row.cells().join(" | "));
@@ -122,7 +128,7 @@ mod tests {
     use super::*;
 
     fn row(measured: Option<f64>, most: Option<f64>) -> Row {
-        Row::new("search".to_owned(), "ms", measured, most).beside("p50", Some(0.25))
+        Row::new("search", "ms", measured, most).beside("p50", Some(0.25))
     }
 
     #[test]
@@ -137,7 +143,7 @@ mod tests {
     fn rows_are_shown() {
         let rows = [row(Some(0.6), Some(0.5))];
         assert!(text(&rows).contains("MISSED") && text(&rows).contains("p50 0.25"));
-        assert!(markdown(&rows, Effort::Full).contains("| search | ms | 0.60 | <= 0.50 |"));
+        assert!(markdown(&rows).contains("| search | ms | 0.60 | <= 0.50 |"));
         assert_eq!(rows[0].json()["beside"]["p50"], 0.25);
     }
 }

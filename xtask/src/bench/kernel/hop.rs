@@ -1,0 +1,173 @@
+//! What a call pays for the process in the middle.
+
+use super::super::{
+    Effort,
+    http::run::{Ask, Form, call_instructions, drive, number},
+    measure::{Lengths, echo, instructions, run_alone},
+    programs::Server,
+    row::Row,
+};
+use super::world::{Place, World};
+use crate::run::Outcome;
+
+/// The most instructions of a call over HTTP.
+const INSTRUCTIONS: f64 = 110_000.0;
+
+/// The most CPU time of a call, in that of the floor.
+const TIMES: f64 = 1.5;
+
+/// The most time that is added to a call, in what the floor adds.
+const ADDED: f64 = 1.3;
+
+const FORMS: [(&str, Form); 2] = [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
+
+/// A place with an echo server at an address.
+fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
+    let reach = format!("url = \"http://127.0.0.1:{port}/mcp\"");
+    world.known(name, &[("echo".to_owned(), reach)])
+}
+
+/// A place with an echo server that is started.
+fn of(world: &World, name: &str) -> Outcome<Place> {
+    world.known(name, &[("echo".to_owned(), format!("command = {:?}", world.echo))])
+}
+
+/// Instructions: they repeat, so one measurement is enough.
+pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
+    let lengths = match effort {
+        Effort::Quick => Lengths(100, 600),
+        Effort::Full => Lengths(300, 2300),
+    };
+    let upstream = world.upstream()?;
+    let (ours, floor) =
+        (world.hop_http(&at(world, "counted-http", upstream.port())?), world.floor_http(&upstream));
+    let mut rows = Vec::new();
+    for (form, ask) in FORMS {
+        let ask = Ask { form: ask, connections: 1 };
+        let count = |server: &Server| call_instructions(&world.generator, server, ask, lengths);
+        let name = format!("HTTP, {form}");
+        rows.push(
+            Row::new(name, "instructions", Some(count(&ours)?), Some(INSTRUCTIONS))
+                .beside("floor", Some(count(&floor)?)),
+        );
+    }
+    let ours = world.hop_stdio(&of(world, "counted-stdio")?);
+    for depth in [1, 16] {
+        let counted = instructions(&world.generator, &ours, echo(64, depth), lengths)?;
+        rows.push(Row::new(format!("stdio, depth {depth}"), "instructions", Some(counted), None));
+    }
+    Ok(rows)
+}
+
+/// CPU time and added time over HTTP.
+pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
+    let (rounds, calls) = match effort {
+        Effort::Quick => (5, 4_000),
+        Effort::Full => (11, 10_000),
+    };
+    let upstream = world.upstream()?;
+    let direct = Server {
+        name: "echo",
+        command: [&world.echo, "--http", "ADDR"].map(ToString::to_string).to_vec(),
+    };
+    let servers =
+        [world.hop_http(&at(world, "http", upstream.port())?), world.floor_http(&upstream), direct];
+    let mut rows = Vec::new();
+    for ((form, asked), connections) in
+        FORMS.iter().flat_map(|form| [1, 16].map(|connections| (*form, connections)))
+    {
+        let ask = Ask { form: asked, connections };
+        let [mut cpu, mut p50] = [const { [const { Vec::new() }; 3] }; 2];
+        for _ in 0..rounds {
+            for (place, server) in servers.iter().enumerate() {
+                let figures = drive(&world.generator, server, ask.flags(calls, calls / 10))?;
+                cpu[place].push(number(&figures, "server_cpu_s_per_1k")? * 1000.0);
+                p50[place].push(number(&figures, "p50_us")?);
+            }
+        }
+        let [ours, floor, _] = cpu.map(|mut times| middle(&mut times));
+        let named = |what: &str| match connections {
+            1 => format!("HTTP, {form}, {what}"),
+            _ => format!("HTTP, {form}, {connections} connections, {what}"),
+        };
+        rows.push(
+            Row::new(named("CPU"), "x floor", Some(ours / floor), Some(TIMES))
+                .beside("us", Some(ours))
+                .beside("floor", Some(floor)),
+        );
+        // With more calls than processors they wait for each other, not for what is measured.
+        if connections == 1 {
+            let [ours, floor, direct] = p50.map(|mut times| middle(&mut times));
+            rows.push(
+                Row::new(
+                    named("added p50"),
+                    "x floor",
+                    Some((ours - direct) / (floor - direct)),
+                    Some(ADDED),
+                )
+                .beside("us", Some(ours - direct))
+                .beside("floor", Some(floor - direct))
+                .beside("direct", Some(direct)),
+            );
+        }
+    }
+    Ok(rows)
+}
+
+/// CPU time over stdio: the kernel alone, and the shim before it.
+pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
+    let (rounds, calls) = match effort {
+        Effort::Quick => (5, 10_000),
+        Effort::Full => (11, 30_000),
+    };
+    let servers = [
+        world.hop_stdio(&of(world, "stdio")?),
+        world.floor_stdio(),
+        world.shim(&of(world, "shim")?),
+    ];
+    let mut rows = Vec::new();
+    for depth in [1, 16] {
+        let mut times = [const { Vec::new() }; 3];
+        let mut p50 = [const { Vec::new() }; 3];
+        for _ in 0..rounds {
+            for (place, server) in servers.iter().enumerate() {
+                let figures = run_alone(&world.generator, server, echo(64, depth), calls)?;
+                times[place].push(figures.cpu_us());
+                p50[place].push(figures.p50_us());
+            }
+        }
+        let [ours, floor, shim] = times.map(|mut times| middle(&mut times));
+        let [ours_p50, floor_p50, shim_p50] = p50.map(|mut times| middle(&mut times));
+        let name = format!("stdio, depth {depth}, CPU");
+        rows.push(
+            Row::new(name, "x floor", Some(ours / floor), Some(TIMES))
+                .beside("us", Some(ours))
+                .beside("floor", Some(floor))
+                .beside("p50 us", Some(ours_p50))
+                .beside("floor p50", Some(floor_p50)),
+        );
+        rows.push(
+            Row::new(format!("shim, depth {depth}, CPU"), "us", Some(shim), None)
+                .beside("floor", Some(floor))
+                .beside("p50 us with the kernel", Some(shim_p50)),
+        );
+    }
+    Ok(rows)
+}
+
+/// The median.
+pub(super) fn middle(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_found() {
+        assert!((middle(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!(middle(&mut []).is_nan());
+    }
+}

@@ -1,0 +1,80 @@
+//! `bench kernel`: what it costs to have the kernel between a host and a server, with all policies and the log on.
+//!
+//! - A hop over HTTP is measured against a proxy that decides nothing (`bare-proxy`), a hop over stdio against two pipes
+//!   that are copied (`floor-hop`); only the process in the middle is counted.
+//! - The server behind is `echo`, on the same processor; its tool is known, granted and counts as safe.
+//! - Start and memory are those of the whole kernel.
+
+mod hop;
+mod rest;
+mod world;
+
+use super::{
+    Effort,
+    row::{self, Row},
+    table,
+};
+use crate::{
+    accept::Verdict,
+    flags::Flags,
+    run::{Context, Failure, Outcome, Rigour, has},
+};
+use serde_json::{Value, json};
+use std::fs;
+use world::World;
+
+/// The section of the page of benchmarks.
+const HEADING: &str = "## kernel";
+
+/// Measures, prints the rows, and fails if one misses its bound.
+pub(super) fn bench(flags: &Flags) -> Outcome {
+    let effort = if flags.has("--quick") { Effort::Quick } else { Effort::Full };
+    let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
+    if flags.has("--json") {
+        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+        println!("{}", json!({ "rows": rows }));
+    } else {
+        print!("{}", row::text(&rows));
+    }
+    if let Some(file) = flags.value("--markdown") {
+        let old = fs::read_to_string(file).unwrap_or_default();
+        fs::write(file, table::page(&old, HEADING, &section(&rows, effort))).context(file)?;
+        println!("wrote {file}");
+    }
+    let missed = row::missed(&rows);
+    if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
+}
+
+/// `accept kernel.bench`.
+pub(crate) fn kernel_bench(rigour: Rigour) -> Outcome<Verdict> {
+    Ok(row::verdict(&rows(Effort::Full, rigour)?))
+}
+
+fn rows(effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
+    let world = World::build()?;
+    let mut rows = Vec::new();
+    if has("valgrind") {
+        rows.extend(hop::counted(&world, effort)?);
+    } else {
+        rigour.skip("instructions", "valgrind is not installed")?;
+    }
+    rows.extend(hop::http(&world, effort)?);
+    rows.extend(hop::stdio(&world, effort)?);
+    rows.extend(rest::start(&world, effort)?);
+    rows.extend(rest::memory(&world)?);
+    Ok(rows)
+}
+
+/// The section of the page of benchmarks, with the command and the machine that made it.
+fn section(rows: &[Row], effort: Effort) -> String {
+    let quick = if effort == Effort::Quick { " --quick" } else { "" };
+    format!(
+        "{HEADING}\n\n\
+         Made by `cargo xtask bench kernel{quick} --markdown FILE` on {}.\n\
+         A call echoes 64 bytes by `mgp serve --standalone`, with access, definitions, permissions, risk and the audit log on disk.\n\
+         `floor` is `bare-proxy` over HTTP, and over stdio a program that copies two pipes; only the process in the middle counts.\n\
+         CPU times are medians of alternating rounds, all on one processor with the generator; added time is that of a call through it less that of a call to the server itself.\n\n{}",
+        table::machine(),
+        row::markdown(rows),
+    )
+}

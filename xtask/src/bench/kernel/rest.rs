@@ -1,0 +1,118 @@
+//! What a kernel costs that nobody calls: its start and its memory.
+
+use super::super::{Effort, row::Row};
+use super::hop::middle;
+use super::world::{Running, World};
+use crate::{
+    run::{Context, Failure, Outcome, now},
+    serving::memory as memory_of,
+};
+use std::{fs, thread, time::Duration};
+
+/// How many servers there are.
+const SERVERS: usize = 5;
+
+/// The longest start, in milliseconds.
+const READY: f64 = 20.0;
+
+/// The most memory, in MiB.
+const RESIDENT: f64 = 12.0;
+
+/// How long memory has to stay the same until the kernel counts as idle, and how long that may take.
+const CALM: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All servers of a place.
+fn servers(world: &World) -> Vec<(String, String)> {
+    let command = format!("command = {:?}", world.echo);
+    (1..=SERVERS).map(|number| (format!("echo{number}"), command.clone())).collect()
+}
+
+/// From the start of the process to the ready file, in a folder of state that is new and in one that is known.
+pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
+    let rounds = match effort {
+        Effort::Quick => 7,
+        Effort::Full => 25,
+    };
+    let servers = servers(world);
+    let known = world.known("start", &servers)?;
+    let [mut first, mut again] = [const { Vec::new() }; 2];
+    for _ in 0..rounds {
+        // Nobody was there yet, not even to grant something.
+        let fresh = world.bare("start-new", &servers)?;
+        first.push(world.start(&fresh)?.ready_ms);
+        again.push(world.start(&known)?.ready_ms);
+    }
+    let row = |name, times: &mut [f64]| {
+        let median = middle(times);
+        Row::new(name, "ms", Some(median), Some(READY))
+            .beside("best", times.first().copied())
+            .beside("worst", times.last().copied())
+    };
+    Ok(vec![
+        row(format!("ready, new folder, {SERVERS} servers"), &mut first),
+        row(format!("ready, known folder, {SERVERS} servers"), &mut again),
+    ])
+}
+
+/// Memory of the kernel's own process, once it rests.
+pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
+    let servers = servers(world);
+    let none = world.place("memory-none", &[])?;
+    let five = world.place("memory", &servers)?;
+    let mut rows = vec![resident("no server", &world.start(&none)?)?];
+    let running = world.meet(&five, SERVERS)?;
+    rows.push(resident("5 servers that run", &running)?);
+    rows.extend(keeper(&running)?);
+    drop(running);
+    rows.push(resident("5 known servers", &world.start(&five)?)?);
+    Ok(rows)
+}
+
+/// Waits until memory does not change any more.
+fn resident(what: &str, running: &Running) -> Outcome<Row> {
+    let process = running.process();
+    let figure = || mib(process, "VmRSS").context("memory");
+    let (mut last, mut since, end) = (figure()?, now(), now() + PATIENCE);
+    while since.elapsed() < CALM {
+        thread::sleep(Duration::from_millis(100));
+        let present = figure()?;
+        if (present - last).abs() > 0.01 {
+            (last, since) = (present, now());
+        }
+        if now() > end {
+            return Err(Failure::new("the memory of the kernel never rests"));
+        }
+    }
+    Ok(Row::new(format!("idle, {what}"), "MiB", Some(last), Some(RESIDENT))
+        .beside("in no file", mib(process, "RssAnon"))
+        .beside("peak", mib(process, "VmHWM")))
+}
+
+/// The largest of the processes that keep the servers.
+fn keeper(running: &Running) -> Outcome<Option<Row>> {
+    let parent = running.process().to_string();
+    let mut largest: Option<(f64, f64)> = None;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if of != Some(parent.as_str()) {
+            continue;
+        }
+        if let (Some(all), Some(own)) = (mib(process, "VmRSS"), mib(process, "RssAnon"))
+            && largest.is_none_or(|(most, _)| all > most)
+        {
+            largest = Some((all, own));
+        }
+    }
+    Ok(largest.map(|(all, own)| {
+        Row::new("a keeper", "MiB", Some(all), None).beside("in no file", Some(own))
+    }))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is far below 2^52")]
+fn mib(process: u32, line: &str) -> Option<f64> {
+    memory_of(process, line).map(|bytes| bytes as f64 / f64::from(1 << 20))
+}

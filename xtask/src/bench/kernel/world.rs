@@ -1,0 +1,210 @@
+//! What is measured: the program `mgp` with all its policies and its log, the floors beside it, and folders of state.
+
+use super::super::programs::{Generator, Server, last_processor, workspace};
+use crate::{
+    corpus,
+    run::{Context, Failure, Outcome, Program, now, target},
+    serving::{Served, own_group},
+};
+use serde_json::Value;
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// Whoever calls; it was granted the servers.
+const AGENT: &str = "bench";
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often is looked, where something takes milliseconds.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// The programs, and where they keep their files.
+pub(super) struct World {
+    pub(super) generator: Generator,
+    pub(super) echo: String,
+    mgp: String,
+    peers: PathBuf,
+    scratch: PathBuf,
+}
+
+/// A configuration and a state folder.
+pub(super) struct Place {
+    config: PathBuf,
+    pub(super) state: PathBuf,
+}
+
+/// A kernel that runs, until this is dropped.
+pub(super) struct Running {
+    child: Child,
+    /// From the start of the process to its ready file, in milliseconds.
+    pub(super) ready_ms: f64,
+}
+
+impl World {
+    /// Builds all programs as a user would.
+    pub(super) fn build() -> Outcome<Self> {
+        let echo = corpus::echo()?;
+        let build = ["build", "--quiet", "--release", "-p", "mgp-client-sdk"];
+        Program::cargo(&build).args(&["--features", "cli", "--bin", "mgp"]).run()?;
+        let mgp = target()?.join("release/mgp").to_string_lossy().into_owned();
+        let scratch = target()?.join("scratch/kernel");
+        let mut generator = Generator::build()?;
+        generator.processor = Some(last_processor()?);
+        fs::create_dir_all(&scratch).context(scratch.display())?;
+        Ok(Self { generator, echo, mgp, peers: workspace("peers")?, scratch })
+    }
+
+    /// An echo server at an address, on the processor of the generator.
+    pub(super) fn upstream(&self) -> Outcome<Served> {
+        let processor = self.generator.processor.as_deref().unwrap_or("0");
+        let words = ["taskset", "--cpu-list", processor, &self.echo, "--http", "127.0.0.1:PORT"];
+        Served::words(&words.map(Into::into), &self.scratch.join("upstream.log"))
+    }
+
+    /// A place with servers that the agent may use; nothing is known of them yet.
+    pub(super) fn place(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
+        let place = self.bare(name, servers)?;
+        for (id, _) in servers {
+            self.said(&place, &["access", "grant", AGENT, id])?;
+        }
+        Ok(place)
+    }
+
+    /// A place with servers, each an id and how it is reached, and no state at all.
+    pub(super) fn bare(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
+        let folder = self.scratch.join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context(folder.display())?;
+        }
+        let place = Place { config: folder.join("mgp.toml"), state: folder.join("state") };
+        fs::create_dir_all(&folder)?;
+        let mut text = String::new();
+        for (id, reach) in servers {
+            // What a server says of its tools takes no check away, so the operator does.
+            let mgp = "[servers.mgp]\nrisk = { echo = \"safe\" }\n";
+            let _ = writeln!(text, "[[servers]]\nid = \"{id}\"\n{reach}\n{mgp}");
+        }
+        fs::write(&place.config, text)?;
+        Ok(place)
+    }
+
+    /// A place whose servers are known.
+    pub(super) fn known(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
+        let place = self.place(name, servers)?;
+        let _running = self.meet(&place, servers.len())?;
+        Ok(place)
+    }
+
+    /// Runs a kernel until all its servers are known.
+    pub(super) fn meet(&self, place: &Place, servers: usize) -> Outcome<Running> {
+        let running = self.start(place)?;
+        let end = now() + PATIENCE;
+        loop {
+            let all = self.said(place, &["servers", "ls", "--json"])?;
+            let all: Value = serde_json::from_str(&all).context("servers ls")?;
+            let met = all.as_array().into_iter().flatten();
+            if met.filter(|server| server["tools"].as_u64() >= Some(1)).count() == servers {
+                return Ok(running);
+            }
+            if now() > end {
+                return Err(Failure::new(format!("not all servers are met: {all}")));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a kernel at an address, and waits until it says that it is ready.
+    pub(super) fn start(&self, place: &Place) -> Outcome<Running> {
+        let ready = place.state.with_file_name("ready");
+        let _ = fs::remove_file(&ready);
+        let words = self.serve(place, &["--http", "127.0.0.1:0", "--no-auth"]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("--ready-file").arg(&ready);
+        own_group(&mut command);
+        let begun = now();
+        let [input, output, errors] = std::array::from_fn(|_| Stdio::null());
+        let child = command.stdin(input).stdout(output).stderr(errors).spawn().context("mgp")?;
+        let mut running = Running { child, ready_ms: f64::NAN };
+        while !ready.exists() {
+            if now() > begun + PATIENCE || running.child.try_wait()?.is_some() {
+                return Err(Failure::new("the kernel is never ready"));
+            }
+            thread::sleep(LOOK);
+        }
+        running.ready_ms = begun.elapsed().as_secs_f64() * 1000.0;
+        Ok(running)
+    }
+
+    /// What a command of `mgp` prints.
+    fn said(&self, place: &Place, words: &[&str]) -> Outcome<String> {
+        Program::new(&self.mgp).args(&["--state"]).args(&[&place.state]).args(words).output()
+    }
+
+    fn serve(&self, place: &Place, more: &[&str]) -> Vec<String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut words = vec![self.mgp.clone(), "serve".to_owned()];
+        words.extend(["--config".to_owned(), text(&place.config)]);
+        words.extend(["--state".to_owned(), text(&place.state)]);
+        words.extend(["--agent", AGENT].map(str::to_owned));
+        words.extend(more.iter().map(ToString::to_string));
+        words
+    }
+
+    /// The kernel over HTTP, with `ADDR` in its command.
+    pub(super) fn hop_http(&self, place: &Place) -> Server {
+        let command = self.serve(place, &["--http", "ADDR", "--no-auth", "--standalone"]);
+        Server { name: "mgp", command }
+    }
+
+    /// The kernel over stdio, in the process that the host starts.
+    pub(super) fn hop_stdio(&self, place: &Place) -> Server {
+        Server { name: "mgp", command: self.serve(place, &["--stdio", "--standalone"]) }
+    }
+
+    /// The process that passes bytes on to the kernel that hosts share.
+    pub(super) fn shim(&self, place: &Place) -> Server {
+        Server { name: "shim", command: self.serve(place, &["--stdio", "--linger", "1"]) }
+    }
+
+    /// A proxy that decides nothing, with `ADDR` in its command.
+    pub(super) fn floor_http(&self, upstream: &Served) -> Server {
+        let to = format!("127.0.0.1:{}", upstream.port());
+        Server { name: "bare-proxy", command: vec![self.peer("bare-proxy"), "ADDR".into(), to] }
+    }
+
+    /// Two pipes that nobody looks into.
+    pub(super) fn floor_stdio(&self) -> Server {
+        Server { name: "floor-hop", command: vec![self.peer("floor-hop"), self.echo.clone()] }
+    }
+
+    fn peer(&self, name: &str) -> String {
+        self.peers.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Running {
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // In order, so that what it has learnt is kept; it ends what it started.
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let end = now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if now() > end {
+                let _ = self.child.kill();
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

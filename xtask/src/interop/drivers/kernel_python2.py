@@ -1,0 +1,166 @@
+"""Uses all that MCP has with the Python SDK 2.x: kernel_python2.py MODE CMD… or MODE URL, one line of JSON a step."""
+
+import json
+import sys
+import warnings
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
+
+# Roots, logging and sampling are old news in this SDK.
+warnings.simplefilter("ignore")
+
+
+def plain(model):
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Host:
+    """A client with a person, a model and a folder, who writes down what it is asked and told."""
+
+    def __init__(self, given):
+        self.root, self.asked, self.logs, self.updated, self.steps = given["root"], [], [], [], []
+
+    async def model(self, _context, params):
+        self.asked.append("sampling")
+        text = params.messages[0].content.text
+        content = types.TextContent(type="text", text=f"heard: {text}")
+        return types.CreateMessageResult(role="assistant", model="none", content=content)
+
+    async def person(self, _context, _params):
+        self.asked.append("elicitation")
+        return types.ElicitResult(action="accept", content={"name": "Ada", "check": True})
+
+    async def folders(self, _context):
+        self.asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri=self.root, name="work")])
+
+    async def log(self, params):
+        self.logs.append(params.logger)
+
+    async def message(self, message):
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self.updated.append(str(message.params.uri))
+
+    async def progress(self, progress, _total, _message):
+        self.steps.append(progress)
+
+
+async def until(is_so):
+    with anyio.fail_after(20):
+        while not is_so():
+            await anyio.sleep(0.02)
+
+
+async def call(client, host, step):
+    return plain(await client.call_tool(step["name"], step["arguments"], progress_callback=host.progress))
+
+
+async def find(client, host, step):
+    """Has a tool found by what it does, and calls what was found first by the name it has there."""
+    asked = {"name": "mgp_tools_discover", "arguments": {"query": step["query"]}}
+    found = json.loads((await call(client, host, asked))["content"][0]["text"])["tools"][0]
+    meant = {"name": found["name"], "arguments": step["arguments"]}
+    return {"found": found["name"], **await call(client, host, {"name": "mgp_tools_call", "arguments": meant})}
+
+
+async def cancel(client, host, step):
+    """Leaves a call once it says that it goes on."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(call, client, host, step)
+        await until(lambda: host.steps)
+        group.cancel_scope.cancel()
+    return {}
+
+
+async def watch(client, host, step):
+    """Watches a resource that a tool makes change."""
+    uri, toggle = step["uri"], {"name": step["name"], "arguments": {}}
+    if client.protocol_version == "2026-07-28":
+        async with client.listen(resource_subscriptions=[uri]) as changes:
+            await call(client, host, toggle)
+            with anyio.fail_after(20):
+                async for change in changes:
+                    if isinstance(change, ResourceUpdated):
+                        host.updated.append(str(change.uri))
+                        break
+    else:
+        await client.session.subscribe_resource(uri)
+        await call(client, host, toggle)
+        await until(lambda: host.updated)
+        await client.session.unsubscribe_resource(uri)
+    return await call(client, host, toggle)
+
+
+async def log(client, host, step):
+    """Listens to the log of a server that a tool makes talk."""
+    if client.protocol_version != "2026-07-28":
+        await client.set_logging_level("debug")
+    await call(client, host, step)
+    await until(lambda: host.logs)
+    return await call(client, host, step)
+
+
+async def complete(client, _host, step):
+    kind = types.PromptReference if "name" in step["ref"] else types.ResourceTemplateReference
+    return plain(await client.complete(kind(**step["ref"]), step["argument"]))
+
+
+DO = {
+    "tools": lambda client, host, step: client.list_tools(),
+    "resources": lambda client, host, step: client.list_resources(),
+    "templates": lambda client, host, step: client.list_resource_templates(),
+    "prompts": lambda client, host, step: client.list_prompts(),
+    "read": lambda client, host, step: client.read_resource(step["uri"]),
+    "prompt": lambda client, host, step: client.get_prompt(step["name"], step["arguments"]),
+    "call": call,
+    "find": find,
+    "cancel": cancel,
+    "watch": watch,
+    "log": log,
+    "complete": complete,
+}
+
+
+async def take(client, host, step):
+    host.asked, host.logs, host.updated, host.steps = [], [], [], []
+    try:
+        result = await DO[step["do"]](client, host, step)
+        said = {"result": result if isinstance(result, dict) else plain(result)}
+    except Exception as error:
+        said = {"error": f"{type(error).__name__}: {error}"}
+    seen = {"asked": host.asked, "logs": host.logs, "updated": host.updated, "progress": len(host.steps)}
+    print(json.dumps({"step": step["step"], **said, **seen}), flush=True)
+
+
+async def main(mode, command, given):
+    host = Host(given)
+    headers = {"Authorization": f"Bearer {given['key']}"} if given.get("key") else {}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        if command[0].startswith("http://"):
+            server = streamable_http_client(command[0], http_client=http)
+        else:
+            server = StdioServerParameters(command=command[0], args=command[1:])
+        client = Client(
+            server,
+            mode=mode,
+            read_timeout_seconds=30,
+            sampling_callback=host.model,
+            elicitation_callback=host.person,
+            list_roots_callback=host.folders,
+            logging_callback=host.log,
+            log_level="debug",
+            message_handler=host.message,
+        )
+        async with client:
+            print(json.dumps({"step": "connect", "result": {"revision": client.protocol_version}}), flush=True)
+            for step in given["steps"]:
+                await take(client, host, step)
+    print(json.dumps({"step": "close", "result": {}}), flush=True)
+
+
+anyio.run(main, sys.argv[1], sys.argv[2:], json.load(sys.stdin))
