@@ -13,7 +13,7 @@ use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
-use mgp_types::mgp::ToolSecurity;
+use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
 use tokio::sync::watch;
 use tower_layer::Layer as _;
@@ -73,6 +73,10 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
                 tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
             }
         }
+        // The last of what is asked at first.
+        if what == What::Prompts {
+            node.first().over();
+        }
         // It may have gone while it answered.
         if fleet.is_present(&node) {
             let store = fleet.ground().governance.store();
@@ -123,6 +127,9 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
         let Some(id) = node.upgrade().map(|node| {
             let (latest, why) = node.client().state().latest();
             node.diary().entered(&latest, why.as_deref());
+            if matches!(latest, ServerState::Error | ServerState::Restarting) {
+                node.first().over();
+            }
             node.id().clone()
         }) else {
             return;

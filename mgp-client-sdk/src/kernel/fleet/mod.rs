@@ -5,6 +5,7 @@
 mod diary;
 mod ear;
 mod feed;
+mod first;
 mod idle;
 mod instance;
 mod known;

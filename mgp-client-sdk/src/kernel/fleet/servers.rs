@@ -108,7 +108,9 @@ impl Fleet {
     /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = self.put(config, None)?;
-        if !self.is_known(&node) {
+        if self.is_known(&node) {
+            node.first().over();
+        } else {
             let node = Arc::clone(&node);
             tokio::spawn(async move { node.start().await });
         }

@@ -19,7 +19,14 @@ pub(super) fn call(
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
     let aimed = aim(&switch, &mut call);
     async move {
-        let tool = aimed?;
+        let tool = match aimed {
+            // A server that has just come may have it.
+            Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
+                switch.met_all().await;
+                aim(&switch, &mut call)?
+            }
+            aimed => aimed?,
+        };
         let Parts { fleet, seen, search, .. } = switch.parts();
         let Some(node) = fleet.get(tool.server_id()) else {
             return Err(gone(&tool));
