@@ -21,6 +21,14 @@ pub(super) fn call(
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
     let aimed = aim(&switch, &mut call);
     async move {
+        let aimed = match aimed {
+            // A server that has just come may have it.
+            Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
+                switch.met_all().await;
+                aim(&switch, &mut call)
+            }
+            aimed => aimed,
+        };
         let tool = match aimed? {
             Aimed::Found(tool) => tool,
             Aimed::Held(node) => return node.send(call, false).await,
