@@ -39,6 +39,12 @@ impl Seen {
     pub(crate) fn sees_server(&self, cx: &Context, server: &ServerId) -> bool {
         self.access.sees_server(cx, server).is_ok()
     }
+
+    /// Whether a caller would see a tool, did its definition not wait for an operator.
+    pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
+        !self.definitions.standing(Some(server), tool).is_callable()
+            && self.access.sees(cx, Some(server), tool).is_ok()
+    }
 }
 
 impl Visibility for Seen {

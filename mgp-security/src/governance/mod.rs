@@ -5,13 +5,16 @@
 mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
+mod leaving;
 
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{
+    AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId,
+};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -357,27 +360,6 @@ impl Governance {
         Ok(())
     }
 
-    /// Forgets everything about a server that is registered no longer: its policy, who may use it, what it may do, what
-    /// its tools were, and what waits for an operator. Whoever removes it was asked who they are.
-    ///
-    /// # Errors
-    /// Something of it could not be forgotten; it may be called again.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves open how much is forgotten.
-    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
-        let books = &*self.0;
-        books.access.deregistered(server).await?;
-        books.permissions.deregistered(server).await?;
-        if let Some(inbox) = &books.inbox {
-            inbox.deregistered(server).await?;
-        }
-        books.definitions.deregistered(server).await?;
-        // Last: until then its rules hold.
-        books.policies.remove(server);
-        Ok(())
-    }
-
     /// Refuses those who may not change anything, and records that they tried.
     async fn admit(
         &self,
@@ -406,14 +388,32 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::of(call.cx());
-        let need = match does {
-            Administration::Reads => Need::Read,
-            Administration::Changes => Need::Write,
-        };
-        let Err(refusal) = asker.may(need, method, About::All) else { return Ok(()) };
-        let server = named_server(call.params());
+        self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
+    }
+
+    /// The same where the params were taken apart: `server` is the one they name.
+    ///
+    /// # Errors
+    /// As [`operators_only`](Self::operators_only).
+    ///
+    /// # Cancel safety
+    /// As [`operators_only`](Self::operators_only).
+    pub async fn operators_only_at(
+        &self,
+        cx: &Context,
+        server: Option<ServerId>,
+        does: Administration,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::of(cx);
+        let Err(refusal) = asker.may(does.need(), method, About::All) else { return Ok(()) };
         Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+    }
+
+    /// Whether an operator calls whose credentials permit this.
+    #[must_use]
+    pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
+        Asker::of(cx).may(does.need(), "", About::All).is_ok()
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
@@ -471,6 +471,15 @@ pub enum Administration {
     Reads,
     /// It changes something.
     Changes,
+}
+
+impl Administration {
+    const fn need(self) -> Need<'static> {
+        match self {
+            Self::Reads => Need::Read,
+            Self::Changes => Need::Write,
+        }
+    }
 }
 
 /// Layer of [`Governance::layer`] and [`Governance::own`].

@@ -256,6 +256,16 @@ const CHECKS: &[Check] = &[
         run: |_| fresh::kernel_demo(),
     },
     Check {
+        name: "kernel.interop",
+        about: "foreign clients use five foreign servers through the kernel, all that MCP has",
+        run: kernel::interop,
+    },
+    Check {
+        name: "kernel.refusals",
+        about: "refusals with reason and remedy for the caller and on the record; an agent tries all",
+        run: |_| kernel::refusals(),
+    },
+    Check {
         name: "kernel.tenants",
         about: "two hosts, one child, equal ids and tokens: no message crosses",
         run: |_| kernel::tenants(),
@@ -269,6 +279,11 @@ const CHECKS: &[Check] = &[
         name: "kernel.first-ten-minutes",
         about: "whatever goes wrong at first is told in one line with the fix",
         run: |_| kernel::first_ten_minutes(),
+    },
+    Check {
+        name: "kernel.flows",
+        about: "a model that sees only tools/list finds a tool, and asks for one it lacks",
+        run: |_| kernel::flows(),
     },
     Check {
         name: "kernel.bench",

@@ -3,7 +3,8 @@
 //! Applies to: outbound.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::diary::Diary;
 use super::feed::Errands;
+use super::first::First;
+use super::hold::Hold;
 use super::instance::{Instance, Instances};
 use super::servers::Ground;
 use super::shelf::Shelf;
@@ -25,8 +28,11 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::supervised::SupervisedClient;
 
-/// How long one that starts keeps the next from starting.
-const TURN: Duration = Duration::from_secs(10);
+/// How long one that starts keeps the next from starting; many that hang are not to keep those that work away.
+const TURN: Duration = Duration::from_secs(2);
+
+/// How long one that starts is waited for.
+const STARTS: Duration = Duration::from_secs(10);
 
 /// How long a call waits for a server that is started for it.
 const WAKES: Duration = Duration::from_secs(30);
@@ -41,7 +47,7 @@ pub(crate) struct Node {
     /// Whose turn it is to start.
     starts: Arc<Semaphore>,
     /// Whether an operator stopped it: then no call starts it.
-    is_held: AtomicBool,
+    hold: Hold,
     /// How many calls run there.
     running: AtomicUsize,
     /// When the last one began or ended.
@@ -51,6 +57,7 @@ pub(crate) struct Node {
     own: Option<Instances>,
     shelf: Shelf,
     errands: Errands,
+    first: First,
     /// The level of log messages it was last asked for.
     level: Mutex<Option<LogLevel>>,
 }
@@ -68,21 +75,24 @@ impl Node {
         // One that was registered is nobody's own.
         let is_isolated = approved.is_none()
             && config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
-        let own = is_isolated
-            .then(|| Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary)));
+        let hold = Hold::default();
+        let own = is_isolated.then(|| {
+            Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary), hold.clone())
+        });
         Ok(Self {
             id,
             config: RwLock::new(config),
             approved,
             diary,
             starts: Arc::clone(&ground.starts),
-            is_held: AtomicBool::new(false),
+            hold,
             running: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             shared,
             own,
             shelf: Shelf::default(),
             errands: Errands::default(),
+            first: First::new(),
             level: Mutex::default(),
         })
     }
@@ -121,17 +131,28 @@ impl Node {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Says whether only an operator starts it.
-    pub(super) fn hold(&self, is_held: bool) {
-        self.is_held.store(is_held, Ordering::Release);
+    /// What operators say of its starts.
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
     }
 
-    /// Starts it once it is its turn, and waits until it is there or failed; a slow one lets the next begin meanwhile.
+    /// Starts it once it is its turn, and waits until it is there or failed; a slow one, and one
+    /// that failed, let the next begin meanwhile.
     pub(crate) async fn start(&self) {
         // It is never closed.
-        let _turn = self.starts.acquire().await;
-        self.client().start().await;
-        let _ = tokio::time::timeout(TURN, self.client().ready()).await;
+        let turn = self.starts.acquire().await;
+        let mut states = self.client().state().watch();
+        if !self.hold.start(self.client()).await {
+            return;
+        }
+        let mut ready = pin!(tokio::time::timeout(STARTS, self.client().ready()));
+        tokio::select! {
+            _ = &mut ready => return,
+            () = has_failed(&mut states) => {}
+            () = tokio::time::sleep(TURN) => {}
+        }
+        drop(turn);
+        let _ = ready.await;
     }
 
     pub(crate) fn client(&self) -> &SupervisedClient {
@@ -151,6 +172,20 @@ impl Node {
         &self.errands
     }
 
+    pub(super) fn first(&self) -> &First {
+        &self.first
+    }
+
+    /// Whether nobody has met it yet, and it is worth waiting for.
+    pub(crate) fn is_new(&self) -> bool {
+        self.first.is_ahead()
+    }
+
+    /// Waits until it is known what it has, where nobody has met it yet.
+    pub(crate) async fn met(&self) {
+        self.first.wait().await;
+    }
+
     /// Whether each principal has an instance of its own.
     pub(crate) fn is_isolated(&self) -> bool {
         self.own.is_some()
@@ -160,22 +195,32 @@ impl Node {
     ///
     /// One that rests after too many failures stays down: somebody has to look at it first.
     pub(crate) async fn wake(&self) -> Result<Client, Error> {
-        if let Ok(client) = self.client().client() {
+        if let Some(client) = self.shared.present() {
             return Ok(client);
         }
-        if self.is_held.load(Ordering::Acquire) {
+        if self.hold.is_set() {
             return self.client().client();
         }
         let turn = tokio::time::timeout(WAKES, self.starts.acquire()).await;
-        let client = self.shared.wake(WAKES).await;
+        let mut waking = pin!(self.shared.wake(&self.hold, WAKES));
+        let early = tokio::select! {
+            client = &mut waking => Some(client),
+            () = tokio::time::sleep(TURN) => None,
+        };
         drop(turn);
-        client
+        match early {
+            Some(client) => client,
+            None => waking.await,
+        }
     }
 
     /// The instance that serves a principal, started unless it runs.
     pub(crate) async fn wake_for(&self, principal: &Principal) -> Result<Client, Error> {
         match &self.own {
-            None => self.wake().await,
+            None => {
+                self.shared.users().note(principal);
+                self.wake().await
+            }
             Some(own) => own.of(principal)?.wake(WAKES).await,
         }
     }
@@ -193,7 +238,8 @@ impl Node {
                 return self.shared.send(call);
             }
             let running = Running::enter(self);
-            if self.client().client().is_ok() {
+            self.shared.users().note(&call.cx().principal);
+            if self.shared.present().is_some() {
                 let sending = self.shared.send(call);
                 return Box::pin(async move {
                     let _running = running;
@@ -230,10 +276,20 @@ impl Node {
 
     /// Stops everything that runs of it, once what runs there is finished.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        if let Some(own) = &self.own {
-            own.stop(&reason).await;
-        }
+        self.stop_own(&reason).await;
         self.client().stop(reason).await;
+    }
+
+    /// Stops the instances of principals; their next calls make new ones.
+    pub(super) async fn stop_own(&self, reason: &ShutdownReason) {
+        if let Some(own) = &self.own {
+            own.stop(reason).await;
+        }
+    }
+
+    /// Stops what nobody calls: instances of principals have a time of their own.
+    pub(super) async fn rest(&self) {
+        self.client().stop(ShutdownReason::IdleTimeout).await;
     }
 
     /// All that run of it.
@@ -246,6 +302,15 @@ impl Node {
     pub(crate) fn asks_level(&self, level: Option<LogLevel>) -> bool {
         let mut asked = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *asked, level) != level
+    }
+}
+
+/// Waits until a start has failed, whether it is tried again or not.
+async fn has_failed(states: &mut watch::Receiver<ServerState>) {
+    while states.changed().await.is_ok() {
+        if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
+            return;
+        }
     }
 }
 

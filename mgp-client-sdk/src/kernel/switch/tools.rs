@@ -3,14 +3,16 @@
 //! Applies to: inbound.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, RawObject, RpcError};
 
 use super::{Parts, Switch, tasks};
+use crate::kernel::fleet::Node;
 
 /// Passes a call on.
 pub(super) fn call(
@@ -19,7 +21,18 @@ pub(super) fn call(
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
     let aimed = aim(&switch, &mut call);
     async move {
-        let tool = aimed?;
+        let aimed = match aimed {
+            // A server that has just come may have it.
+            Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
+                switch.met_all().await;
+                aim(&switch, &mut call)
+            }
+            aimed => aimed,
+        };
+        let tool = match aimed? {
+            Aimed::Found(tool) => tool,
+            Aimed::Held(node) => return node.send(call, false).await,
+        };
         let Parts { fleet, seen, search, .. } = switch.parts();
         let Some(node) = fleet.get(tool.server_id()) else {
             return Err(gone(&tool));
@@ -62,26 +75,61 @@ pub(super) fn is_of_kernel(call: &mut Call) -> bool {
     true
 }
 
+/// What a call means.
+enum Aimed {
+    /// A tool that can be found.
+    Found(Listed),
+    /// One of a server whose definition waits for an operator: the gates say so, on the record.
+    Held(Arc<Node>),
+}
+
 /// Finds the tool a call means, and aims the call at it.
-fn aim(switch: &Switch, call: &mut Call) -> Result<Listed, RpcError> {
+fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
     let tool = match plain(switch, call).filter(|_| meta.is_none()) {
         Some(tool) => tool,
-        None => {
-            let FoundCall { tool, arguments, .. } = named(switch, call, meta)?;
-            if meta.is_some() {
+        None => match named(switch, call, meta) {
+            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
-                return Ok(tool);
+                return Ok(Aimed::Found(tool));
             }
-            tool
-        }
+            Ok(FoundCall { tool, .. }) => tool,
+            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                let held = held(switch, call, meta)?;
+                return held.map(Aimed::Held).ok_or(unknown);
+            }
+            Err(refused) => return Err(refused),
+        },
     };
     if call.params().mentions("\"task\"") {
         // The task is the kernel's, and the call below a plain one.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().retarget(Target::Tool(tool.name().into()));
-    Ok(tool)
+    Ok(Aimed::Found(tool))
+}
+
+/// Aims a call at the tool it names whose definition is held back, if the caller would see it but for that.
+fn held(
+    switch: &Switch,
+    call: &mut Call,
+    meta: Option<MetaTool>,
+) -> Result<Option<Arc<Node>>, RpcError> {
+    let Parts { fleet, seen, .. } = switch.parts();
+    let CallToolParams { name, arguments, extra, .. } = arguments(call, meta)?.get()?;
+    let server: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
+    for node in fleet.all().values() {
+        if server.as_ref().is_some_and(|server| server != node.id().as_str()) {
+            continue;
+        }
+        let own = name.strip_prefix(node.id().as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let is_held = |tool: &&str| seen.is_held(call.cx(), node.id(), tool);
+        if let Some(tool) = own.into_iter().chain([name.as_str()]).find(is_held) {
+            *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
+            return Ok(Some(Arc::clone(node)));
+        }
+    }
+    Ok(None)
 }
 
 /// The tool of a call whose name says all; most do, and need no second look at their params.
@@ -104,10 +152,7 @@ fn plain(switch: &Switch, call: &Call) -> Option<Listed> {
 fn named(switch: &Switch, call: &Call, meta: Option<MetaTool>) -> Result<FoundCall, RpcError> {
     let Parts { fleet, search, .. } = switch.parts();
     let index = &fleet.ground().index;
-    let arguments = match meta {
-        Some(MetaTool::Call) => call.tool_arguments().get()?,
-        _ => call.params().get()?,
-    };
+    let arguments = arguments(call, meta)?;
     FoundCall::read(&arguments, index, &search.caller(call.cx())).or_else(|refused| {
         match refused.code() {
             ErrorCode::TOOL_NOT_FOUND => {
@@ -116,6 +161,14 @@ fn named(switch: &Switch, call: &Call, meta: Option<MetaTool>) -> Result<FoundCa
             _ => Err(refused),
         }
     })
+}
+
+/// What names the tool, and has its arguments.
+fn arguments(call: &Call, meta: Option<MetaTool>) -> Result<RawObject, RpcError> {
+    match meta {
+        Some(MetaTool::Call) => call.tool_arguments().get(),
+        _ => call.params().get(),
+    }
 }
 
 /// Whether a result says that the tool failed.

@@ -1,20 +1,32 @@
 //! The checks of the kernel and of the program `mgp`.
 
 mod chaos;
+mod interop;
 
 use super::{Verdict, binary};
 use crate::run::{Outcome, Program};
 
 pub(super) use chaos::chaos;
+pub(super) use interop::interop;
 
-/// Two hosts, one child, equal ids and tokens: within one process, then over real streams and HTTP at once.
+/// Two hosts, one child, equal ids and tokens: of each pair of eras, and streams beside HTTP.
 pub(super) fn tenants() -> Outcome<Verdict> {
-    stories(&[("kernel_route", "tenants::"), ("kernel_run", "tenants::")])
+    stories(&[("kernel_route", "tenants")])
 }
 
 /// What goes wrong in the first ten minutes is told in one line with the fix.
 pub(super) fn first_ten_minutes() -> Outcome<Verdict> {
     stories(&[("kernel_run", "first::"), ("cli", "begin::")])
+}
+
+/// Both flows of tool discovery, by a model that sees only its list; what is not made, and what an operator let in.
+pub(super) fn flows() -> Outcome<Verdict> {
+    binary::run(&[("mgp-client-sdk", "kernel_flow")])
+}
+
+/// What is refused, as its callers, its operator and the log see it; and an agent that tries everything.
+pub(super) fn refusals() -> Outcome<Verdict> {
+    binary::run(&[("mgp-client-sdk", "kernel_refusals"), ("mgp-client-sdk", "kernel_admin")])
 }
 
 /// Runs the tests of the kernel whose names contain a word, from binaries of the client's package.

@@ -1,0 +1,38 @@
+//! What a caller hears of a refusal, in whichever words it speaks.
+
+use mgp_client_sdk::{Error, ToolResult};
+use mgp_types::mcp::CallToolResult;
+use serde_json::Value;
+
+/// A refusal: its code, its reason and its facts.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) code: i32,
+    pub(crate) reason: String,
+    pub(crate) details: Value,
+}
+
+impl Refused {
+    #[track_caller]
+    pub(crate) fn of(answer: Result<CallToolResult, Error>) -> Self {
+        let error = answer.and_then(ToolResult::into_result).expect_err("it is refused");
+        let (code, reason) = (error.code().0, error.message().into_owned());
+        let details = if let Some(result) = error.as_tool_result() {
+            // A plain host gets what its model can read, and a program the same.
+            let told: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+            assert!(reason.contains(&code.to_string()), "{reason}");
+            assert!(reason.contains(told["reason"].as_str().unwrap()), "{told}");
+            told["details"].clone()
+        } else {
+            let recovery = error.recovery().cloned().unwrap_or_default();
+            serde_json::to_value(recovery.details).unwrap()
+        };
+        Self { code, reason, details }
+    }
+
+    /// What helps.
+    #[track_caller]
+    pub(crate) fn remedy(&self) -> &str {
+        self.details["remedy"].as_str().unwrap_or_else(|| panic!("no remedy: {self:?}"))
+    }
+}

@@ -1,0 +1,169 @@
+//! The four that people meet: each is seen by the caller with its reason and what to do, and by `mgp audit query`.
+
+use std::time::Duration;
+
+use mgp_client_sdk::Client;
+use mgp_types::mcp::{ElicitAction, ElicitResult};
+use serde_json::{Value, json};
+
+use crate::refused::Refused;
+use crate::world::{ERAS, World, until};
+
+const UNRULY: &str = r#"
+[[servers]]
+id = "unruly"
+command = "{MGP}"
+args = ["__example", "unruly"]
+
+[[servers]]
+id = "desk"
+command = "{DESK}"
+"#;
+
+/// A plain host and one that speaks MGP, in both eras: each as an agent of its own.
+async fn hosts(world: &World) -> Vec<(String, Client)> {
+    let mut hosts = Vec::new();
+    for era in ERAS {
+        for plain in [true, false] {
+            let agent = format!("{era:?}-{}", if plain { "plain" } else { "mgp" }).to_lowercase();
+            // Whoever runs the agent would say yes to everything; nobody asks it.
+            let builder = Client::builder("host", "1").timeout(Duration::from_mins(2));
+            let builder =
+                builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
+            let builder = if plain { builder.plain() } else { builder };
+            let host = world.host(&agent, era, builder).await;
+            hosts.push((agent, host));
+        }
+    }
+    hosts
+}
+
+/// The events of a type about a tool that an agent called.
+fn events(world: &World, kind: &str, agent: &str, tool: &str) -> Vec<Value> {
+    let query = ["audit", "query", "--type", kind, "--agent", agent, "--tool", tool];
+    world.json(&query).as_array().unwrap().clone()
+}
+
+/// Checks that an agent's call is on the record as refused, with its code and the rule.
+async fn recorded(world: &World, agent: &str, tool: &str, code: i32) {
+    until("it is on the record", async || {
+        events(world, "TOOL_BLOCKED", agent, tool).iter().any(|event| {
+            let details = &event["details"];
+            event["result"] == "BLOCKED"
+                && details["code"] == code
+                && details["rule"].is_string()
+                && details["reason"].is_string()
+        })
+    })
+    .await;
+    if code == 1000 {
+        assert!(!events(world, "PERMISSION_DENIED", agent, tool).is_empty(), "{agent} {tool}");
+    }
+}
+
+#[tokio::test]
+async fn access_that_nobody_gave() {
+    let world = World::new(UNRULY);
+    let hosts = hosts(&world).await;
+    world.knows(9).await;
+    for (agent, host) in &hosts {
+        for tool in ["unruly.weather", "weather", "mgp_tools_call"] {
+            let arguments = match tool {
+                "mgp_tools_call" => json!({"name": "weather", "arguments": {"city": "Bern"}}),
+                _ => json!({"city": "Bern"}),
+            };
+            let refused = Refused::of(host.call(tool).args(arguments).await);
+            assert_eq!(refused.code, 1001, "{agent} {tool}: {refused:?}");
+            assert!(refused.reason.contains(refused.remedy()), "{refused:?}");
+            assert!(refused.remedy().contains("operator"), "{refused:?}");
+        }
+        recorded(&world, agent, "weather", 1001).await;
+        world.quietly(&["access", "grant", agent, "unruly"]);
+        assert!(host.call("weather").arg("city", "Bern").await.is_ok(), "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn a_permission_and_a_confirmation_that_wait_for_a_person() {
+    let world = World::new(UNRULY);
+    let file = world.write("work/a.txt", "a");
+    let hosts = hosts(&world).await;
+    world.knows(9).await;
+    for (agent, _) in &hosts {
+        for server in ["unruly", "desk"] {
+            world.quietly(&["access", "grant", agent, server]);
+        }
+    }
+    let calls = hosts.iter().map(|(_, host)| async {
+        let read = async { host.call("read_file").arg("path", &file).await };
+        let wipe = async { host.call("wipe").arg("disk", "the old one").await };
+        tokio::join!(read, wipe)
+    });
+    let answers = futures_util::future::join_all(calls).await;
+    for ((agent, _), (read, wipe)) in hosts.iter().zip(answers) {
+        let read = Refused::of(read);
+        assert_eq!((read.code, &read.details["status"]), (1000, &json!("approval_pending")));
+        assert_eq!(read.details["missing"][0]["permission"], "filesystem.read", "{read:?}");
+        assert!(
+            read.reason.contains("filesystem.read")
+                && read.remedy().contains("mgp approvals approve"),
+            "{read:?}"
+        );
+        recorded(&world, agent, "read_file", 1000).await;
+
+        let wipe = Refused::of(wipe);
+        assert_eq!((wipe.code, &wipe.details["status"]), (1000, &json!("approval_pending")));
+        assert_eq!(wipe.details["effective_risk_level"], "dangerous");
+        assert!(wipe.remedy().contains("mgp approvals approve"), "{wipe:?}");
+        recorded(&world, agent, "wipe", 1000).await;
+    }
+    // What is asked again is not decided by whoever asks, and runs once after an operator said so.
+    let (_, host) = &hosts[0];
+    let waiting = world.json(&["approvals", "ls"]);
+    let of = |agent: &str| {
+        let all = waiting.as_array().unwrap().iter();
+        all.clone().find(|one| one["tool"] == "wipe" && one["agent_id"] == agent).cloned()
+    };
+    let open = of(&hosts[0].0).unwrap_or_else(|| panic!("{waiting}"));
+    world.quietly(&["approvals", "approve", open["id"].as_str().unwrap()]);
+    let ran = host.call("wipe").arg("disk", "the old one").await.unwrap();
+    assert!(serde_json::to_string(&ran).unwrap().contains("that was number 1"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_definition_that_changed() {
+    let world = World::new(UNRULY);
+    let hosts = hosts(&world).await;
+    world.knows(9).await;
+    for (agent, _) in &hosts {
+        world.quietly(&["access", "grant", agent, "unruly"]);
+    }
+    hosts[0].1.call("turn_coat").await.unwrap();
+    let standing = || {
+        let all = world.json(&["tools", "ls"]);
+        let all = all.as_array().unwrap().iter();
+        all.clone().find(|tool| tool["tool_id"] == "unruly.weather").unwrap()["standing"].clone()
+    };
+    until("it is held back", async || standing() == "changed").await;
+    for (agent, host) in &hosts {
+        let refused = Refused::of(host.call("unruly.weather").arg("city", "Bern").await);
+        assert_eq!(
+            (refused.code, &refused.details["status"]),
+            (4002, &json!("definition_changed"))
+        );
+        assert!(refused.remedy().contains("approve"), "{refused:?}");
+        // What it says now is shown to nobody who might believe it.
+        assert!(!format!("{refused:?}").contains(".ssh"), "{refused:?}");
+        let found = host.call("mgp_tools_discover").arg("query", "weather in a city").await;
+        let found: Value = found.unwrap().structured_content.unwrap().get().unwrap();
+        let found = found["tools"].as_array().unwrap().iter();
+        assert!(found.clone().all(|tool| tool["name"] != "weather"), "{agent}");
+        recorded(&world, agent, "weather", 4002).await;
+    }
+    let held = ["audit", "query", "--type", "dev.cloto.definition_changed"];
+    let held = world.json(&held);
+    assert!(held.to_string().contains("weather"), "{held}");
+    world.quietly(&["tools", "approve", "unruly.weather", "--yes"]);
+    let (_, host) = &hosts[0];
+    until("it is back", async || host.call("weather").arg("city", "Bern").await.is_ok()).await;
+}

@@ -1,0 +1,54 @@
+//! A kernel at an address, and hosts that come there with keys.
+
+use std::process::{Child, Stdio};
+
+use mgp_client_sdk::{Client, Error};
+use serde_json::Value;
+
+use crate::world::{World, until};
+
+/// `mgp serve --http`; it is gone at the end.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Serving {
+    pub(crate) async fn new(world: &World) -> Self {
+        let ready = world.path("ready.json");
+        let mut command = world.command(&["serve", "--http", "127.0.0.1:0"]);
+        command.arg("--config").arg(world.path("mgp.toml")).arg("--ready-file").arg(&ready);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("it is ready", async || ready.exists()).await;
+        let line: Value = std::fs::read_to_string(ready).unwrap().parse().unwrap();
+        Self { child, url: line["http"].as_str().unwrap().to_owned() }
+    }
+
+    /// A host that shows a key, or none.
+    pub(crate) async fn host(&self, key: Option<&str>) -> Result<Client, Error> {
+        let builder = Client::builder("host", "1");
+        let builder = match key {
+            Some(key) => builder.bearer(key),
+            None => builder,
+        };
+        builder.connect_url(&self.url).await
+    }
+
+    /// A host that shows a key which was made a moment ago; the kernel looks for new ones once a second.
+    pub(crate) async fn comes(&self, key: &str) -> Client {
+        let mut host = None;
+        until("the key is known", async || {
+            host = self.host(Some(key)).await.ok();
+            host.is_some()
+        })
+        .await;
+        host.unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,257 @@
+//! An agent that was granted one tool tries everything of an operator: every method, as a tool in every spelling, on
+//! every way into the kernel.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ToolResult};
+use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
+use mgp_types::method::{Kind, methods, tool_spelling};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::serving::Serving;
+use crate::world::{World, until};
+
+const CONFIG: &str = r#"
+[[servers]]
+id = "notes"
+command = "{MGP}"
+args = ["__example", "notes"]
+
+[[servers]]
+id = "unruly"
+command = "{MGP}"
+args = ["__example", "unruly"]
+"#;
+
+/// What an operator does, and what would help whoever tries it.
+fn tries() -> Vec<(&'static str, Value)> {
+    let params = json!({
+        "server_id": "unruly", "tool": "wipe", "tool_name": "wipe", "agent_id": "ada", "id": "unruly",
+        "permissions": ["shell.execute"], "permission": "allow", "entry_type": "server_grant",
+        "command": "/bin/true", "reason": "operator_request", "fingerprint": "0".repeat(64),
+    });
+    let mut tries: Vec<_> = methods()
+        .filter(|info| info.is_kernels() && info.kind == Kind::Request)
+        .map(|info| (info.name, params.clone()))
+        .collect();
+    tries.extend(
+        [
+            "mgp/access/grant",
+            "mgp/access/revoke",
+            "mgp/discovery/register",
+            "mgp/discovery/deregister",
+        ]
+        .map(|name| (name, params.clone())),
+    );
+    tries.push(("mgp/access/query", json!({"agent_id": "bob"})));
+    tries
+}
+
+/// How the code of a refusal comes, in whichever words.
+fn refused(answer: Result<mgp_types::mcp::CallToolResult, mgp_client_sdk::Error>) -> i32 {
+    answer.and_then(ToolResult::into_result).expect_err("it is refused").code().0
+}
+
+/// Everything that an operator can look at, as far as it may not change.
+fn state(world: &World) -> Value {
+    let mut servers = world.json(&["servers", "ls"]);
+    for server in servers.as_array_mut().unwrap() {
+        let kept = ["id", "status", "pid", "tools"].map(|name| (name, server[name].clone()));
+        *server = kept.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    }
+    json!([
+        servers,
+        world.json(&["access", "matrix"]),
+        world.json(&["permissions", "ls"]),
+        world.json(&["approvals", "ls"]),
+        world.json(&["tools", "ls"]),
+        world.json(&["keys", "ls"]),
+    ])
+}
+
+#[tokio::test]
+async fn one_granted_tool_is_all_there_is() {
+    let world = World::new(CONFIG);
+    let serving = Serving::new(&world).await;
+    world.knows(9).await;
+    world.quietly(&["access", "grant", "ada", "notes", "notes.list", "--no-confirm"]);
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    let builder = || {
+        let builder = Client::builder("host", "1");
+        builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
+    };
+    let hosts = [
+        ("plain", world.host("ada", Era::Legacy, builder().plain()).await),
+        ("legacy", world.host("ada", Era::Legacy, builder()).await),
+        ("modern", world.host("ada", Era::Modern, builder()).await),
+        ("http", serving.comes(&key).await),
+    ];
+    let before = state(&world);
+    let mut tried = raw(&world).await;
+    for (way, host) in &hosts {
+        host.call("notes.list").await.unwrap();
+        for (name, params) in tries() {
+            for spelling in [name.to_owned(), name.replace('/', "."), tool_spelling(name)] {
+                let code = refused(host.call(&spelling).args(&params).await);
+                assert_eq!(code, 1000, "{way} {spelling}");
+                let through = json!({"name": spelling, "arguments": params});
+                let code = refused(host.call("mgp_tools_call").args(through).await);
+                assert_eq!(code, 1000, "{way} {spelling} through mgp_tools_call");
+                tried += 2;
+            }
+        }
+        unserved(way, host).await;
+        let listed = host.list_tools().await.unwrap();
+        let names: Vec<_> = listed.iter().map(|tool| tool.name.as_str()).collect();
+        let own = ["mgp_tools_discover", "mgp_tools_call", "mgp_tools_request", "notes.list"];
+        assert!(names.iter().all(|name| own.contains(name)), "{way}: {names:?}");
+        for query in ["grant access", "stop the kernel", "approve a call", "wipe a disk", ""] {
+            let found = host.call("mgp_tools_discover").arg("query", query).await.unwrap();
+            let found: Value = found.structured_content.unwrap().get().unwrap();
+            let found = found["tools"].as_array().unwrap().iter();
+            assert!(found.clone().all(|tool| tool["name"] == "notes.list"), "{way} {query}");
+        }
+    }
+    // All of it is on the record, and nothing has changed.
+    let query =
+        ["audit", "query", "--type", "PERMISSION_DENIED", "--agent", "ada", "--limit", "9999"];
+    let mut denied = Value::Null;
+    until("all is recorded", async || {
+        denied = world.json(&query);
+        denied.as_array().unwrap().len() >= tried
+    })
+    .await;
+    assert_eq!(denied.as_array().unwrap().len(), tried);
+    assert_eq!(state(&world), before);
+    let verified = world.json(&["audit", "verify"]);
+    assert_eq!(verified["ok"], true, "{verified}");
+}
+
+/// What nobody is offered has no other way in either.
+async fn unserved(way: &str, host: &Client) {
+    for (name, params) in others() {
+        for spelling in [name.replace('/', "."), tool_spelling(name)] {
+            let through = json!({"name": spelling, "arguments": params});
+            for answer in [
+                host.call(&spelling).args(&params).await,
+                host.call("mgp_tools_call").args(through).await,
+            ] {
+                let code = refused(answer);
+                assert!([1000, 4001, -32602, -32601].contains(&code), "{way} {spelling}: {code}");
+            }
+        }
+    }
+}
+
+/// What an agent might answer to itself, or end.
+fn others() -> [(&'static str, Value); 7] {
+    let answer = json!({
+        "callback_id": "1", "response": "yes", "request_id": "1", "decision": "approved",
+        "permissions": ["shell.execute"], "channels": ["*"], "reason": "operator_request",
+    });
+    let of = |server: &str| {
+        let mut params = answer.clone();
+        params["server_id"] = json!(server);
+        params
+    };
+    [
+        ("mgp/callback/respond", of("unruly")),
+        ("mgp/permission/grant", of("unruly")),
+        ("mgp/permission/response", of("unruly")),
+        ("mgp/events/subscribe", of("unruly")),
+        ("mgp/lifecycle/shutdown", of("notes")),
+        ("mgp/lifecycle/shutdown", of("unruly")),
+        ("mgp/lifecycle/shutdown", answer),
+    ]
+}
+
+/// The same methods by the bytes of a host that keeps to nothing, plain or not; how often it was refused on the record.
+async fn raw(world: &World) -> usize {
+    let mut recorded = 0;
+    for speaks in [false, true] {
+        let mut raw = Raw::new(world, speaks).await;
+        for (name, params) in tries() {
+            let error = raw.ask(name, &params).await.unwrap_err();
+            let code = if speaks { 1000 } else { -32601 };
+            assert_eq!(error["code"], code, "{name}: {error}");
+            recorded += usize::from(speaks);
+        }
+        for (name, params) in others() {
+            match raw.ask(name, &params).await {
+                Err(error) => {
+                    let code = error["code"].as_i64().unwrap();
+                    assert!([1000, -32601].contains(&code), "{name}: {error}");
+                }
+                // What it does not see is not there.
+                Ok(told) => {
+                    assert_eq!(told["accepted"], false, "{name}: {told}");
+                    assert_eq!(told["status"], "not_found", "{name}: {told}");
+                }
+            }
+        }
+        // An answer that nobody asked for decides nothing.
+        for id in 0..20 {
+            raw.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept"}})).await;
+        }
+    }
+    recorded
+}
+
+/// A host of the legacy era, by its bytes.
+struct Raw {
+    _child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    next: u64,
+}
+
+impl Raw {
+    async fn new(world: &World, speaks: bool) -> Self {
+        let mut command = Command::from(world.command(&["serve", "--stdio", "--agent", "ada"]));
+        command.arg("--config").arg(world.path("mgp.toml"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut this = Self { _child: child, input, lines, next: 1000 };
+        let all =
+            ["access_control", "discovery", "lifecycle", "security", "bidirectional", "audit"];
+        let mgp = json!({"mgp": {"version": "0.6.0", "extensions": all}});
+        let hello = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": if speaks { mgp } else { json!({}) },
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        this.ask("initialize", &hello).await.unwrap();
+        this.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        this
+    }
+
+    async fn send(&mut self, message: &Value) {
+        self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
+        self.next += 1;
+        let id = self.next;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.send(&request).await;
+        loop {
+            let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
+            let line = line.expect("it is answered").unwrap().unwrap();
+            let mut answer: Value = line.parse().unwrap();
+            if answer["id"] == id {
+                let error = answer["error"].take();
+                return if error.is_null() { Ok(answer["result"].take()) } else { Err(error) };
+            }
+        }
+    }
+}

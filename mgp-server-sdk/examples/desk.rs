@@ -1,0 +1,116 @@
+//! Two small servers to work on a table with: `desk terminal` reads and writes files, `desk data` calculates.
+//!
+//! They are what the flows of MGP §16.5 and §16.6 are told with: a tool is found by what the user wants, and another one
+//! is asked for when a step of a task lacks it.
+
+use std::fs;
+
+use mgp_server_sdk::prelude::*;
+
+// === The terminal ===
+
+/// Reads the contents of a file.
+#[tool(read_only, security(risk = "safe", permissions("filesystem.read")))]
+fn read_file(
+    /// Where it is.
+    path: &str,
+) -> Result<String, ToolError> {
+    fs::read_to_string(path).map_err(|error| ToolError(format!("{path}: {error}")))
+}
+
+/// Lists the names of what is in a folder.
+#[tool(read_only, security(risk = "safe", permissions("filesystem.read")))]
+fn list_folder(path: &str) -> Result<String, ToolError> {
+    let all = fs::read_dir(path).map_err(|error| ToolError(format!("{path}: {error}")))?;
+    let names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    Ok(names.join("\n"))
+}
+
+/// The rows of a table, each cell by the name of its column.
+#[derive(Serialize, JsonSchema)]
+struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Parses comma-separated text into rows.
+#[tool(inline, read_only)]
+fn parse_csv(
+    /// The text; its first line names the columns.
+    text: &str,
+) -> Json<Table> {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).map(cells);
+    Json(Table { columns: lines.next().unwrap_or_default(), rows: lines.collect() })
+}
+
+/// Writes a report in Markdown.
+#[tool(idempotent, security(risk = "moderate", permissions("filesystem.write"), reversible))]
+fn write_report(
+    /// Where to.
+    path: &str,
+    /// What is in it.
+    text: &str,
+) -> Result<String, ToolError> {
+    fs::write(path, text).map_err(|error| ToolError(format!("{path}: {error}")))?;
+    Ok(format!("{} bytes are in {path}", text.len()))
+}
+
+// === The data ===
+
+/// What is known of a column of numbers.
+#[derive(Serialize, JsonSchema)]
+struct Statistics {
+    column: String,
+    count: usize,
+    mean: f64,
+    least: f64,
+    most: f64,
+}
+
+/// Computes statistics on CSV data: count, mean and extremes of a column.
+#[tool(inline, read_only)]
+fn analyze_csv(
+    /// The table; its first line names the columns.
+    csv: &str,
+    /// The column; the first one with numbers without it.
+    #[arg(default)]
+    column: &str,
+) -> Result<Json<Statistics>, ToolError> {
+    let mut lines = csv.lines().filter(|line| !line.trim().is_empty()).map(cells);
+    let names = lines.next().unwrap_or_default();
+    let rows: Vec<_> = lines.collect();
+    let numbers = |at: usize| -> Vec<f64> {
+        rows.iter().filter_map(|row| row.get(at)?.parse().ok()).collect()
+    };
+    let is_meant = |(at, name): &(usize, &String)| {
+        if column.is_empty() { !numbers(*at).is_empty() } else { *name == column }
+    };
+    let meant = names.iter().enumerate().find(is_meant);
+    let (at, name) = meant.ok_or_else(|| ToolError("there is no such column".to_owned()))?;
+    let (mut least, mut most, mut sum, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
+    for number in numbers(at) {
+        (least, most, sum, count) =
+            (least.min(number), most.max(number), sum + number, count + 1.0);
+    }
+    if count == 0.0 {
+        return Err(ToolError(format!("`{name}` has no numbers")));
+    }
+    let (column, count, mean) = (name.clone(), numbers(at).len(), sum / count);
+    Ok(Json(Statistics { column, count, mean, least, most }))
+}
+
+fn cells(line: impl AsRef<str>) -> Vec<String> {
+    line.as_ref().split(',').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[tokio::main]
+async fn main() -> Result<(), ServeError> {
+    let server = Server::new("desk", env!("CARGO_PKG_VERSION"));
+    let server = match std::env::args().nth(1).as_deref() {
+        Some("data") => server.tool(analyze_csv()),
+        _ => server.tool(read_file()).tool(list_folder()).tool(parse_csv()).tool(write_report()),
+    };
+    server.serve_stdio().await
+}
