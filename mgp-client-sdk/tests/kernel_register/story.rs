@@ -4,7 +4,8 @@ use mgp_client_sdk::{Changed, Client};
 use mgp_types::ErrorCode;
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, KernelServers};
 use mgp_types::mgp::{
-    KernelApprovalDecisionParams, KernelServersParams, Permission, RegistrationStatus,
+    DiscoveryListParams, KernelApprovalDecisionParams, KernelServersParams, Permission,
+    RegistrationStatus,
 };
 use mgp_types::service::Principal;
 
@@ -63,7 +64,7 @@ async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called()
     let found = ada.call("mgp_tools_discover").arg("query", "word of wisdom").await.unwrap();
     assert!(serde_json::to_string(&found).unwrap().contains("word of wisdom"), "{found:?}");
     assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
-    let seen = ada.mgp().discovery_list(&Default::default()).await.unwrap();
+    let seen = ada.mgp().discovery_list(&DiscoveryListParams::default()).await.unwrap();
     assert_eq!(seen.servers[0].id, "made");
     assert_eq!(*seen.servers[0].tools, ["say"]);
     world.end().await;
