@@ -35,8 +35,14 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// A file belongs to somebody else.
+    #[error("you may not read `{path}`; run `chmod u+r` on it, or name another one")]
+    NotYours {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is something else in the place of a file.
-    #[error("`{path}` is not a plain file")]
+    #[error("`{path}` is not a plain file; name one that is")]
     NotPlain {
         /// The file.
         path: PathBuf,

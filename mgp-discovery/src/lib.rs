@@ -35,4 +35,6 @@ pub use registration::{
     RegistrationsBuilder, Script, Servers, Verdict, Waiting,
 };
 pub use registry::{Fleet, Known, list_router};
-pub use source::{Approval, Loaded, Origin, Review, Reviewed, Sources, Trust, Unapproved};
+pub use source::{
+    Approval, Loaded, Origin, Review, Reviewed, Sources, Trust, Unapproved, settings,
+};

@@ -181,6 +181,36 @@ async fn a_pass_narrows_and_never_widens() {
 }
 
 #[tokio::test]
+async fn a_key_for_one_tool_is_for_nothing_else_of_a_server() {
+    let access = Access::in_memory(Policies::default());
+    allow(&access, "local", None).await;
+    let mut client = client(&access, r#"{"resources":[1]}"#);
+    let files = "files".into();
+    for (words, may) in [
+        (&[][..], true),
+        (&["reports.read"], true),
+        (&["tools.call"], true),
+        (&["tools.call:read"], false),
+        (&["tools.list", "tools.read:read"], false),
+    ] {
+        client.cx.extensions.insert(Pass::new(words.iter().copied(), || true));
+        for (method, params) in [
+            ("resources/read", r#"{"uri":"file:///a"}"#),
+            ("resources/subscribe", r#"{"uri":"file:///a"}"#),
+            ("prompts/get", r#"{"name":"p"}"#),
+            ("completion/complete", r#"{"ref":{"type":"ref/prompt","name":"p"}}"#),
+        ] {
+            let answer = client.request(method, params).await;
+            let code = answer.as_ref().map_or_else(|error| error.code().0, |_| 0);
+            assert_eq!(code, if may { 0 } else { 1001 }, "{words:?} {method}");
+        }
+        let listed = client.request("resources/list", "{}").await.unwrap();
+        assert_eq!(listed.as_str().contains("[1]"), may, "{words:?}");
+        assert_eq!(access.sees_server(&client.cx, &files).is_ok(), may, "{words:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_for_tools_does_not_administer() {
     let access = Access::in_memory(Policies::default());
     let mut client = mock::client(Stack::new(access.router()));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
 use mgp_types::method::{Initialized, LoggingSetLevel};
-use mgp_types::service::{Asking, Call, CallKey, Context, Extensions, Outlet, ScopeId};
+use mgp_types::service::{Asking, Call, CallKey, Context, Extensions, Outlet, Pass, ScopeId};
 
 /// How many are known; further ones are served, and hear nothing that belongs to no call of theirs.
 const CALLERS: usize = 65_536;
@@ -46,6 +46,10 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
+        // What it hears is narrowed by its credentials too.
+        if let Some(pass) = cx.extensions.get::<Pass>() {
+            own.extensions.insert(pass.clone());
+        }
         if own.caller.era == Era::Legacy {
             own.asking = Asking::Peer(own.peer.clone());
         }

@@ -1,7 +1,9 @@
 //! 4000 to 4199: what is wrong with the call itself.
 
+use mgp_client_sdk::Kernel;
+use mgp_discovery::ServerMgp;
 use mgp_server_sdk::prelude::*;
-use mgp_types::mgp::RiskLevel;
+use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Stack;
 use serde_json::json;
 
@@ -106,4 +108,27 @@ async fn code_4002_tool_disabled() {
         .details(details)
         .heard_by_all(&stack, "t")
         .await;
+}
+
+#[tokio::test]
+async fn code_4003_tool_name_conflict() {
+    let clock =
+        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    let mut mgp = ServerMgp::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    let builder = Kernel::builder().local_as("one", mgp.clone(), clock);
+    let kernel = builder.local_as("two", mgp, clock).build().await.unwrap();
+    let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
+    for _ in 0..1_000 {
+        if is_known("one") && is_known("two") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let stack = kernel.server().into_stack().unwrap();
+    Heard::of(ErrorCode::TOOL_NAME_CONFLICT)
+        .says(["`now`", "one.now", "two.now"])
+        .heard_by_all(&stack, "now")
+        .await;
+    kernel.stop().await;
 }

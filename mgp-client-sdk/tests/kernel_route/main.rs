@@ -9,4 +9,5 @@ mod hops;
 mod lists;
 mod tasks;
 mod tenants;
+mod tenants_mixed;
 mod world;

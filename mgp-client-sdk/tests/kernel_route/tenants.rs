@@ -8,7 +8,7 @@ use mgp_client_sdk::{Client, Kernel, ToolResult};
 use mgp_discovery::{Isolation, ServerMgp};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger};
-use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era};
+use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era};
 use mgp_types::service::Item;
 use mgp_types::service::Outlet;
 use tokio::sync::Barrier;
@@ -48,6 +48,16 @@ fn shared(era: Era, both: Arc<Barrier>) -> Server {
             }
         },
     );
+    let meet = Arc::clone(&both);
+    let think = Tool::new("think", "Thinks", move |Args(Who { who }): Args<Who>, cx: Context| {
+        let both = Arc::clone(&meet);
+        async move {
+            both.wait().await;
+            let said = cx.sample(format!("for {who}")).max_tokens(5).await;
+            both.wait().await;
+            Ok::<_, RpcError>(format!("{:?}", said?))
+        }
+    });
     let ask = Tool::new("ask", "Asks", move |Args(Who { who }): Args<Who>, cx: Context| {
         let both = Arc::clone(&both);
         async move {
@@ -59,8 +69,10 @@ fn shared(era: Era, both: Arc<Barrier>) -> Server {
             )
         }
     });
-    of(Server::new("s", "1").tool(talk).tool(ask).logging(), era)
+    of(Server::new("s", "1").tool(talk).tool(ask).tool(think).logging(), era)
 }
+
+const TOOLS: [&str; 3] = ["talk", "ask", "think"];
 
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
@@ -73,8 +85,12 @@ impl Heard {
 
 async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Heard) {
     let heard = Heard::default();
-    let (logs, questions) = (heard.clone(), heard.clone());
+    let (logs, questions, thoughts) = (heard.clone(), heard.clone(), heard.clone());
     let builder = begins(era)
+        .on_sampling(move |question| {
+            thoughts.add(format!("question {question:?}"));
+            async move { Err::<CreateMessageResult, _>(RpcError::internal("nobody thinks here")) }
+        })
         .on_log(move |message| logs.add(format!("log {}", message.data.as_str())))
         .on_elicitation(move |question: ElicitParams| {
             questions.add(format!("question {}", question.message));
@@ -92,7 +108,7 @@ async fn world(mgp: ServerMgp, era: Era) -> Kernel {
     let both = Arc::new(Barrier::new(2));
     let make = move || shared(era, Arc::clone(&both));
     let kernel = kernel(Kernel::builder().local_as("s", mgp, make)).await;
-    knows(&kernel, "s", 2).await;
+    knows(&kernel, "s", 3).await;
     kernel
 }
 
@@ -109,7 +125,7 @@ fn takes(heard: &Heard) -> Outlet {
 async fn what_two_hosts_cause_at_once_stays_with_each() {
     for (above, below) in PAIRS {
         let pair = format!("{above:?} {below:?}");
-        let kernel = world(open(&["talk", "ask"]), below).await;
+        let kernel = world(open(&TOOLS), below).await;
         let (ann, of_ann) = tenant(&kernel, "ann", above).await;
         let (bob, of_bob) = tenant(&kernel, "bob", above).await;
         let mut calls = [
@@ -139,23 +155,24 @@ async fn what_two_hosts_cause_at_once_stays_with_each() {
 
 #[tokio::test]
 async fn a_question_that_may_be_for_either_is_for_none() {
-    for above in [Era::Legacy, Era::Modern] {
-        let kernel = world(open(&["talk", "ask"]), Era::Legacy).await;
+    let cases = [Era::Legacy, Era::Modern].map(|above| [(above, "ask"), (above, "think")]);
+    for (above, tool) in cases.into_iter().flatten() {
+        let kernel = world(open(&TOOLS), Era::Legacy).await;
         let (ann, of_ann) = tenant(&kernel, "ann", above).await;
         let (bob, of_bob) = tenant(&kernel, "bob", above).await;
         let (one, two) = tokio::join!(
-            ann.call("ask").arg("who", "ann").into_future(),
-            bob.call("ask").arg("who", "bob").into_future()
+            ann.call(tool).arg("who", "ann").into_future(),
+            bob.call(tool).arg("who", "bob").into_future()
         );
         for refused in [one, two] {
             let told = match refused {
                 Ok(result) => {
-                    assert_eq!(result.is_error, Some(true), "{above:?}");
+                    assert_eq!(result.is_error, Some(true), "{above:?} {tool}");
                     result.to_text()
                 }
                 Err(error) => error.to_string(),
             };
-            assert!(told.contains("several callers"), "{above:?}: {told}");
+            assert!(told.contains("several callers"), "{above:?} {tool}: {told}");
         }
         assert!(of_ann.0.lock().unwrap().is_empty() && of_bob.0.lock().unwrap().is_empty());
         kernel.stop().await;
@@ -165,7 +182,7 @@ async fn a_question_that_may_be_for_either_is_for_none() {
 #[tokio::test]
 async fn with_an_instance_for_each_both_are_asked() {
     for (above, below) in PAIRS {
-        let mut mgp = open(&["talk", "ask"]);
+        let mut mgp = open(&TOOLS);
         mgp.isolation = Isolation::PerAgent;
         let kernel = world(mgp, below).await;
         let (ann, of_ann) = tenant(&kernel, "ann", above).await;

@@ -1,10 +1,14 @@
 //! The first ten minutes: what goes wrong is told in one clear line with the remedy.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use serde_json::json;
 
@@ -13,7 +17,11 @@ use crate::world::{World, exists, kill, lives, text, within};
 /// Runs it to its end: the exit code, and one line that has all of the expected words.
 #[track_caller]
 fn check(world: &World, args: &[&str], code: i32, expected: &[&str]) {
-    let output = world.output(args);
+    told(&world.output(args), code, expected);
+}
+
+#[track_caller]
+fn told(output: &Output, code: i32, expected: &[&str]) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(output.stdout.is_empty());
@@ -21,6 +29,28 @@ fn check(world: &World, args: &[&str], code: i32, expected: &[&str]) {
     for words in expected {
         assert!(said.contains(words), "`{words}` is not in: {said}");
     }
+}
+
+/// The program, for a command with the state of this world.
+fn command(world: &World, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    command.args(args).arg("--state").arg(world.state()).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program as somebody who is not allowed everything, whoever runs the tests.
+fn as_a_person(world: &World, way: &[&str]) -> Output {
+    let mut command = world.mgp(way);
+    if rustix::process::geteuid().is_root() {
+        let nobody = 65_534;
+        command.uid(nobody).gid(nobody).current_dir("/");
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// What others may look into; its owner may not write it.
+fn sealed(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
 }
 
 /// The three ways to serve, which say the same when something is wrong.
@@ -202,4 +232,122 @@ fn a_kernel_that_hangs_is_told_apart_from_none() {
     check(&world, &["--stdio"], 1, &["does not answer"]);
     kill("-CONT", kernel);
     assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_folder_for_the_state_that_cannot_be_written() {
+    let world = World::new("sealed", "");
+    sealed(&world.folder);
+    let state = world.state().display().to_string();
+    for way in WAYS {
+        let output = as_a_person(&world, way);
+        told(&output, 1, &[&state, "cannot be used", "ermission denied", "--state DIR"]);
+    }
+    fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let beneath = world.config_file().join("state");
+    let output = Command::new(env!("CARGO_BIN_EXE_mgp"))
+        .args(["status", "--state"])
+        .arg(&beneath)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    told(&output, 3, &["no kernel runs"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    let serve = command.args(["serve", "--stdio", "--state"]).arg(&beneath).stdin(Stdio::null());
+    told(&serve.output().unwrap(), 1, &["cannot be used", "--state DIR"]);
+}
+
+#[test]
+fn a_state_that_belongs_to_somebody_else() {
+    let world = World::new("theirs", "");
+    fs::create_dir(world.state()).unwrap();
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o500)).unwrap();
+    fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o755)).unwrap();
+    for way in WAYS {
+        told(&as_a_person(&world, way), 1, &["cannot be used", "--state DIR"]);
+    }
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_configuration_that_may_not_be_read() {
+    let world = World::new("unread", "");
+    fs::set_permissions(world.config_file(), fs::Permissions::from_mode(0o000)).unwrap();
+    // Everybody may make a state here, and nobody may read the configuration.
+    fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o777)).unwrap();
+    for way in WAYS {
+        told(&as_a_person(&world, way), 1, &["may not read", "mgp.toml", "chmod u+r"]);
+    }
+    fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_configuration_that_is_a_folder() {
+    let world = World::empty("folder");
+    fs::create_dir(world.config_file()).unwrap();
+    for way in WAYS {
+        check(&world, way, 1, &["mgp.toml", "is not a plain file", "name one"]);
+    }
+}
+
+#[test]
+fn a_kernel_of_another_version_at_the_socket() {
+    let world = World::new("version", "");
+    fs::create_dir(world.state()).unwrap();
+    fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    let listener = UnixListener::bind(world.socket()).unwrap();
+    let answers = ["{\"mgp\":2,\"ok\":true,\"version\":\"9.0.0\"}\n", "220 ready\n"];
+    let commands = [vec!["serve", "--stdio"], vec!["status"], vec!["servers", "ls"]];
+    thread::spawn(move || {
+        for answer in answers.iter().cycle() {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = BufReader::new(stream.try_clone().unwrap()).read_line(&mut String::new());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    for args in commands.iter().flat_map(|args| [args, args]) {
+        let output = command(&world, args).output().unwrap();
+        told(&output, 1, &["no kernel of this version", "--state DIR"]);
+    }
+}
+
+#[test]
+fn no_kernel_for_a_command_that_needs_one() {
+    let world = World::new("none", "");
+    for args in [&["status"][..], &["stop"], &["sessions"]] {
+        told(&command(&world, args).output().unwrap(), 3, &["no kernel runs", "mgp serve"]);
+    }
+}
+
+#[test]
+fn an_agent_that_was_granted_nothing() {
+    let world = World::empty("grants");
+    let script = format!("exec {}", crate::world::example("echo").display());
+    world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
+    let mut host = world.host(&["--standalone", "--agent", "ada"]);
+    let listed = || {
+        let listed = world.operator().ask("mgp/kernel/servers", &json!({})).unwrap();
+        (listed["servers"][0]["tools"] == 1).then_some(())
+    };
+    within(listed);
+    let asked = json!({"name": "echo.echo", "arguments": {"message": "x"}});
+    let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
+    assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
+    assert!(refused.contains("mgp/access/grant"), "{refused}");
+    // Whoever looks after the kernel sees the same, and why.
+    let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(said.contains("no: default_policy opt-in"), "{said}");
+    let granted = command(&world, &["access", "grant", "ada", "echo"]).output().unwrap();
+    assert_eq!(granted.status.code(), Some(0), "{}", text(&granted.stderr));
+    assert_eq!(host.call("mgp_tools_call", &asked).unwrap(), "x");
+}
+
+#[test]
+fn a_host_that_nobody_knows() {
+    let world = World::new("unknown", "");
+    let output = command(&world, &["connect", "emacs", "--interactive", "no"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("emacs") && said.contains("claude-desktop"), "{said}");
 }

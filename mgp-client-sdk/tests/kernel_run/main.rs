@@ -6,8 +6,11 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
 
+mod broken;
 mod chaos;
 mod ends;
 mod first;
+mod registering;
+mod serving;
 mod shared;
 mod world;

@@ -159,7 +159,12 @@ impl World {
     }
 
     pub(crate) fn operator(&self) -> Wire {
-        let mut wire = self.connect("{\"mgp\":1,\"as\":\"operator\"}\n").unwrap();
+        self.wire("{\"mgp\":1,\"as\":\"operator\"}\n")
+    }
+
+    /// A connection that was let in and has shaken hands.
+    pub(crate) fn wire(&self, preface: &str) -> Wire {
+        let mut wire = self.connect(preface).unwrap();
         wire.ask("initialize", &hello()).unwrap();
         wire.tell("notifications/initialized");
         wire
@@ -273,7 +278,7 @@ impl Host {
             let line = match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Err(Value::Null),
-                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method}"),
+                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method} {params}"),
             };
             let mut answer: Value = serde_json::from_str(&line).unwrap();
             if answer["id"] == self.next {
@@ -288,7 +293,22 @@ impl Host {
 
     /// The text of a call's result, or its error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, Value> {
-        let result = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))?;
+        self.called(&json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The same with a trace, which stands in the log.
+    pub(crate) fn call_as(
+        &mut self,
+        trace: &str,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<String, Value> {
+        let meta = json!({"trace_id": trace});
+        self.called(&json!({"name": tool, "arguments": arguments, "_meta": meta}))
+    }
+
+    fn called(&mut self, params: &Value) -> Result<String, Value> {
+        let result = self.ask("tools/call", params)?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(result) } else { Ok(text) }
     }
@@ -331,8 +351,14 @@ impl Drop for Host {
 
 /// Waits until something is there.
 #[track_caller]
-pub(crate) fn within<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn within<T>(look: impl FnMut() -> Option<T>) -> T {
+    within_so_long(PATIENCE, look)
+}
+
+/// The same with another patience.
+#[track_caller]
+pub(crate) fn within_so_long<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;

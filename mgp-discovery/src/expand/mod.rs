@@ -12,6 +12,6 @@ mod value;
 
 pub use expander::{ExpandedReach, ExpandedServer, Expander, NotExpanded};
 pub use secrets::{ClearSecret, clear_secrets};
-pub(crate) use template::Piece;
 pub use template::{BadTemplate, Template};
+pub(crate) use template::{Piece, closing};
 pub use value::Expanded;

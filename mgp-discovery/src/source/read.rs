@@ -12,7 +12,10 @@ use crate::error::Error;
 
 /// The text of a file; none where there is no such file.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Error> {
-    let failed = |source| Error::Io { path: path.to_owned(), verb: "read", source };
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::PermissionDenied => Error::NotYours { path: path.to_owned() },
+        _ => Error::Io { path: path.to_owned(), verb: "read", source },
+    };
     // Looked at before it is opened: opening a pipe would wait for its other end.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

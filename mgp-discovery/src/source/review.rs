@@ -11,7 +11,11 @@ use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::{Config, Finding, Reach, Server, ServerMgp};
-use crate::expand::Template;
+use crate::expand::{Template, clear_secrets};
+use crate::registration::changes_code;
+
+/// How much of an ordinary value is shown.
+const SHOWN_CHARS: usize = 200;
 
 /// A project's configuration as it was read once; approving it approves exactly this.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +41,8 @@ pub struct Reviewed {
     pub runs: String,
     /// What it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
     pub needs: Vec<String>,
+    /// Its variables and headers, as [`settings`] shows them.
+    pub sets: Vec<String>,
     /// What it asks for beyond the defaults.
     pub loosens: Vec<String>,
     /// Whether the user's own file has a server of that id, which this one would replace.
@@ -48,6 +54,9 @@ impl fmt::Display for Reviewed {
         write!(f, "{} runs {}", self.id, self.runs)?;
         if !self.needs.is_empty() {
             write!(f, ", is given {}", self.needs.join(" "))?;
+        }
+        if !self.sets.is_empty() {
+            write!(f, ", sets {}", self.sets.join(", "))?;
         }
         if !self.loosens.is_empty() {
             write!(f, ", loosens {}", self.loosens.join(", "))?;
@@ -106,9 +115,37 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
         id: server.id.clone(),
         runs,
         needs,
+        sets: settings(server),
         loosens: server.mgp.as_ref().map(loosens).unwrap_or_default(),
         overrides: own(server.id.as_str()),
     }
+}
+
+/// The variables and headers of a server, `NAME=value` each, for a person to judge.
+///
+/// What looks like a secret in clear text is left out, and variables that decide which code runs say so.
+#[must_use]
+pub fn settings(server: &Server) -> Vec<String> {
+    let (kind, pairs) = match &server.reach {
+        Reach::Program { env, .. } => ("env", env),
+        Reach::Url { headers, .. } => ("headers", headers),
+        Reach::Within => return Vec::new(),
+    };
+    let secrets = clear_secrets(server);
+    let shown = pairs.iter().map(|(name, value)| {
+        let loads = kind == "env" && changes_code(name);
+        let is_secret = secrets.iter().any(|secret| secret.place == format!("{kind}.{name}"));
+        let end = value.char_indices().nth(SHOWN_CHARS).map(|(at, _)| at);
+        let name = quoted(name);
+        match end {
+            // The name alone decides: such a value has nothing to hide.
+            _ if loads => format!("{name}={} (may change which code runs)", quoted(value)),
+            _ if is_secret => format!("{name}=…"),
+            Some(end) => format!("{name}={}… ({} bytes)", quoted(&value[..end]), value.len()),
+            None => format!("{name}={}", quoted(value)),
+        }
+    });
+    shown.collect()
 }
 
 /// A word in which nothing can hide: spaces are quoted, and what terminals obey is written out.

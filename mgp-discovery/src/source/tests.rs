@@ -162,6 +162,29 @@ async fn an_approved_project_says_no_more_than_it_may() {
 }
 
 #[tokio::test]
+async fn what_decides_which_code_runs_is_seen_and_secrets_are_not() {
+    let place = Place::new();
+    let long = "x".repeat(300);
+    place.project(&format!(
+        "[[servers]]\nid = 'a'\ncommand = 'a'\nenv = {{ LD_PRELOAD = '/tmp/e.so', API_KEY = 'hunter2hunter2', PATH = '9Zk2mQ7vT4xL1bN8cR5wY3hG6', MODE = 'a b', LONG = '{long}' }}\n[[servers]]\nid = 'u'\nurl = 'https://u'\nheaders = {{ X-To = 'me', Authorization = 'Bearer abcdefghij' }}\n"
+    ));
+    let servers = place.sources().review().unwrap().unwrap().servers;
+    assert_eq!(
+        servers[0].sets,
+        [
+            "API_KEY=…".to_owned(),
+            "LD_PRELOAD=/tmp/e.so (may change which code runs)".to_owned(),
+            format!("LONG={}… (300 bytes)", "x".repeat(200)),
+            "MODE=\"a b\"".to_owned(),
+            "PATH=9Zk2mQ7vT4xL1bN8cR5wY3hG6 (may change which code runs)".to_owned(),
+        ]
+    );
+    assert_eq!(servers[1].sets, ["Authorization=…", "X-To=me"]);
+    let told = servers[0].to_string();
+    assert!(told.contains(", sets API_KEY=…, LD_PRELOAD=/tmp/e.so (may"), "{told}");
+}
+
+#[tokio::test]
 async fn a_file_that_is_named_stands_in_place_of_all() {
     let place = Place::new();
     place.user(USER);

@@ -335,7 +335,8 @@ impl Supervisor {
                 let (number, wait) = (allowed.number, allowed.wait.as_millis());
                 Then::Start {
                     at: now.saturating_add(allowed.wait),
-                    reason: format!("restart {number} of {max} in {wait} ms").into(),
+                    // Who looks sees this state, and would not know why it came to that.
+                    reason: format!("{how}; restart {number} of {max} in {wait} ms").into(),
                 }
             }
         }

@@ -201,9 +201,10 @@ impl Access {
         let credentials = Credentials::of(cx);
         credentials.hold()?;
         let decided = self.decide_now(&cx.principal, server, tool);
+        // What is narrowed to some tools of a server is narrowed to less than the server.
+        let need = tool.map_or(Need::Server, Need::Call);
         if decided.is_allowed()
-            && let Some(tool) = tool
-            && let Err(lacking) = credentials.permit(Need::Call(tool))
+            && let Err(lacking) = credentials.permit(need)
         {
             return Ok(Decided::lacking(lacking));
         }

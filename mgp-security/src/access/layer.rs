@@ -30,7 +30,8 @@ use crate::error::{LongName, Refusal};
 ///   and a remedy; `tools/list` is filtered by the same decision.
 /// - Resources, prompts and completion belong to the whole server: they are decided by its entry or policy, refused with
 ///   1001, and their lists are empty.
-/// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further; those that ended are refused with 1003.
+/// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further: those for some tools are not for the rest of a
+///   server. Those that ended are refused with 1003.
 ///
 /// ```
 /// use mgp_security::{Access, AccessLayer, Policies};

@@ -4,7 +4,7 @@
 //!
 //! | word | what it permits |
 //! |---|---|
-//! | `tools.call` | to call every tool, and to see it |
+//! | `tools.call` | to call every tool, and to see it; resources, prompts and completion too |
 //! | `tools.call:NAME` | to call one tool, and to see it |
 //! | `tools.list` | to see every tool in lists |
 //! | `tools.read:NAME` | to see one tool in lists |
@@ -41,6 +41,8 @@ pub(crate) enum Need<'a> {
     See(&'a str),
     /// To see every tool there is.
     SeeAll,
+    /// To use what belongs to a whole server.
+    Server,
     /// To ask about others.
     Read,
     /// To grant and revoke.
@@ -95,6 +97,7 @@ impl Need<'_> {
         match self {
             Self::Call(tool) => !for_tools() || any(&|word| word == CALL) || one(CALL_ONE, tool),
             Self::SeeAll => !for_tools() || any(&|word| word == CALL || word == LIST),
+            Self::Server => !for_tools() || any(&|word| word == CALL),
             Self::See(tool) => {
                 Self::SeeAll.is_met(words) || one(CALL_ONE, tool) || one(READ_ONE, tool)
             }
@@ -113,6 +116,7 @@ impl Need<'_> {
             Self::Call(tool) => format!("{CALL_ONE}{tool}"),
             Self::See(tool) => format!("{READ_ONE}{tool}"),
             Self::SeeAll => LIST.to_owned(),
+            Self::Server => CALL.to_owned(),
             Self::Read => ADMIN_READ.to_owned(),
             Self::Write => ADMIN_WRITE.to_owned(),
         }
@@ -131,8 +135,8 @@ mod tests {
 
     #[test]
     fn words_permit_what_they_name() {
-        use Need::{Call, Read, See, SeeAll, Write};
-        for need in [Call("a"), See("a"), SeeAll, Read, Write] {
+        use Need::{Call, Read, See, SeeAll, Server, Write};
+        for need in [Call("a"), See("a"), SeeAll, Server, Read, Write] {
             check(&[], need, true);
             check(&["files.read"], need, true);
             check(&["tools.cal"], need, false);
@@ -143,6 +147,10 @@ mod tests {
         check(&["tools.call:a"], SeeAll, false);
         check(&["tools.call"], Call("b"), true);
         check(&["tools.call"], SeeAll, true);
+        check(&["tools.call"], Server, true);
+        check(&["admin.write"], Server, true);
+        check(&["tools.call:a"], Server, false);
+        check(&["tools.list"], Server, false);
         check(&["tools.list"], See("b"), true);
         check(&["tools.list"], Call("b"), false);
         check(&["tools.read:a"], See("a"), true);

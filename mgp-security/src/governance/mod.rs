@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Call, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
@@ -360,6 +360,31 @@ impl Governance {
     /// Forgets everything about a server that is registered no longer: its policy, who may use it, what it may do, what
     /// its tools were, and what waits for an operator. Whoever removes it was asked who they are.
     ///
+    /// ```
+    /// use mgp_security::{Governance, PermissionChange};
+    /// use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission};
+    /// use mgp_types::service::Principal;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let (governance, ann) = (Governance::builder().build(), Principal::new("acme", "ann").operator());
+    /// for server in ["made", "files"] {
+    ///     let change = PermissionChange::of(server, [Permission::FilesystemRead]);
+    ///     governance.permissions().approve(&ann, change).await.unwrap();
+    ///     governance.access().grant(&ann, AccessGrantParams::allow("ada", server)).await.unwrap();
+    /// }
+    /// governance.deregistered(&"made".into()).await.unwrap();
+    ///
+    /// let entries = async |server: &str| {
+    ///     let query = AccessQueryParams::new("ada", server);
+    ///     governance.access().query(&ann, query).await.unwrap().entries.len()
+    /// };
+    /// assert_eq!((entries("made").await, entries("files").await), (0, 1));
+    /// let left = governance.permissions().list(&ann, None).await.unwrap();
+    /// assert_eq!(left[0].server.as_deref(), Some("files"));
+    /// assert_eq!(left.len(), 1);
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// Something of it could not be forgotten; it may be called again.
     ///
@@ -406,14 +431,32 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::of(call.cx());
-        let need = match does {
-            Administration::Reads => Need::Read,
-            Administration::Changes => Need::Write,
-        };
-        let Err(refusal) = asker.may(need, method, About::All) else { return Ok(()) };
-        let server = named_server(call.params());
+        self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
+    }
+
+    /// The same where the params were taken apart: `server` is the one they name.
+    ///
+    /// # Errors
+    /// As [`operators_only`](Self::operators_only).
+    ///
+    /// # Cancel safety
+    /// As [`operators_only`](Self::operators_only).
+    pub async fn operators_only_at(
+        &self,
+        cx: &Context,
+        server: Option<ServerId>,
+        does: Administration,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        let asker = Asker::of(cx);
+        let Err(refusal) = asker.may(does.need(), method, About::All) else { return Ok(()) };
         Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+    }
+
+    /// Whether an operator calls whose credentials permit this.
+    #[must_use]
+    pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
+        Asker::of(cx).may(does.need(), "", About::All).is_ok()
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
@@ -471,6 +514,15 @@ pub enum Administration {
     Reads,
     /// It changes something.
     Changes,
+}
+
+impl Administration {
+    const fn need(self) -> Need<'static> {
+        match self {
+            Self::Reads => Need::Read,
+            Self::Changes => Need::Write,
+        }
+    }
 }
 
 /// Layer of [`Governance::layer`] and [`Governance::own`].

@@ -47,7 +47,7 @@ const SENTENCES: usize = 1024;
 pub(super) struct Change<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) next: Snapshot,
-    limits: &'a IndexLimits,
+    pub(super) limits: &'a IndexLimits,
     /// Makes vectors at once.
     embedder: Option<&'a dyn Embedder>,
     /// Steps that the keyword index has not got yet.
@@ -70,6 +70,9 @@ pub(super) struct Change<'a> {
     pub(super) servers_freed: Vec<ServerNumber>,
     /// Whether there is anything to publish.
     pub(super) is_any: bool,
+    /// How many documents came and went, without those that were kept.
+    #[cfg(feature = "sqlite")]
+    pub(super) worded: usize,
     /// What was done, if somebody keeps it.
     #[cfg(feature = "sqlite")]
     pub(super) notes: Option<Vec<Note>>,
@@ -103,6 +106,8 @@ impl<'a> Change<'a> {
             freed: Vec::new(),
             servers_freed: Vec::new(),
             is_any: false,
+            #[cfg(feature = "sqlite")]
+            worded: 0,
             #[cfg(feature = "sqlite")]
             notes: None,
         }
@@ -308,18 +313,27 @@ impl<'a> Change<'a> {
     ) -> Entry {
         let categories = self.categories(given, server);
         let keywords = self.writer.labels.list(&all_canonical_words(&given.keywords));
-        let texts = Texts {
-            tool: given.tool.clone(),
-            server: Arc::clone(server),
-            categories: Arc::clone(&categories),
-            keywords: Arc::clone(&keywords),
-            bounds: self.limits.bounds(),
-        };
         self.texts.push(slot);
-        if self.embedder.is_some() && embedded == Embedded::No {
-            self.sentences.push((slot, texts.parts().sentence()));
+        let is_to_embed = self.embedder.is_some() && embedded == Embedded::No;
+        #[cfg(feature = "sqlite")]
+        let is_back = self.bring_back(slot, &definition.hash);
+        #[cfg(not(feature = "sqlite"))]
+        let is_back = false;
+        if is_to_embed || !is_back {
+            let texts = Texts {
+                tool: given.tool.clone(),
+                server: Arc::clone(server),
+                categories: Arc::clone(&categories),
+                keywords: Arc::clone(&keywords),
+                bounds: self.limits.bounds(),
+            };
+            if is_to_embed {
+                self.sentences.push((slot, texts.parts().sentence()));
+            }
+            if !is_back {
+                self.step(Step::New(slot, Box::new(move |words| texts.parts().document(words))));
+            }
         }
-        self.step(Step::New(slot, Box::new(move |indexer| texts.parts().document(indexer))));
         let claimed = || given.tool.find_security().as_ref().and_then(Lenient::valid).cloned();
         let (security, decided) = match &given.security {
             Some(security) => (Some(security.clone()), Decided::Here),
@@ -364,7 +378,11 @@ impl<'a> Change<'a> {
 
     /// Notes a step for the keyword index, which gets some at a time: it works on them meanwhile, and no change is held
     /// as a whole.
-    fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: Step) {
+        #[cfg(feature = "sqlite")]
+        {
+            self.worded += 1;
+        }
         self.steps.push(step);
         if self.steps.len() >= STEPS {
             self.write();

@@ -14,13 +14,19 @@ use super::change::{Change, Embedded, Kept};
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
+use super::writer::Writer;
 use crate::catalog::{Bitmap, Listed, ServerEntry, Slot, ToolEntry};
 use crate::error::IndexError;
+use crate::keyword::{self, SavedParts, Step};
 use crate::persist::{
-    self, Keeper, NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened,
-    ServerRow,
+    self, Keeper, NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector,
+    Opened, ServerRow,
 };
 use crate::vector::VectorTable;
+
+/// Words are kept anew when those of so many tools are others, and one of so many; fewer are made as soon as read.
+const MANY_WORDS: usize = 1000;
+const OF_WORDS: usize = 8;
 
 /// What a change did, for whoever keeps the index.
 #[derive(Debug)]
@@ -156,8 +162,27 @@ impl Change<'_> {
         }
     }
 
+    /// Brings the words of a tool back, if they were kept; says whether they were.
+    pub(super) fn bring_back(&mut self, slot: Slot, hash: &[u8; 16]) -> bool {
+        let Some(at) = self.writer.keywords.take_saved(hash) else { return false };
+        self.step(Step::Back(slot, at));
+        self.worded -= 1;
+        true
+    }
+
+    /// Makes the words ready that can be brought back.
+    fn bring(&mut self, opened: &mut Opened) {
+        let key = keyword::key(self.limits.bounds());
+        let tools = opened.servers.iter().flat_map(|server| &server.tools);
+        let is_there = tools.map(|tool| tool.hash).collect();
+        let same = mem::take(&mut opened.words).into_iter().filter(|(made_by, _)| *made_by == key);
+        let parts = same.map(|(_, part)| part).collect();
+        self.writer.keywords.bring(SavedParts::read(&key, parts, &is_there));
+    }
+
     /// Puts back what was kept.
-    fn restore(&mut self, opened: Opened, model: Option<&str>) -> Restored {
+    fn restore(&mut self, mut opened: Opened, model: Option<&str>) -> Restored {
+        self.bring(&mut opened);
         let mut restored = Restored { dropped: opened.unreadable, ..Restored::default() };
         for OldServer { server, tools } in opened.servers {
             let mut entry = server.into_entry();
@@ -254,6 +279,21 @@ impl Shared {
         });
         let vectors = self.vectors(now, embedded.iter().copied());
         keeper.give(changes.chain(vectors).collect());
+    }
+
+    /// Has the words of all tools written, once enough of them are other ones than those that were.
+    pub(super) fn keep_words(&self, writer: &mut Writer, now: &Snapshot, worded: usize) {
+        let (Some(keeper), Some(keywords)) = (&self.keeper, &now.keywords) else { return };
+        writer.unkept += worded;
+        if writer.unkept < MANY_WORDS.max(now.catalog.len() / OF_WORDS) {
+            return;
+        }
+        writer.unkept = 0;
+        let (keywords, catalog) = (keywords.clone(), now.catalog.clone());
+        let key = keyword::key(self.limits.bounds());
+        let made_by = key.clone();
+        let make = Box::new(move || keywords.save(&made_by, &catalog));
+        keeper.give(vec![persist::Change::Words(NewWords { key, make })]);
     }
 
     /// Has vectors written that were made later.

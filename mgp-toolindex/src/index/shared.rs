@@ -102,7 +102,7 @@ impl Shared {
         }
         let made = made?;
         #[cfg(feature = "sqlite")]
-        let notes = change.notes.take();
+        let (notes, worded) = (change.notes.take(), change.worded);
         let Change { next, texts, server_texts, freed, servers_freed, .. } = change;
         self.publish(next);
         let now = self.snapshot();
@@ -111,7 +111,11 @@ impl Shared {
             self.embedding.add(self, &now, &texts, &server_texts);
         }
         #[cfg(feature = "sqlite")]
-        self.keep(&now, notes.unwrap_or_default(), if self.is_costly() { &[] } else { &texts });
+        {
+            let embedded: &[_] = if self.is_costly() { &[] } else { &texts };
+            self.keep(&now, notes.unwrap_or_default(), embedded);
+            self.keep_words(&mut writer, &now, worded);
+        }
         // Whoever still searches the old snapshot does not meet the new owners of these numbers.
         writer.slots.give_back(freed);
         writer.servers.give_back(servers_freed);

@@ -18,6 +18,9 @@ pub(crate) struct Writer {
     pub(super) slots: Numbers,
     pub(super) servers: Numbers,
     securities: Pool<ToolSecurity>,
+    /// How many documents came and went since the words were kept.
+    #[cfg(feature = "sqlite")]
+    pub(super) unkept: usize,
     /// Parts of the keyword index that are being made one.
     pub(super) merging: Option<Arc<Merging>>,
 }
@@ -45,6 +48,8 @@ impl Writer {
             slots: Numbers::default(),
             servers: Numbers::default(),
             securities: Pool::default(),
+            #[cfg(feature = "sqlite")]
+            unkept: 0,
             merging: None,
         }
     }

@@ -10,6 +10,8 @@ mod merge;
 mod nearby;
 mod part;
 mod reader;
+#[cfg(feature = "sqlite")]
+mod saved;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -19,4 +21,6 @@ mod writer;
 use making::Make;
 pub(crate) use merge::{Merge, Merged};
 pub(crate) use reader::KeywordReader;
+#[cfg(feature = "sqlite")]
+pub(crate) use saved::{SavedParts, key};
 pub(crate) use writer::{Keywords, Step};

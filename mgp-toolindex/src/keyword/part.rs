@@ -46,12 +46,14 @@ pub(super) struct Part {
 
 /// What of a part never changes.
 pub(super) struct Body {
-    segment: Segment,
+    pub(super) segment: Segment,
     pub(super) text: Lists,
     pub(super) name: Lists,
     pub(super) kinds: Arc<InvertedIndexReader>,
     /// The tool of each document.
     pub(super) slots: Box<[Slot]>,
+    /// Whether it counts its words as if it had just been made; where something was merged away they are estimated.
+    pub(super) is_exact: bool,
 }
 
 /// Where the words of a field are listed, and how long its texts are.
@@ -93,10 +95,15 @@ impl Format {
         Self { schema: schema.build(), settings, text, name, kinds }
     }
 
+    /// A place for a new part.
+    pub(super) fn segment(&self) -> tantivy::Result<Segment> {
+        let index = Index::builder().schema(self.schema.clone()).settings(self.settings.clone());
+        Ok(index.create_in_ram()?.new_segment())
+    }
+
     /// Ends a part that is being made.
     pub(super) fn close(&self, open: Open) -> tantivy::Result<Body> {
-        let index = Index::builder().schema(self.schema.clone()).settings(self.settings.clone());
-        let segment = index.create_in_ram()?.new_segment();
+        let segment = self.segment()?;
         let mut words = InvertedIndexSerializer::open(&segment)?;
         let all = [(self.text, &open.text), (self.name, &open.name), (self.kinds, &open.kinds)];
         for (field, gathered) in all {
@@ -142,12 +149,16 @@ impl Format {
         let index = merge_filtered_segments(&segments, settings, alive, RamDirectory::create())?;
         let mut segments = index.searchable_segments()?;
         match segments.pop() {
-            Some(segment) if segments.is_empty() => self.read(segment, slots).map(Some),
+            Some(segment) if segments.is_empty() => {
+                let is_exact = parts.iter().all(|part| part.alive.is_none() && part.body.is_exact);
+                Ok(Some(Body { is_exact, ..self.read(segment, slots)? }))
+            }
             _ => Err(TantivyError::InternalError("a part is one segment".to_owned())),
         }
     }
 
-    fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<Body> {
+    /// Reads a part that was written.
+    pub(super) fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<Body> {
         let reader = SegmentReader::open(&segment)?;
         if reader.max_doc() as usize != slots.len() {
             return Err(TantivyError::InternalError("each document is a tool".to_owned()));
@@ -159,7 +170,7 @@ impl Format {
         };
         let (text, name) = (lists(self.text)?, lists(self.name)?);
         let kinds = reader.inverted_index(self.kinds)?;
-        Ok(Body { segment, text, name, kinds, slots: slots.into() })
+        Ok(Body { segment, text, name, kinds, slots: slots.into(), is_exact: true })
     }
 }
 

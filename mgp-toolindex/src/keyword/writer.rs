@@ -8,6 +8,8 @@ use super::making::{Job, Make, Making};
 use super::merge::{Merge, Merged, due};
 use super::part::{Body, Format, Part};
 use super::reader::{KeywordReader, Standing};
+#[cfg(feature = "sqlite")]
+use super::saved::{SavedParts, SavedPlace};
 use crate::catalog::{Chunks, Slot};
 use crate::error::IndexError;
 
@@ -28,6 +30,9 @@ pub(crate) struct Keywords {
     latest: FxHashMap<Slot, Option<u32>>,
     /// How many documents it has.
     documents: u32,
+    /// Parts that it brings back.
+    #[cfg(feature = "sqlite")]
+    saved: SavedParts,
 }
 
 /// A step of a change.
@@ -36,6 +41,9 @@ pub(crate) enum Step {
     Gone(Slot),
     /// One comes; the one before must be gone.
     New(Slot, Make),
+    /// One comes back that was kept.
+    #[cfg(feature = "sqlite")]
+    Back(Slot, SavedPlace),
 }
 
 impl Keywords {
@@ -49,7 +57,21 @@ impl Keywords {
             making: Making::Nothing,
             latest: FxHashMap::default(),
             documents: 0,
+            #[cfg(feature = "sqlite")]
+            saved: SavedParts::default(),
         }
+    }
+
+    /// Parts to bring back with the change under way.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn bring(&mut self, saved: SavedParts) {
+        self.saved = saved;
+    }
+
+    /// The document of a tool among those to bring back, once.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn take_saved(&mut self, hash: &[u8; 16]) -> Option<SavedPlace> {
+        self.saved.take(hash)
     }
 
     /// Hands steps over, in their order. Nobody sees them before [`Self::commit`].
@@ -65,6 +87,12 @@ impl Keywords {
                     jobs.push((self.documents, slot, make));
                     self.documents += 1;
                 }
+                #[cfg(feature = "sqlite")]
+                Step::Back(slot, at) => {
+                    self.latest.insert(slot, Some(self.documents));
+                    self.saved.put(at, slot, self.documents);
+                    self.documents += 1;
+                }
             }
         }
         if jobs.is_empty() { Ok(()) } else { self.making.add(&self.format, jobs) }
@@ -73,6 +101,8 @@ impl Keywords {
     /// Commits what was handed over, once; the reader that is returned sees all of it.
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
         let made = std::mem::take(&mut self.making).finish()?;
+        #[cfg(feature = "sqlite")]
+        let made = std::mem::take(&mut self.saved).open(&self.format)?.into_iter().chain(made);
         self.documents = 0;
         let latest = std::mem::take(&mut self.latest);
         for slot in latest.keys() {
@@ -96,6 +126,8 @@ impl Keywords {
         self.making = Making::Nothing;
         self.latest = FxHashMap::default();
         self.documents = 0;
+        #[cfg(feature = "sqlite")]
+        self.bring(SavedParts::default());
     }
 
     /// The parts that are to be made one, if there are too many of one size or too much of one is gone.
@@ -193,6 +225,8 @@ impl std::fmt::Debug for Step {
         match self {
             Self::Gone(slot) => f.debug_tuple("Gone").field(slot).finish(),
             Self::New(slot, _) => f.debug_tuple("New").field(slot).finish_non_exhaustive(),
+            #[cfg(feature = "sqlite")]
+            Self::Back(slot, at) => f.debug_tuple("Back").field(slot).field(at).finish(),
         }
     }
 }

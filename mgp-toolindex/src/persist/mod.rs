@@ -17,5 +17,5 @@ mod tests;
 pub(crate) use keeper::Keeper;
 pub(crate) use queue::Change;
 pub(crate) use rows::{
-    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
+    NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
-use super::rows::{NewServer, NewVector};
+use super::rows::{NewServer, NewVector, NewWords};
 use crate::catalog::Listed;
 
 /// How many changes wait on their own.
@@ -29,6 +29,8 @@ pub(crate) enum Change {
     Vectors(Vec<NewVector>),
     /// The tokens of tools that were put before have been counted.
     Counted(Vec<Listed>),
+    /// The words of tools; whatever is in the file may have others.
+    Words(NewWords),
 }
 
 /// Changes that have to be written together, or not at all.
@@ -65,7 +67,12 @@ impl Change {
             Self::Remove(_) => 1,
             Self::Vectors(vectors) => vectors.len(),
             Self::Counted(tools) => tools.len(),
+            Self::Words(_) => TOGETHER,
         }
+    }
+
+    fn is_words(&self) -> bool {
+        matches!(self, Self::Words(_))
     }
 }
 
@@ -88,6 +95,12 @@ impl Queue {
     /// Takes changes that are to be written together, or not at all.
     pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.given += 1;
+        if changes.iter().any(Change::is_words) {
+            // They are of all tools: of several only the last are worth writing.
+            for whole in &mut self.waiting {
+                whole.changes.retain(|change| !change.is_words());
+            }
+        }
         if self.waiting.len() >= MOST {
             self.merge();
         }
@@ -124,6 +137,7 @@ impl Queue {
         let mut order = Vec::new();
         let mut vectors: HashMap<String, NewVector, ahash::RandomState> = HashMap::default();
         let mut counted: HashMap<String, Listed, ahash::RandomState> = HashMap::default();
+        let mut words = None;
         for change in mem::take(&mut self.waiting).into_iter().flat_map(|whole| whole.changes) {
             match change {
                 Change::Put(new) => {
@@ -143,6 +157,7 @@ impl Queue {
                 Change::Counted(tools) => {
                     counted.extend(tools.into_iter().map(|tool| (tool.tool_id(), tool)));
                 }
+                Change::Words(new) => words = Some(new),
             }
         }
         let mut changes = Vec::with_capacity(order.len() + 2);
@@ -161,6 +176,7 @@ impl Queue {
         if !counted.is_empty() {
             changes.push(Change::Counted(counted.into_values().collect()));
         }
+        changes.extend(words.map(Change::Words));
         // The change that is given right now comes after.
         self.waiting.push_back(Whole { changes, through: self.given - 1 });
     }

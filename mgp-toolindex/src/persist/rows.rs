@@ -2,8 +2,8 @@
 //!
 //! Applies to: both.
 
-use std::mem;
 use std::sync::Arc;
+use std::{fmt, mem};
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ServerState, ToolSecurity};
@@ -56,10 +56,25 @@ pub(crate) struct NewVector {
     pub(crate) row: Box<[i8]>,
 }
 
+/// Parts of the keyword index to be written, in place of those that are there; they are made when they are written.
+pub(crate) struct NewWords {
+    /// What they are made by.
+    pub(crate) key: String,
+    pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
+}
+
+impl fmt::Debug for NewWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewWords").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
 /// What a file holds.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) servers: Vec<OldServer>,
+    /// Parts of the keyword index, each with what it was made by.
+    pub(crate) words: Vec<(String, Vec<u8>)>,
     /// How many rows could not be read.
     pub(crate) unreadable: usize,
 }

@@ -13,7 +13,7 @@ use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, 
 
 use super::queue::Change;
 use super::rows::{
-    NewServer, NewTool, NewVector, News, OldServer, OldTool, OldVector, Opened, ServerRow,
+    NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector, Opened, ServerRow,
 };
 use crate::catalog::{Decided, Listed};
 
@@ -26,7 +26,8 @@ pub(super) const NAMESPACE: &str = "toolindex";
 /// How the tables came about.
 ///
 /// What is compared stands before what is long, so that a comparison does not read it.
-pub(super) const STEPS: &[&str] = &["
+pub(super) const STEPS: &[&str] = &[
+    "
     CREATE TABLE toolindex_server (
         id TEXT PRIMARY KEY, name TEXT, description TEXT, categories TEXT NOT NULL
     ) WITHOUT ROWID;
@@ -39,7 +40,13 @@ pub(super) const STEPS: &[&str] = &["
     CREATE TABLE toolindex_vector (
         tool INTEGER PRIMARY KEY, hash BLOB NOT NULL, model TEXT NOT NULL, row BLOB NOT NULL
     );
-"];
+",
+    "
+    CREATE TABLE toolindex_words (
+        number INTEGER PRIMARY KEY, key TEXT NOT NULL, part BLOB NOT NULL
+    );
+",
+];
 
 // === writing ===
 
@@ -54,6 +61,7 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
                 vectors.iter().try_for_each(|vector| tables.put_vector(vector))?;
             }
             Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
+            Change::Words(words) => put_words(conn, words)?,
         }
     }
     Ok(())
@@ -221,6 +229,16 @@ fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
     (checked(tokens, hash) == kept).then_some(tokens)
 }
 
+/// Puts parts of the keyword index in place of those that are there.
+fn put_words(conn: &Connection, words: &NewWords) -> Result<(), StoreError> {
+    conn.execute("DELETE FROM toolindex_words", [])?;
+    let mut put = conn.prepare("INSERT INTO toolindex_words (key, part) VALUES (?1, ?2)")?;
+    for part in (words.make)() {
+        put.execute(params![words.key, part])?;
+    }
+    Ok(())
+}
+
 fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(StoreError::failed)
 }
@@ -229,7 +247,7 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 
 /// Reads everything; rows that cannot be read are counted and left out.
 pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
-    let mut opened = Opened::default();
+    let mut opened = Opened { words: read_words(conn)?, ..Opened::default() };
     let mut places = HashMap::new();
     let mut asked =
         conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
@@ -284,6 +302,17 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     }
     opened.servers.sort_by_key(|server| server.tools.first().map(|tool| tool.place));
     Ok(opened)
+}
+
+/// Parts of the keyword index; one that cannot be read is as good as none.
+fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let mut asked = conn.prepare("SELECT key, part FROM toolindex_words ORDER BY number")?;
+    let mut rows = asked.query([])?;
+    let mut words = Vec::new();
+    while let Some(row) = rows.next()? {
+        words.extend(text(row, 0).zip(bytes(row, 1).map(<[u8]>::to_vec)));
+    }
+    Ok(words)
 }
 
 /// Reads definitions as JSON; says how many are none.

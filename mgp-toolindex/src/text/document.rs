@@ -20,6 +20,10 @@ const SENTENCE: usize = 1200;
 /// How much of the description is embedded, in bytes: what a tool is for stands first, and how it is used after.
 const ABOUT: usize = 250;
 
+/// Goes up when a tool gets other words than before: those that were kept are made anew then.
+#[cfg(feature = "sqlite")]
+pub(crate) const VERSION: u32 = 1;
+
 /// The words of a tool as the keyword index has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {

@@ -13,6 +13,8 @@ mod stop;
 mod words;
 
 pub(crate) use analyzer::{Analyzer, Indexer};
+#[cfg(feature = "sqlite")]
+pub(crate) use document::VERSION;
 pub(crate) use document::{Document, INPUT, OUTPUT, kind_words};
 pub(crate) use fold::fold_name;
 pub(crate) use parts::{Bounds, Parts, cut};

@@ -9,6 +9,7 @@ use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::message::write_text;
 use crate::mcp::key;
 use crate::record::Key;
 use crate::wire::Payload;
@@ -86,22 +87,27 @@ pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload
         }
     }
 
-    let came = came
+    let text = came;
+    let came = text
         .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
         .map_or(Vec::new(), |m| m.0);
     let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
     let all = kept
         .map(|(key, value)| (&**key, value.get()))
         .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
-    let mut out = String::from("{");
+    let room: usize = more.iter().map(|(key, value)| key.len() + value.as_str().len() + 4).sum();
+    let mut out = Vec::with_capacity(room + text.map_or(0, str::len) + 2);
+    let mut before = b'{';
     for (key, value) in all {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        out.push_str(&serde_json::to_string(key).unwrap_or_default());
-        out.push(':');
-        out.push_str(value);
+        out.push(std::mem::replace(&mut before, b','));
+        write_text(&mut out, key);
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
     }
-    out.push('}');
-    out
+    if before == b'{' {
+        out.push(before);
+    }
+    out.push(b'}');
+    // All of it was text.
+    String::from_utf8(out).unwrap_or_default()
 }

@@ -412,7 +412,7 @@ fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     &buffer[at..]
 }
 
-fn write_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
     // Writing a string into memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }

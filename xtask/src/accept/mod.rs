@@ -256,6 +256,11 @@ const CHECKS: &[Check] = &[
         run: |_| fresh::kernel_demo(),
     },
     Check {
+        name: "kernel.interop",
+        about: "foreign clients use five foreign servers through the kernel, all that MCP has",
+        run: kernel::interop,
+    },
+    Check {
         name: "kernel.refusals",
         about: "refusals with reason and remedy for the caller and on the record; an agent tries all",
         run: |_| kernel::refusals(),
@@ -276,14 +281,14 @@ const CHECKS: &[Check] = &[
         run: |_| kernel::first_ten_minutes(),
     },
     Check {
-        name: "kernel.flows",
-        about: "a model that sees only tools/list finds a tool, and asks for one it lacks",
-        run: |_| kernel::flows(),
-    },
-    Check {
         name: "kernel.bench",
         about: "what a hop through the kernel costs, its start and its memory",
         run: |asked| bench::kernel_bench(asked.rigour),
+    },
+    Check {
+        name: "kernel.flows",
+        about: "a model that sees only tools/list finds a tool, and asks for one it lacks",
+        run: |_| kernel::flows(),
     },
 ];
 

@@ -35,13 +35,22 @@ pub(super) const SDKS: &[Sdk] = &[
 ];
 
 impl Sdk {
-    /// The driver, to be given a mode and a server.
+    /// The driver that calls tools, to be given a mode and a server.
     pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
+        self.runs(places, self.driver)
+    }
+
+    /// The driver that uses all that MCP has.
+    pub(super) fn driven_in_full(&self, places: &Places) -> Outcome<Command> {
+        self.runs(places, &format!("kernel_{}", self.driver))
+    }
+
+    fn runs(&self, places: &Places, driver: &str) -> Outcome<Command> {
         let mut command = match self.pin.registry {
             Registry::PyPi => Command::new(places.python(self.pin)),
             _ => Command::new(Places::node(self.pin)?),
         };
-        command.arg(places.driver(self.driver));
+        command.arg(places.driver(driver));
         Ok(command)
     }
 }
@@ -56,7 +65,7 @@ pub(super) fn cells() -> Vec<Cell> {
             server: "ours, `echo`".to_owned(),
             mode: mode.to_owned(),
             revision,
-            pin: Some(sdk.pin),
+            pins: vec![sdk.pin],
             run: Box::new(move |cell, stage| talk(sdk, mode, cell, stage)),
         })
     };

@@ -15,6 +15,10 @@ const DRIVERS: &[(&str, &str)] = &[
     ("python2_server.py", include_str!("drivers/python2_server.py")),
     ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
     ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
+    ("kernel_python2.py", include_str!("drivers/kernel_python2.py")),
+    ("kernel_python1.py", include_str!("drivers/kernel_python1.py")),
+    ("kernel_typescript2.mjs", include_str!("drivers/kernel_typescript2.mjs")),
+    ("kernel_typescript1.mjs", include_str!("drivers/kernel_typescript1.mjs")),
     ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
 
@@ -36,6 +40,19 @@ impl Places {
             fs::write(places.driver(name), text).context(name)?;
         }
         Ok(places)
+    }
+
+    /// An empty folder for what a kernel keeps, private to its owner.
+    pub(super) fn emptied(&self, name: &str) -> Outcome<PathBuf> {
+        let folder = self.root.join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context(folder.display())?;
+        }
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(&folder).context(folder.display())?;
+        Ok(folder)
     }
 
     /// What the peers take for the user's home.

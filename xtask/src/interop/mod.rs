@@ -6,6 +6,7 @@ mod child;
 mod clients;
 mod http;
 mod install;
+mod kernel;
 mod ours;
 mod pins;
 mod relay;
@@ -37,6 +38,7 @@ enum Quadrant {
     PlainServer,
     BothPlain,
     BothMgp,
+    Between,
 }
 
 impl Quadrant {
@@ -46,6 +48,7 @@ impl Quadrant {
             Self::PlainServer => "MGP client, plain server",
             Self::BothPlain => "plain client, plain server",
             Self::BothMgp => "MGP client, MGP server",
+            Self::Between => "plain client, kernel, plain servers",
         }
     }
 }
@@ -60,7 +63,7 @@ struct Cell {
     /// What the two must settle on.
     revision: &'static str,
     /// What must be installed for it.
-    pin: Option<Pin>,
+    pins: Vec<Pin>,
     run: Run,
 }
 
@@ -71,7 +74,8 @@ type Run = Box<dyn Fn(&Cell, &Stage) -> Outcome<String>>;
 #[derive(Debug)]
 struct Stage {
     places: Places,
-    programs: [OnceCell<Result<PathBuf, String>>; 3],
+    programs: [OnceCell<Result<PathBuf, String>>; 4],
+    kernel: OnceCell<Result<kernel::World, String>>,
 }
 
 /// An example of ours that takes part.
@@ -80,28 +84,42 @@ enum Ours {
     Echo,
     Workbench,
     CallTool,
+    /// The program `mgp`, which is big: this one is not optimised.
+    Mgp,
 }
 
 impl Stage {
     fn set() -> Outcome<Self> {
-        Ok(Self { places: Places::new()?, programs: Default::default() })
+        let (programs, kernel) = Default::default();
+        Ok(Self { places: Places::new()?, programs, kernel })
     }
 
     /// One of our programs, built when it is first asked for.
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
-        let (package, example) = match ours {
-            Ours::Echo => ("mgp-server-sdk", "echo"),
-            Ours::Workbench => ("mgp-server-sdk", "workbench"),
-            Ours::CallTool => ("mgp-client-sdk", "call_tool"),
-        };
-        let build = || {
+        let example = |package, example: &str| {
             let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
             Program::cargo(&build).run()?;
             Ok(target()?.join("release/examples").join(example))
         };
+        let build = || match ours {
+            Ours::Echo => example("mgp-server-sdk", "echo"),
+            Ours::Workbench => example("mgp-server-sdk", "workbench"),
+            Ours::CallTool => example("mgp-client-sdk", "call_tool"),
+            Ours::Mgp => {
+                let build = ["build", "--quiet", "-p", "mgp-client-sdk", "--features", "cli"];
+                Program::cargo(&build).args(&["--bin", "mgp"]).run()?;
+                Ok(target()?.join("debug/mgp"))
+            }
+        };
         let built = self.programs[ours as usize]
             .get_or_init(|| build().map_err(|failure: Failure| failure.to_string()));
         built.clone().map_err(Failure::new)
+    }
+
+    /// The kernel that all cells of its kind use, started when it is first asked for.
+    fn kernel(&self) -> Outcome<&kernel::World> {
+        let start = || kernel::World::start(self).map_err(|failure| failure.to_string());
+        self.kernel.get_or_init(start).as_ref().map_err(Failure::new)
     }
 }
 
@@ -139,12 +157,18 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
 
 /// The part of `accept sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
-    judged(&|cell| !cell.name.starts_with(http::PREFIX), rigour)
+    let others = [http::PREFIX, kernel::PREFIX];
+    judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
 /// `accept mcp.interop`.
 pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(http::PREFIX), rigour)
+}
+
+/// `accept kernel.interop`.
+pub(crate) fn through_the_kernel(rigour: Rigour) -> Outcome<Verdict> {
+    judged(&|cell| cell.name.starts_with(kernel::PREFIX), rigour)
 }
 
 fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
@@ -164,6 +188,7 @@ fn all() -> Vec<Cell> {
     cells.extend(servers::cells());
     cells.extend(ours::cells());
     cells.extend(http::cells());
+    cells.extend(kernel::cells());
     cells
 }
 
@@ -178,19 +203,21 @@ fn table(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Vec<Row>> {
     let mut installed: Vec<(Pin, Result<(), String>)> = Vec::new();
     let mut rows = Vec::new();
     for cell in cells {
-        if let Some(pin) = cell.pin {
+        let mut missing = None;
+        for &pin in &cell.pins {
             let known = installed.iter().position(|(known, _)| *known == pin);
             let known = known.unwrap_or_else(|| {
                 let outcome = stage.places.install(pin).map_err(|failure| failure.to_string());
                 installed.push((pin, outcome));
                 installed.len() - 1
             });
-            if let Err(why) = &installed[known].1 {
-                if let Err(outcome) = rigour.skip(&cell.name, why) {
-                    rows.push(Row { cell, outcome: Err(outcome), took: Duration::ZERO });
-                }
-                continue;
+            missing = missing.or_else(|| installed[known].1.clone().err());
+        }
+        if let Some(why) = missing {
+            if let Err(outcome) = rigour.skip(&cell.name, &why) {
+                rows.push(Row { cell, outcome: Err(outcome), took: Duration::ZERO });
             }
+            continue;
         }
         let start = now();
         let outcome = (cell.run)(&cell, &stage);
@@ -268,7 +295,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), cells.len());
         for pin in pins::ALL {
-            assert!(cells.iter().any(|cell| cell.pin == Some(*pin)), "{pin:?} is for nothing");
+            assert!(cells.iter().any(|cell| cell.pins.contains(pin)), "{pin:?} is for nothing");
         }
     }
 }

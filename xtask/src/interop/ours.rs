@@ -133,7 +133,7 @@ pub(super) fn cells() -> Vec<Cell> {
         server: "ours, `workbench`".to_owned(),
         mode: mode.to_owned(),
         revision,
-        pin: None,
+        pins: Vec::new(),
         run: Box::new(move |cell, stage| talk(mode, cell, stage)),
     };
     modes.into_iter().map(cell).collect()

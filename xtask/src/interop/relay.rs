@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write, stdin, stdout},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -21,7 +21,12 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let ([file], [program, arguments @ ..]) = (flags.words(), flags.rest()) else {
         return Err(Failure::new("give a file and, after `--`, a command"));
     };
-    let log = Arc::new(Mutex::new(File::create(file).context(file)?));
+    let mut file = PathBuf::from(file);
+    if file.is_dir() {
+        // One of several that write at once.
+        file.push(format!("{}.traffic", std::process::id()));
+    }
+    let log = Arc::new(Mutex::new(File::create(&file).context(file.display())?));
     let mut server = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())

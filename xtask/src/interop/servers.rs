@@ -124,6 +124,13 @@ pub(super) const TEXT: &str = "żółw 🦀";
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
+/// The servers of MCP's own collection: name, package, and the command that starts them.
+pub(super) fn collection()
+-> impl Iterator<Item = (&'static str, Pin, fn(&Places) -> Outcome<Vec<OsString>>)> {
+    let others = SERVERS.iter().filter(|server| server.pin != RMCP);
+    others.map(|server| (server.name, server.pin, server.command))
+}
+
 /// Every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -139,7 +146,7 @@ pub(super) fn cells() -> Vec<Cell> {
                 server: server.pin.shown(),
                 mode: mode.to_owned(),
                 revision,
-                pin: Some(server.pin),
+                pins: vec![server.pin],
                 run: Box::new(move |cell, stage| talk(server, &era, mgp, cell, stage)),
             });
         };
@@ -202,7 +209,7 @@ fn folder(places: &Places) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-fn home_folder(places: &Places) -> PathBuf {
+pub(super) fn home_folder(places: &Places) -> PathBuf {
     places.home().join("folder")
 }
 

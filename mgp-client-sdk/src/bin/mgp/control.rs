@@ -44,12 +44,7 @@ async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
         Failure::failed(why)
     };
     let (line, behind) = greeted.map_err(hangs)?.map_err(none)?;
-    let greeting = Greeting::read(&line).map_err(|_| {
-        let socket = socket.display();
-        Failure::failed(format!(
-            "what answers at `{socket}` is no kernel of this version; stop it first"
-        ))
-    })?;
+    let greeting = Greeting::read(&line).map_err(|_| preface::stranger(&socket))?;
     if !greeting.ok {
         return Err(Failure::failed(
             greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned()),

@@ -6,7 +6,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
-use crate::exit::{Ended, Failure};
+use crate::exit::Ended;
+use crate::state::unusable;
 
 /// A lock; it ends when this is dropped, or with the process.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(crate) fn start(folder: &Path) -> Ended<Locked> {
 }
 
 fn try_lock(path: &Path) -> Ended<Locked> {
-    let failed = |error| Failure::failed(format!("`{}` cannot be used: {error}", path.display()));
+    let failed = |error| unusable(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]

@@ -7,11 +7,13 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mgp_client_sdk::types::service::Principal;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::exit::Failure;
 
 /// The revision of these lines.
 const REVISION: u8 = 1;
@@ -124,8 +126,10 @@ impl Greeting {
         line(self)
     }
 
+    /// Reads that of a kernel which understands the same first line.
     pub(crate) fn read(line: &[u8]) -> io::Result<Self> {
-        serde_json::from_slice(line).map_err(io::Error::from)
+        let read: Self = serde_json::from_slice(line)?;
+        if read.mgp == REVISION { Ok(read) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 }
 
@@ -134,6 +138,14 @@ fn line(words: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(words).unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+/// What answers at the socket does not answer as a kernel of this version does.
+pub(crate) fn stranger(socket: &Path) -> Failure {
+    Failure::failed(format!(
+        "what answers at `{}` is no kernel of this version; end it with the `mgp` it came with, or name another folder with --state DIR",
+        socket.display()
+    ))
 }
 
 /// Reads a line of at most [`LINE_BYTES`], and what came behind it.

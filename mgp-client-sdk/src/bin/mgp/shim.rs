@@ -123,12 +123,7 @@ fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>>
         }
     }
     stream.set_read_timeout(None)?;
-    let greeting = Greeting::read(&line).map_err(|_| {
-        let socket = socket.display();
-        Failure::failed(format!(
-            "what answers at `{socket}` is no kernel of this version; stop it first"
-        ))
-    })?;
+    let greeting = Greeting::read(&line).map_err(|_| preface::stranger(socket))?;
     if greeting.ok {
         return Ok(Some((stream, greeting)));
     }

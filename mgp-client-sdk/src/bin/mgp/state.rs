@@ -3,7 +3,8 @@
 //! Applies to: both.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use mgp_client_sdk::types::store::Db;
 
@@ -28,7 +29,7 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
 /// The same, made where it is missing; only its owner may use it.
 pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
     let folder = folder(global)?;
-    let failed = |error| Failure::failed(format!("`{}` cannot be used: {error}", folder.display()));
+    let failed = |error| unusable(&folder, &error);
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -48,6 +49,17 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
     }
     builder.create(&folder).map_err(failed)?;
     Ok(folder)
+}
+
+/// Why something of the state cannot be used, with what to do where it is not ours.
+pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
+    let fix = match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
+            "; name a folder of your own with --state DIR"
+        }
+        _ => "",
+    };
+    Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))
 }
 
 /// The database of the state; a kernel that runs sees what is changed in it.

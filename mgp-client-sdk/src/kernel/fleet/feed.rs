@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use mgp_discovery::Approved;
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
 use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
-use mgp_types::mgp::ToolSecurity;
+use mgp_types::mgp::{ServerState, ShutdownReason, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
 use tokio::sync::watch;
 use tower_layer::Layer as _;
@@ -123,6 +124,12 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
         let Some(id) = node.upgrade().map(|node| {
             let (latest, why) = node.client().state().latest();
             node.diary().entered(&latest, why.as_deref());
+            let is_held = node.approved().is_some_and(Approved::is_held);
+            if state == ServerState::Restarting && is_held {
+                // It is not tried again until an operator has looked at it.
+                let node = Arc::clone(&node);
+                tokio::spawn(async move { node.stop(ShutdownReason::OperatorRequest).await });
+            }
             node.id().clone()
         }) else {
             return;

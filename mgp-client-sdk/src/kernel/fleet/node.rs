@@ -3,6 +3,7 @@
 //! Applies to: outbound.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::diary::Diary;
@@ -25,8 +26,11 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::supervised::SupervisedClient;
 
-/// How long one that starts keeps the next from starting.
-const TURN: Duration = Duration::from_secs(10);
+/// How long one that starts keeps the next from starting; many that hang are not to keep those that work away.
+const TURN: Duration = Duration::from_secs(2);
+
+/// How long one that starts is waited for.
+const STARTS: Duration = Duration::from_secs(10);
 
 /// How long a call waits for a server that is started for it.
 const WAKES: Duration = Duration::from_secs(30);
@@ -126,12 +130,21 @@ impl Node {
         self.is_held.store(is_held, Ordering::Release);
     }
 
-    /// Starts it once it is its turn, and waits until it is there or failed; a slow one lets the next begin meanwhile.
+    /// Starts it once it is its turn, and waits until it is there or failed; a slow one, and one
+    /// that failed, let the next begin meanwhile.
     pub(crate) async fn start(&self) {
         // It is never closed.
-        let _turn = self.starts.acquire().await;
+        let turn = self.starts.acquire().await;
+        let mut states = self.client().state().watch();
         self.client().start().await;
-        let _ = tokio::time::timeout(TURN, self.client().ready()).await;
+        let mut ready = pin!(tokio::time::timeout(STARTS, self.client().ready()));
+        tokio::select! {
+            _ = &mut ready => return,
+            () = has_failed(&mut states) => {}
+            () = tokio::time::sleep(TURN) => {}
+        }
+        drop(turn);
+        let _ = ready.await;
     }
 
     pub(crate) fn client(&self) -> &SupervisedClient {
@@ -167,9 +180,16 @@ impl Node {
             return self.client().client();
         }
         let turn = tokio::time::timeout(WAKES, self.starts.acquire()).await;
-        let client = self.shared.wake(WAKES).await;
+        let mut waking = pin!(self.shared.wake(WAKES));
+        let early = tokio::select! {
+            client = &mut waking => Some(client),
+            () = tokio::time::sleep(TURN) => None,
+        };
         drop(turn);
-        client
+        match early {
+            Some(client) => client,
+            None => waking.await,
+        }
     }
 
     /// The instance that serves a principal, started unless it runs.
@@ -246,6 +266,15 @@ impl Node {
     pub(crate) fn asks_level(&self, level: Option<LogLevel>) -> bool {
         let mut asked = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *asked, level) != level
+    }
+}
+
+/// Waits until a start has failed, whether it is tried again or not.
+async fn has_failed(states: &mut watch::Receiver<ServerState>) {
+    while states.changed().await.is_ok() {
+        if matches!(*states.borrow_and_update(), ServerState::Error | ServerState::Restarting) {
+            return;
+        }
     }
 }
 

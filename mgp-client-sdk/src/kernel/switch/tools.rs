@@ -80,18 +80,21 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
     let tool = match plain(switch, call).filter(|_| meta.is_none()) {
         Some(tool) => tool,
-        None => match named(switch, call, meta) {
-            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
+        None => {
+            let FoundCall { tool, arguments, .. } = match named(switch, call, meta) {
+                Ok(found) => found,
+                Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                    let held = held(switch, call, meta)?;
+                    return held.map(Aimed::Held).ok_or(unknown);
+                }
+                Err(refused) => return Err(refused),
+            };
+            if meta.is_some() {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(Aimed::Found(tool));
             }
-            Ok(FoundCall { tool, .. }) => tool,
-            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
-                let held = held(switch, call, meta)?;
-                return held.map(Aimed::Held).ok_or(unknown);
-            }
-            Err(refused) => return Err(refused),
-        },
+            tool
+        }
     };
     if call.params().mentions("\"task\"") {
         // The task is the kernel's, and the call below a plain one.

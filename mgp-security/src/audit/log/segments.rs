@@ -5,8 +5,15 @@
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::error::LogError;
+
+/// How long is waited for one who has the log, and between two looks: a process that was killed lets go of it a moment
+/// after it is seen no more, with the last of its threads.
+const LOOKS: u32 = 25;
+const LOOK: Duration = Duration::from_millis(10);
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
@@ -97,18 +104,21 @@ impl Place {
         Ok(())
     }
 
-    /// Takes the log for this process.
+    /// Takes the log for this process; blocks for a moment where somebody has it.
     pub(super) fn lock(&self) -> Result<Lock, LogError> {
         let path = self.beside("lock");
         let file = private().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(LogError::io(&path, "opened"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
-            Err(TryLockError::WouldBlock) => {
-                Err(LogError::Taken { dir: self.dir.clone(), name: self.name.clone() })
+        for _ in 0..LOOKS {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::Error(error)) => {
+                    return Err(LogError::io(&path, "locked")(error));
+                }
             }
-            Err(TryLockError::Error(error)) => Err(LogError::io(&path, "locked")(error)),
         }
+        Err(LogError::Taken { dir: self.dir.clone(), name: self.name.clone() })
     }
 
     /// Brings the names of files to the disk; where directories cannot be synced, the system sees to it.

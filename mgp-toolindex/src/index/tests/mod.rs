@@ -6,6 +6,8 @@ mod embedding;
 mod hostile;
 #[cfg(feature = "sqlite")]
 mod keeping;
+#[cfg(feature = "sqlite")]
+mod words;
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};

@@ -54,7 +54,9 @@ async fn a_damaged_count_is_no_exact_one() {
     let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
     keeper.give(put("a", 2, 1));
     let counted = ["tool0", "tool1"].map(|name| tool("a", name, 1));
-    counted.iter().for_each(|tool| tool.0.count(300));
+    for tool in &counted {
+        tool.0.count(300);
+    }
     keeper.give(vec![Change::Counted(counted.into())]);
     keeper.flush().await.unwrap();
     let tokens = async || {

@@ -28,6 +28,8 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
+    /// To write, in a file that has nothing in it yet.
+    Begin,
     Write,
     Read,
 }
@@ -40,8 +42,10 @@ pub(super) enum Use {
 pub(super) fn open(config: &DbConfig) -> Result<Connection, StoreError> {
     let path = absolute(&config.path)?;
     make(&path).map_err(StoreError::failed)?;
+    let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
+    let begins = if is_empty { Use::Begin } else { Use::Write };
     // The paths are named here: what follows does not know them.
-    connect(config, Use::Write).and_then(prepared).map_err(|error| match error {
+    connect(config, begins).and_then(prepared).map_err(|error| match error {
         StoreError::Unreadable(why) => {
             StoreError::Unreadable(format!("`{}`: {why}", path.display()))
         }
@@ -72,6 +76,11 @@ pub(super) fn connect(config: &DbConfig, purpose: Use) -> Result<Connection, Sto
     if purpose == Use::Read {
         conn.pragma_update(None, "query_only", true)?;
         return Ok(conn);
+    }
+    if purpose == Use::Begin {
+        // There is nothing to go back to, so it needs no journal to become a shared one: one wait for the disk, not four.
+        // Where another process was quicker this is refused, and what follows finds everything done.
+        let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
     }
     share(&conn, config.patience)?;
     let synchronous = match config.durability {

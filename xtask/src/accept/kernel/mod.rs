@@ -1,11 +1,13 @@
 //! The checks of the kernel and of the program `mgp`.
 
 mod chaos;
+mod interop;
 
 use super::{Verdict, binary};
 use crate::run::{Outcome, Program};
 
 pub(super) use chaos::chaos;
+pub(super) use interop::interop;
 
 /// Two hosts, one child, equal ids and tokens: within one process, then over real streams and HTTP at once.
 pub(super) fn tenants() -> Outcome<Verdict> {

@@ -35,7 +35,7 @@ pub(super) fn cells() -> Vec<Cell> {
                     server: format!("ours, `echo --http`, {answers:?}"),
                     mode: mode.to_owned(),
                     revision,
-                    pin: Some(sdk.pin),
+                    pins: vec![sdk.pin],
                     run: Box::new(move |cell, stage| talk(sdk, mode, answers, cell, stage)),
                 });
             };

@@ -28,7 +28,7 @@ pub(super) fn cells() -> Vec<Cell> {
         server: "ours, `echo --http`".to_owned(),
         mode: era.to_owned(),
         revision,
-        pin: Some(INSPECTOR),
+        pins: vec![INSPECTOR],
         run: Box::new(move |cell, stage| talk(era, cell, stage)),
     };
     eras.into_iter().map(cell).collect()

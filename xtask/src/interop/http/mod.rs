@@ -7,6 +7,8 @@ mod tap;
 
 use super::Cell;
 
+pub(super) use tap::Tap;
+
 /// What the names of these cells begin with.
 pub(super) const PREFIX: &str = "http/";
 

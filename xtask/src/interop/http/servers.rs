@@ -85,7 +85,7 @@ pub(super) fn cells() -> Vec<Cell> {
                 server: server.pin.shown(),
                 mode: mode.to_owned(),
                 revision,
-                pin: Some(server.pin),
+                pins: vec![server.pin],
                 run: Box::new(move |cell, stage| talk(server, mode, mgp, cell, stage)),
             });
         };

@@ -21,7 +21,7 @@ struct Log {
 
 /// A door to a server that remembers; it takes no more once it is dropped.
 #[derive(Debug)]
-pub(super) struct Tap {
+pub(in super::super) struct Tap {
     port: u16,
     log: Arc<Mutex<Log>>,
     closed: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ pub(super) struct Tap {
 
 impl Tap {
     /// Opens a door to the server on this port.
-    pub(super) fn before(server: u16) -> Outcome<Self> {
+    pub(in super::super) fn before(server: u16) -> Outcome<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let (log, closed) = (Arc::default(), Arc::new(AtomicBool::new(false)));
@@ -49,12 +49,12 @@ impl Tap {
     }
 
     /// Where the client goes.
-    pub(super) fn url(&self) -> String {
+    pub(in super::super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
     /// What has passed so far.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(in super::super) fn traffic(&self) -> Traffic {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = |bytes: &[u8]| -> Vec<String> {
             String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()

@@ -87,10 +87,11 @@ pub(crate) async fn run(global: &Global, model: &Model) -> Ended {
         if !fetches {
             return folder.check();
         }
-        folder.fetch().map(|made| match made {
-            Made::Before(manifest) | Made::Now(manifest) => manifest,
-            _ => unreachable!("a model is there before or now"),
-        })
+        match folder.fetch()? {
+            Made::Before(manifest) | Made::Now(manifest) => Ok(manifest),
+            // Whatever else became of it, what is there says what it is.
+            _ => folder.check(),
+        }
     };
     let manifest = tokio::task::spawn_blocking(work).await??;
     let there = There {

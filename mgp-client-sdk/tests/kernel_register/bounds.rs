@@ -1,0 +1,104 @@
+//! Who may not, what is not taken, and how much is.
+
+use std::sync::Arc;
+
+use mgp_discovery::{Judge, Script, Verdict};
+use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request as _, tool_spelling};
+use mgp_types::mgp::{DeregisterParams, RegistrationStatus};
+use mgp_types::service::BoxFuture;
+use mgp_types::{ErrorCode, RpcError};
+
+use crate::world::{World, register, waiting};
+
+#[tokio::test]
+async fn who_was_granted_a_tool_only_gets_1000_in_every_spelling_and_nothing_changes() {
+    let world = World::new("").await;
+    let operator = world.operator().await;
+    register(&operator, &world.asks("made")).await.unwrap();
+    world.knows("made").await;
+    world.grant("eve", "made", "say").await;
+    // Everything of a server of that name is not the kernel's own tools.
+    let whole = mgp_types::mgp::AccessGrantParams::allow("eve", "mgp");
+    let by = mgp_types::service::Principal::local().operator();
+    world.kernel.governance().access().grant(&by, whole).await.unwrap();
+    let eve = world.agent("eve").await;
+    let (asks, gone) = (world.asks("mine"), DeregisterParams::new("made"));
+    let refused = |code: ErrorCode| assert_eq!(code, ErrorCode::PERMISSION_DENIED);
+    refused(register(&eve, &asks).await.unwrap_err().code());
+    refused(eve.mgp().discovery_deregister(&gone).await.unwrap_err().code());
+    for method in [DiscoveryRegister::METHOD, DiscoveryDeregister::METHOD] {
+        for name in [method.to_owned(), method.replace('/', "."), tool_spelling(method)] {
+            for arguments in [serde_json::to_value(&asks).unwrap(), serde_json::json!({"id": 3})] {
+                refused(eve.call(&name).args(&arguments).await.unwrap_err().code());
+            }
+        }
+    }
+    let listed = eve.tools().await.unwrap();
+    assert!(listed.iter().all(|tool| !tool.name.contains("register")), "in no list");
+    assert!(waiting(&operator).await.is_empty());
+    assert!(world.server("made").is_some() && world.server("mine").is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_was_granted_it_registers_by_the_name_of_a_tool_too() {
+    let world = World::new("").await;
+    let ada = world.registrar().await;
+    let asks = serde_json::to_value(world.asks("made")).unwrap();
+    let told = ada.call("mgp_discovery_register").args(&asks).await.unwrap();
+    assert!(serde_json::to_string(&told).unwrap().contains("pending_approval"));
+    world.end().await;
+}
+
+/// Accepts everything.
+struct Lenient;
+
+impl Judge for Lenient {
+    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
+        assert!(script.text.contains("exit 0"));
+        Box::pin(async { Ok(Verdict::Accepted) })
+    }
+}
+
+#[tokio::test]
+async fn a_sandboxed_script_is_refused_until_somebody_can_judge_it() {
+    let world = World::new("").await;
+    let ada = world.registrar().await;
+    let script = |world: &World| {
+        std::fs::write(world.folder.join("made.sh"), "exit 0\n").unwrap();
+        let mut asks = world.asks("made");
+        asks.command = Some("/bin/sh".to_owned());
+        asks.args = vec![world.folder.join("made.sh").display().to_string()].into();
+        asks
+    };
+    let refused = register(&ada, &script(&world)).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::DISCOVERY_UNAVAILABLE);
+    assert!(refused.to_string().contains("can judge"), "{refused}");
+    assert!(waiting(&world.operator().await).await.is_empty());
+    world.end().await;
+
+    let world = World::with("", |builder| builder.judge(Arc::new(Lenient))).await;
+    let ada = world.registrar().await;
+    let told = register(&ada, &script(&world)).await.unwrap();
+    assert_eq!(told.status, RegistrationStatus::PendingApproval, "an operator still decides");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn no_more_wait_than_may_and_nobody_asks_too_often() {
+    let world = World::new("").await;
+    let ada = world.registrar().await;
+    for number in 0..4 {
+        register(&ada, &world.asks(&format!("made{number}"))).await.unwrap();
+    }
+    let full = register(&ada, &world.asks("made4")).await.unwrap_err();
+    assert_eq!(full.code(), ErrorCode::RESOURCE_EXHAUSTED, "{full}");
+    assert!(full.to_string().contains("of your registrations wait"), "{full}");
+    let mut last = full.code();
+    for _ in 0..20 {
+        last = register(&ada, &world.asks("made4")).await.unwrap_err().code();
+    }
+    assert_eq!(last, ErrorCode::RATE_LIMITED);
+    assert_eq!(waiting(&world.operator().await).await.len(), 4);
+    world.end().await;
+}

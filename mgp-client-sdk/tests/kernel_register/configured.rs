@@ -1,0 +1,67 @@
+//! The configuration comes first: its ids are nobody's, and what it takes is its own.
+
+use mgp_types::ErrorCode;
+use mgp_types::mgp::{DeregisterParams, RegistrationStatus, ServerState};
+
+use crate::world::{World, register, until};
+
+const FILE: &str = "[[servers]]\nid = 'files'\ncommand = 'no-such-program'\n\
+    [[servers]]\nid = 'broken'\ncomand = 'x'\n";
+
+#[tokio::test]
+async fn what_the_configuration_has_cannot_be_taken_nor_taken_back() {
+    let world = World::new(FILE).await;
+    let (ada, operator) = (world.registrar().await, world.operator().await);
+    for id in ["files", "FILES", "broken", "kernel", "mgp"] {
+        for client in [&ada, &operator] {
+            let taken = register(client, &world.asks(id)).await.unwrap_err();
+            assert_eq!(taken.code(), ErrorCode::SERVER_ALREADY_REGISTERED, "{id}: {taken}");
+        }
+    }
+    let params = DeregisterParams::new("files");
+    let refused = operator.mgp().discovery_deregister(&params).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::CANNOT_DEREGISTER_CONFIG);
+    let unknown = ada.mgp().discovery_deregister(&params).await.unwrap_err();
+    assert_eq!(unknown.code(), ErrorCode::RESOURCE_NOT_FOUND, "she sees none of it");
+    assert_eq!(world.kernel.servers().len(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_registered_server_rests_while_the_configuration_has_its_id() {
+    let mut world = World::new("").await;
+    let operator = world.operator().await;
+    let told = register(&operator, &world.asks("made")).await.unwrap();
+    assert_eq!(told.status, RegistrationStatus::Connected);
+    world.knows("made").await;
+
+    let file = format!(
+        "[[servers]]\nid = 'made'\ncommand = '/bin/sh'\nargs = ['-c', '''{}''', 'own', '{}']\n",
+        crate::world::SERVER,
+        world.folder.display()
+    );
+    world.write(&file);
+    world.kernel.reload().await.unwrap();
+    until("that of the file runs", || world.runs("own") == 1).await;
+    let made = world.server("made").unwrap();
+    assert_ne!(made.source, "registered");
+    assert_eq!(world.runs("made"), 1);
+    // Also for the next kernel, and a broken entry is one.
+    drop(operator);
+    world.again().await;
+    assert_ne!(world.server("made").unwrap().source, "registered");
+    world.write("[[servers]]\nid = 'made'\ncomand = 'x'\n");
+    world.kernel.reload().await.unwrap();
+    assert_eq!(world.server("made").map(|made| made.source == "registered"), Some(false));
+
+    world.write("");
+    world.kernel.reload().await.unwrap();
+    until("it runs again", || {
+        world.server("made").is_some_and(|made| {
+            made.source == "registered" && made.status == ServerState::Connected
+        })
+    })
+    .await;
+    assert_eq!(world.runs("made"), 2);
+    world.end().await;
+}

@@ -1,0 +1,91 @@
+//! What of a registration outlives the kernel, and that nothing runs but what was approved.
+
+use mgp_types::method::{DiscoveryList, KernelApprovalsApprove, KernelServersStop};
+use mgp_types::mgp::{
+    DiscoveryListParams, KernelApprovalDecisionParams, KernelServerParams, ServerState,
+};
+
+use crate::world::{World, register, text, until, waiting};
+
+#[tokio::test]
+async fn another_kernel_has_it_and_starts_it_with_its_first_call() {
+    let mut world = World::new("").await;
+    let ada = world.registrar().await;
+    register(&ada, &world.asks("made")).await.unwrap();
+    world.approve("made").await;
+    world.knows("made").await;
+    world.grant("ada", "made", "say").await;
+    assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
+    assert_eq!(world.runs("made"), 1);
+    drop(ada);
+
+    world.again().await;
+    let made = world.server("made").unwrap();
+    assert_eq!((made.status, made.tools, world.runs("made")), (ServerState::Registered, 2, 1));
+    let ada = world.agent("ada").await;
+    assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
+    assert_eq!(world.runs("made"), 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_program_that_changed_asks_again_and_does_not_run() {
+    let mut world = World::new("").await;
+    let (ada, operator) = (world.registrar().await, world.operator().await);
+    register(&ada, &world.asks("made")).await.unwrap();
+    world.approve("made").await;
+    world.knows("made").await;
+    world.grant("ada", "made", "say").await;
+    assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
+
+    operator.request::<KernelServersStop>(&KernelServerParams::new("made")).await.unwrap();
+    world.change_program();
+    world.kernel.start_server(&"made".into()).await;
+    assert!(text(&ada, "say").await.is_err());
+    let waits = waiting(&operator).await;
+    assert_eq!((waits.len(), waits[0].kind.as_str()), (1, "registration"));
+    assert!(waits[0].question.contains("other files had been approved"), "{}", waits[0].question);
+    assert!(waits[0].expires_at.is_none(), "it waits as long as it takes");
+    assert_eq!(world.runs("made"), 1, "it does not run");
+
+    // Nor does it with the next kernel, where nothing of it is found.
+    drop((ada, operator));
+    world.again().await;
+    let (ada, operator) = (world.agent("ada").await, world.operator().await);
+    assert!(world.server("made").is_none() && world.kernel.index().tools_of("made").is_empty());
+    assert!(text(&ada, "say").await.is_err());
+    let listed = operator.request::<DiscoveryList>(&DiscoveryListParams::new()).await.unwrap();
+    assert_eq!(listed.servers[0].status, ServerState::Registered);
+    assert_eq!(world.runs("made"), 1);
+
+    // Looked at and approved, it runs, with what it had.
+    let params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());
+    operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
+    world.knows("made").await;
+    assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
+    assert_eq!(world.runs("made"), 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_that_is_restarted_after_its_program_changed_stays_down() {
+    let world = World::new("").await;
+    let (ada, operator) = (world.registrar().await, world.operator().await);
+    register(&ada, &world.asks("made")).await.unwrap();
+    world.approve("made").await;
+    world.knows("made").await;
+    world.change_program();
+    // It crashes, and is restarted by itself.
+    let pid = world.server("made").unwrap().pid.unwrap();
+    std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+    for _ in 0..1_000 {
+        if !waiting(&operator).await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(waiting(&operator).await.len(), 1, "an operator is asked");
+    until("it is not there", || world.server("made").unwrap().pid.is_none()).await;
+    assert_eq!(world.runs("made"), 1);
+    world.end().await;
+}

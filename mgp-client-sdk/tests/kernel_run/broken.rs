@@ -1,0 +1,156 @@
+//! Two hundred servers, most of them broken in every way there is: the others work, and each broken one is named with
+//! what to do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::world::{World, example, text, within, within_so_long};
+
+/// How many of each kind of broken ones there are, and how many work.
+const OF_A_KIND: usize = 10;
+const WORK: usize = 50;
+
+/// How a server is broken: what is in its entry.
+const BROKEN: [(&str, &str); 15] = [
+    ("nowhere", r#"command = "no-such-program-of-ours""#),
+    ("path", r#"command = "/no/such/program""#),
+    ("plain", r#"command = "FOLDER/plain.txt""#),
+    ("folder", r#"command = "/tmp""#),
+    ("ends", r#"command = "false""#),
+    (
+        "dies",
+        r#"command = "sh"
+args = ["-c", "echo there is no token >&2; exit 3"]"#,
+    ),
+    (
+        "hangs",
+        r#"command = "sleep"
+args = ["600"]"#,
+    ),
+    (
+        "garbage",
+        r#"command = "sh"
+args = ["-c", "echo Welcome; echo '{]'; exec sleep 600"]"#,
+    ),
+    ("parrot", r#"command = "cat""#),
+    (
+        "refuses",
+        r#"command = "sh"
+args = ["-c", "read line; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"no licence\"}}'; exec sleep 600"]"#,
+    ),
+    (
+        "unset",
+        r#"command = "sh"
+env = { KEY = "${NOT_SET_ANYWHERE_OF_OURS}" }"#,
+    ),
+    (
+        "cwd",
+        r#"command = "cat"
+cwd = "/no/such/folder""#,
+    ),
+    ("url", r#"url = "http://127.0.0.1:9/mcp""#),
+    ("typo", r#"comand = "cat""#),
+    (
+        "both",
+        r#"command = "cat"
+url = "http://127.0.0.1:9/mcp""#,
+    ),
+];
+
+/// All of them, mixed.
+fn configured(world: &World) {
+    fs::write(world.folder.join("plain.txt"), "no program").unwrap();
+    let echo = example("echo");
+    let folder = world.folder.display().to_string();
+    let mut config = String::new();
+    for number in 0..OF_A_KIND {
+        for (kind, entry) in BROKEN {
+            let entry = entry.replace("FOLDER", &folder);
+            config += &format!("[[servers]]\nid = \"{kind}-{number}\"\n{entry}\n\n");
+        }
+        for work in 0..WORK / OF_A_KIND {
+            let id = WORK / OF_A_KIND * number + work;
+            config += &format!(
+                "[[servers]]\nid = \"works-{id}\"\ncommand = \"{}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
+                echo.display()
+            );
+        }
+    }
+    world.config(&config);
+}
+
+fn broken() -> BTreeSet<String> {
+    let ids = BROKEN.iter().map(|(kind, _)| kind);
+    ids.flat_map(|kind| (0..OF_A_KIND).map(move |number| format!("{kind}-{number}"))).collect()
+}
+
+fn works() -> BTreeSet<String> {
+    (0..WORK).map(|id| format!("works-{id}")).collect()
+}
+
+#[test]
+fn fifty_work_while_a_hundred_and_fifty_fail_and_doctor_names_these() {
+    let world = World::empty("broken");
+    configured(&world);
+    let ready = world.ready_file();
+    let begun = Instant::now();
+    let mut host = world.host(&["--standalone", "--ready-file", ready.to_str().unwrap()]);
+    world.ready();
+    let served = begun.elapsed();
+    let mut operator = world.operator();
+    let connected = within_so_long(Duration::from_mins(1), || {
+        let listed = operator.ask("mgp/kernel/servers", &json!({})).unwrap();
+        let all = listed["servers"].as_array().unwrap().iter();
+        let there = all.filter(|server| server["status"] == "connected" && server["tools"] == 1);
+        let there: BTreeSet<_> = there.map(|one| one["id"].as_str().unwrap().to_owned()).collect();
+        (there.len() >= WORK).then_some(there)
+    });
+    let all = begun.elapsed();
+    assert_eq!(connected, works());
+    for id in works() {
+        let asked = json!({"name": format!("{id}.echo"), "arguments": {"message": id}});
+        assert_eq!(host.call("mgp_tools_call", &asked).unwrap(), id);
+    }
+    let asked = json!({"server_id": "dies-0"});
+    let why = within(|| {
+        let told = operator.ask("mgp/kernel/servers", &asked).unwrap();
+        told["servers"][0]["error"].as_str().map(str::to_owned)
+    });
+    assert!(why.contains("code 3"), "{why}");
+    assert_eq!(host.leave().code(), Some(0));
+    let (report, took) = doctor(&world);
+    println!(
+        "200 servers: served after {served:?}, the {WORK} that work were there after {all:?}; doctor named {} in {took:?}",
+        broken().len()
+    );
+    assert!(served < Duration::from_secs(2), "{served:?}");
+    assert_eq!((&report["servers"], &report["broken"]), (&json!(200), &json!(150)), "{report}");
+    let checks = report["checks"].as_array().unwrap();
+    let mut named = BTreeSet::new();
+    for check in checks.iter().filter(|check| check["level"] == "fail") {
+        let fix = check["fix"].as_str().unwrap_or_default();
+        assert!(!fix.is_empty(), "nobody knows what to do: {check}");
+        named.insert(check["server"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(named, broken());
+    assert!(took < Duration::from_mins(1), "{took:?}");
+}
+
+fn doctor(world: &World) -> (Value, Duration) {
+    let begun = Instant::now();
+    let output = Command::new(env!("CARGO_BIN_EXE_mgp"))
+        .args(["doctor", "--json", "--timeout", "8s", "--config"])
+        .arg(world.config_file())
+        .arg("--state")
+        .arg(world.state())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    (serde_json::from_slice(&output.stdout).unwrap(), begun.elapsed())
+}

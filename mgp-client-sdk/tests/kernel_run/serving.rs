@@ -1,0 +1,42 @@
+//! A kernel at an address.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// `mgp serve --http`, at a port that was free; it ends with this.
+pub(crate) struct Serving {
+    pub(crate) kernel: Child,
+    ready: Value,
+}
+
+impl Serving {
+    /// Until it serves.
+    pub(crate) fn start(world: &World, args: &[&str]) -> Self {
+        // One that was killed leaves its own.
+        let _ = fs::remove_file(world.ready_file());
+        let kernel = world
+            .mgp(&["--http", "127.0.0.1:0", "--ready-file"])
+            .arg(world.ready_file())
+            .args(args)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { kernel, ready: world.ready() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.ready["http"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.kernel.kill();
+        let _ = self.kernel.wait();
+    }
+}

@@ -1,0 +1,114 @@
+//! The command line of the MCP Inspector under the kernel: a process for each request.
+
+use super::{
+    super::{
+        Cell, Stage, child,
+        clients::{LIMIT, at_home},
+        install::Places,
+        pins::INSPECTOR,
+        servers::TEXT,
+    },
+    Way, agent, cell,
+};
+use crate::run::{Failure, Outcome};
+use serde_json::json;
+use std::{fs, path::Path, process::Command};
+
+/// What is asked for, and a part of what must come.
+const ASKED: &[(&[&str], &str)] = &[
+    (&["tools/list", "--strict"], "mgp_tools_discover"),
+    (
+        &[
+            "tools/call",
+            "--tool-name",
+            "mgp_tools_discover",
+            "--tool-args-json",
+            r#"{"query":"sum of two numbers"}"#,
+        ],
+        "get-sum",
+    ),
+    (
+        &[
+            "tools/call",
+            "--tool-name",
+            "mgp_tools_call",
+            "--tool-args-json",
+            r#"{"name":"get-sum","arguments":{"a":2,"b":40}}"#,
+        ],
+        "42",
+    ),
+    (&["tools/call", "--tool-name", "echo", "--tool-args-json", r#"{"message":"żółw 🦀"}"#], TEXT),
+    (&["resources/list"], "demo://resource/static/document/features.md"),
+    (&["resources/read", "--uri", "demo://resource/dynamic/text/7"], "Resource 7"),
+    (&["prompts/list"], "args-prompt"),
+    (
+        &["prompts/get", "--prompt-name", "args-prompt", "--prompt-args", "city=Oslo"],
+        "weather in Oslo",
+    ),
+];
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    let eras = [("legacy", "2025-11-25"), ("modern", "2026-07-28")];
+    let mut cells = Vec::new();
+    for way in [Way::Stdio, Way::Http] {
+        for (era, revision) in eras {
+            let shown = (format!("{}/inspector/{era}", way.shown()), era, INSPECTOR);
+            cells.push(cell(shown, revision, move |cell, stage| talk(way, era, cell, stage)));
+        }
+    }
+    cells
+}
+
+/// The agents of these cells; the Inspector calls what it has listed, and nothing else.
+pub(super) fn agents() -> Vec<String> {
+    cells().iter().map(agent).collect()
+}
+
+fn talk(way: Way, era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+    let world = stage.kernel()?;
+    let target: Vec<String> = if way == Way::Http {
+        let bearer = format!("Authorization: Bearer {}", world.key(&agent(cell))?);
+        let url = format!("http://127.0.0.1:{}/mcp", world.port());
+        [&url, "--transport", "http", "--header", &bearer].map(str::to_owned).into()
+    } else {
+        let file = stage.places.log(&cell.name, "json");
+        let words = world.shim(&agent(cell));
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let kernel = json!({"type": "stdio", "command": words[0], "args": words[1..]});
+        fs::write(&file, json!({"mcpServers": {"kernel": kernel}}).to_string())?;
+        ["--config", &file.to_string_lossy(), "--server", "kernel"].map(str::to_owned).into()
+    };
+    let errors = stage.places.log(&cell.name, "stderr");
+    for (asked, wanted) in ASKED {
+        let told = ask(&target, era, asked, &stage.places, &errors)?;
+        if !told.contains(wanted) {
+            return Err(Failure::new(format!(
+                "{wanted:?} is not in the answer to {asked:?}: {told}"
+            )));
+        }
+    }
+    Ok(format!("{} requests, the list with `--strict`", ASKED.len()))
+}
+
+/// Runs the Inspector once; it must end well.
+fn ask(
+    target: &[String],
+    era: &str,
+    asked: &[&str],
+    places: &Places,
+    errors: &Path,
+) -> Outcome<String> {
+    let mut command = Command::new(Places::node(INSPECTOR)?);
+    command.arg(places.package(INSPECTOR).join("clients/launcher/build/index.js")).arg("--cli");
+    command.args(target).args(["--protocol-era", era, "--method"]).args(asked);
+    command.args(["-q", "--format", "json"]);
+    at_home(&mut command, places);
+    let ended = child::run(command, "", errors, LIMIT)?;
+    if !ended.success {
+        let why = fs::read_to_string(errors).unwrap_or_default();
+        let said = format!("{} {}", ended.stdout.trim(), why.trim());
+        return Err(Failure::new(format!("{} failed: {}", asked[0], said.trim())));
+    }
+    Ok(ended.stdout)
+}

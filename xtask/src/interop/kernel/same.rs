@@ -1,0 +1,134 @@
+//! The same requests to a server itself and through the kernel: what comes back is the same.
+
+use super::{
+    super::{
+        Cell, Stage, child,
+        clients::{SDKS, at_home},
+        servers::{self, TEXT},
+    },
+    LIMIT, agent, cell, script,
+};
+use crate::run::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+use std::{ffi::OsString, path::Path};
+
+/// What is asked of each server; only what does not tell the time, and changes nothing.
+fn asked(server: &str, folder: &Path) -> Vec<Value> {
+    let file = folder.join("turtle.txt");
+    let call =
+        |name: &str, arguments: Value| json!({"do": "call", "name": name, "arguments": arguments});
+    let read = |uri: &str| json!({"do": "read", "uri": uri});
+    let prompt = |name: &str, arguments: Value| json!({"do": "prompt", "name": name, "arguments": arguments});
+    let zones =
+        |zone: &str| json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": zone});
+    match server {
+        "everything" => vec![
+            call("echo", json!({"message": TEXT})),
+            call("echo", json!({"message": 5})),
+            call("get-sum", json!({"a": 1.5, "b": -2})),
+            call("get-structured-content", json!({"location": "Chicago"})),
+            call("get-tiny-image", json!({})),
+            call("get-annotated-message", json!({"messageType": "error", "includeImage": true})),
+            call("get-resource-links", json!({"count": 4})),
+            json!({"do": "resources"}),
+            json!({"do": "templates"}),
+            json!({"do": "prompts"}),
+            read("demo://resource/static/document/features.md"),
+            prompt("simple-prompt", json!({})),
+            prompt("args-prompt", json!({"city": TEXT, "state": "\"\\"})),
+            prompt("args-prompt", json!({})),
+        ],
+        "filesystem" => vec![
+            call("read_text_file", json!({"path": file})),
+            call("read_media_file", json!({"path": file})),
+            call("read_multiple_files", json!({"paths": [file, folder.join("none")]})),
+            call("list_directory", json!({"path": folder})),
+            call("get_file_info", json!({"path": file})),
+            call("list_allowed_directories", json!({})),
+            call("read_text_file", json!({"path": "/etc/passwd"})),
+        ],
+        "memory" => vec![
+            call("read_graph", json!({})),
+            call("search_nodes", json!({"query": "turtle"})),
+            call("search_nodes", json!({})),
+        ],
+        "time" => vec![
+            call("convert_time", zones("Asia/Tokyo")),
+            call("convert_time", zones("Nowhere/Land")),
+        ],
+        _ => vec![
+            call("git_status", json!({"repo_path": folder})),
+            call("git_log", json!({"repo_path": folder})),
+            call("git_status", json!({"repo_path": "/"})),
+        ],
+    }
+}
+
+/// Every cell of this kind.
+pub(super) fn cells() -> Vec<Cell> {
+    // The first SDK speaks both eras.
+    let sdk = &SDKS[0];
+    let eras = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
+    let each = servers::collection().flat_map(|server| eras.map(|era| (server, era)));
+    each.map(|((server, _, command), (mode, revision))| {
+        let shown = (format!("same/{server}/{mode}"), mode, sdk.pin);
+        cell(shown, revision, move |cell, stage| {
+            let world = stage.kernel()?;
+            let itself = answers(server, &command(&stage.places)?, mode, cell, stage)?;
+            let through = answers(server, &world.shim(&agent(cell)), mode, cell, stage)?;
+            compare(&itself, &through)
+        })
+    })
+    .collect()
+}
+
+/// What comes back from whatever a command starts.
+fn answers(
+    server: &str,
+    command: &[OsString],
+    mode: &str,
+    cell: &Cell,
+    stage: &Stage,
+) -> Outcome<Vec<Value>> {
+    let (places, folder) = (&stage.places, servers::home_folder(&stage.places));
+    let mut steps = asked(server, &folder);
+    for (number, step) in steps.iter_mut().enumerate() {
+        step["step"] = number.to_string().into();
+    }
+    let script = json!({"root": "file:///work", "steps": steps}).to_string();
+    let mut driver = SDKS[0].driven_in_full(places)?;
+    driver.arg(mode).args(command);
+    at_home(&mut driver, places);
+    let ended = child::run(driver, &script, &places.log(&cell.name, "stderr"), LIMIT)?;
+    let account = script::read(&ended.stdout)?;
+    let answers = (0..steps.len()).map(|number| {
+        let mut seen = script::step(&account, &number.to_string())?.clone();
+        // Whose answer it is, and how long it may be kept, is for each hop to say.
+        if let Some(result) = seen["result"].as_object_mut() {
+            for own in ["_meta", "ttlMs", "cacheScope"] {
+                result.remove(own);
+            }
+        }
+        Ok(json!({"asked": steps[number], "result": seen["result"], "error": seen["error"]}))
+    });
+    answers.collect()
+}
+
+fn compare(itself: &[Value], through: &[Value]) -> Outcome<String> {
+    for (itself, through) in itself.iter().zip(through) {
+        if itself != through {
+            let (asked, itself, through) =
+                (&itself["asked"], itself.to_string(), through.to_string());
+            let same = itself.chars().zip(through.chars()).take_while(|(one, other)| one == other);
+            let from = same.count().saturating_sub(40);
+            let part = |text: &str| text.chars().skip(from).take(200).collect::<String>();
+            let (itself, through) = (part(&itself), part(&through));
+            return Err(Failure::new(format!("{asked}: {itself} became {through}")));
+        }
+    }
+    let refused =
+        |answer: &&Value| answer["error"].is_string() || answer["result"]["isError"] == true;
+    let refusals = itself.iter().filter(refused).count();
+    let answers = itself.len().checked_sub(refusals).context("answers")?;
+    Ok(format!("{answers} answers and {refusals} refusals are the same"))
+}

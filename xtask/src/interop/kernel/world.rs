@@ -1,0 +1,168 @@
+//! One kernel with five foreign servers behind it: started once, used by every cell of its kind.
+
+use super::super::{
+    Ours, Stage, child, clients::at_home, install::Places, relay::Traffic, relayed, servers,
+};
+use crate::{
+    run::{Context, Failure, Outcome, now},
+    serving::Served,
+};
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+/// How long the five may take until their tools are known, on a busy machine.
+const KNOWN: Duration = Duration::from_secs(90);
+
+/// How long a command of `mgp` may take.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// The server that is asked for roots, and that keeps what it was told: each agent has an instance of its own.
+pub(super) const EVERYTHING: &str = "everything";
+
+/// A running kernel.
+#[derive(Debug)]
+pub(in super::super) struct World {
+    served: Served,
+    mgp: PathBuf,
+    folder: PathBuf,
+    home: PathBuf,
+}
+
+impl World {
+    /// Starts the kernel, over HTTP with keys, and waits until it knows the tools of all servers.
+    pub(in super::super) fn start(stage: &Stage) -> Outcome<Self> {
+        let (places, mgp) = (&stage.places, stage.program(Ours::Mgp)?);
+        let folder = places.emptied("kernel")?;
+        fs::write(
+            folder.join("mgp.toml"),
+            configuration(places, &folder, &super::inspector::agents())?,
+        )?;
+        let command = |port| {
+            let mut command = Command::new(&mgp);
+            command.arg("serve").args(["--http", &format!("127.0.0.1:{port}")]);
+            command.args(of(&folder));
+            at_home(&mut command, places);
+            Ok(command)
+        };
+        let served = Served::start(command, &places.log("kernel", "server"))?;
+        let world = Self { served, folder, home: places.home(), mgp: mgp.clone() };
+        let end = now() + KNOWN;
+        while !world.knows_all()? {
+            if now() > end {
+                return Err(Failure::new("the kernel does not know the tools of all servers"));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(world)
+    }
+
+    fn knows_all(&self) -> Outcome<bool> {
+        let servers = self.ask(&["servers", "ls"])?;
+        let known = |server: &Value| server["tools"].as_u64().is_some_and(|tools| tools > 0);
+        let servers = servers.as_array().context("a list of servers")?;
+        Ok(servers.len() == servers::collection().count() && servers.iter().all(known))
+    }
+
+    /// The port it listens on.
+    pub(super) fn port(&self) -> u16 {
+        self.served.port()
+    }
+
+    /// What `mgp` says to a command, as JSON.
+    pub(super) fn ask(&self, words: &[&str]) -> Outcome<Value> {
+        let mut command = Command::new(&self.mgp);
+        command.args(words).arg("--state").arg(self.state()).arg("--json").env("HOME", &self.home);
+        let errors = self.folder.join("mgp.stderr");
+        let ended = child::run(command, "", &errors, LIMIT)?;
+        if !ended.success {
+            let why = fs::read_to_string(&errors).unwrap_or_default();
+            return Err(Failure::new(format!("mgp {}: {}", words.join(" "), why.trim())));
+        }
+        serde_json::from_str(&ended.stdout).context(ended.stdout)
+    }
+
+    /// A key for an agent.
+    pub(super) fn key(&self, agent: &str) -> Outcome<String> {
+        let made = self.ask(&["keys", "add", agent])?;
+        Ok(made["key"].as_str().context("a key")?.to_owned())
+    }
+
+    /// The command a host starts, which reaches the same kernel.
+    pub(super) fn shim(&self, agent: &str) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.mgp.clone().into(), "serve".into()];
+        words.extend(["--stdio", "--agent", agent].map(OsString::from));
+        words.extend(of(&self.folder));
+        words
+    }
+
+    /// The same for a kernel that is the host's alone, with a state folder of its own.
+    pub(super) fn alone(&self, places: &Places, agent: &str) -> Outcome<Vec<OsString>> {
+        let mut words = self.shim(agent);
+        words.pop();
+        words.push(places.emptied("kernel-alone")?.into());
+        words.push("--standalone".into());
+        Ok(words)
+    }
+
+    /// What went to the processes of a server and came from them.
+    pub(super) fn below(&self, server: &str) -> Outcome<Vec<Traffic>> {
+        let folder = self.folder.join(server);
+        let files = fs::read_dir(&folder).context(folder.display())?;
+        files.map(|file| Traffic::read(&file?.path())).collect()
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // One that does not leave in order is killed.
+        let _ = self.ask(&["stop"]);
+    }
+}
+
+/// The configuration and the state of a kernel, the folder of the state last.
+fn of(folder: &Path) -> [OsString; 4] {
+    let (file, state) = (folder.join("mgp.toml"), folder.join("state"));
+    ["--config".into(), file.into(), "--state".into(), state.into()]
+}
+
+/// Five servers that everyone may use, each behind a relay; some agents have a tool of one in their lists.
+fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
+    let mut text = "[kernel]\npermission_policy = \"auto_approve\"\n".to_owned();
+    for agent in pinned {
+        text.push_str(&format!("\n[agents.{agent}]\npinned = [\"echo\"]\n"));
+    }
+    for (id, _, command) in servers::collection() {
+        let traffic = folder.join(id);
+        fs::create_dir(&traffic).context(traffic.display())?;
+        let [program, arguments @ ..] = relayed(&traffic)?;
+        let all: Vec<_> = arguments.into_iter().chain(command(places)?).collect();
+        text.push_str(&format!(
+            "\n[[servers]]\nid = \"{id}\"\ncommand = {}\nargs = [{}]\n[servers.mgp]\n\
+             default_policy = \"opt-out\"\n",
+            quoted(&program),
+            all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
+        ));
+        if id == EVERYTHING {
+            // It says of itself that it reads only; its name says otherwise.
+            text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
+            text.push_str("isolation = \"per_agent\"\n");
+        }
+    }
+    Ok(text)
+}
+
+/// A text of TOML, whose escapes are those of JSON; a dollar sign would begin a variable.
+fn quoted(word: &std::ffi::OsStr) -> String {
+    Value::from(word.to_string_lossy().replace('$', "$$")).to_string()
+}
