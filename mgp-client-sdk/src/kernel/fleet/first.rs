@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long after it came a server is waited for.
-const MEETS: Duration = Duration::from_secs(10);
+const MEETS: Duration = Duration::from_secs(15);
 
 /// Whether a server is still to be met.
 pub(super) struct First {

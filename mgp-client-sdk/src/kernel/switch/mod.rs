@@ -12,7 +12,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, join_all};
 use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, Sessions};
@@ -23,7 +23,8 @@ use tower_layer::Layer as _;
 
 use super::again::Again;
 use super::callers::Noted;
-use super::fleet::{Fleet, Shown};
+use super::fleet::{Fleet, Node, Shown};
+use super::hops;
 use super::log;
 use super::seen::Seen;
 use super::watch::Watching;
@@ -98,10 +99,10 @@ impl Switch {
         let inner = Stack::new(all.clone());
         [ToolsDiscover::METHOD, ToolsRequest::METHOD].into_iter().fold(all, |all, method| {
             let (switch, inner) = (self.clone(), inner.clone());
-            let waits = Stack::from_fn(move |call| {
+            let waits = Stack::from_fn(move |call: Call| {
                 let (switch, inner) = (switch.clone(), inner.clone());
                 async move {
-                    switch.met_all().await;
+                    switch.met(call.cx(), switch.parts().fleet.all().values()).await;
                     inner.send(call).await
                 }
             });
@@ -114,10 +115,11 @@ impl Switch {
         self.parts().fleet.all().values().any(|node| node.is_new())
     }
 
-    /// Waits until it is known what they have; not long, where one is slow.
-    async fn met_all(&self) {
-        for node in self.parts().fleet.all().values() {
-            node.met().await;
+    /// Waits until it is known what servers have; not long, where one is slow.
+    async fn met(&self, cx: &Context, nodes: impl Iterator<Item = &Arc<Node>> + Send) {
+        // Two kernels behind each other would wait for each other.
+        if !hops::is_from_kernel(cx) {
+            join_all(nodes.map(|node| node.met())).await;
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) fn call(
         let aimed = match aimed {
             // A server that has just come may have it.
             Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
-                switch.met_all().await;
+                switch.met(call.cx(), switch.parts().fleet.all().values()).await;
                 aim(&switch, &mut call)
             }
             aimed => aimed,
