@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{
+    AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId,
+};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
