@@ -2,6 +2,7 @@
 //! what to do.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -81,11 +82,12 @@ fn configured(world: &World) {
     for number in 0..of_a_kind() {
         for (kind, entry) in BROKEN {
             let entry = entry.replace("FOLDER", &folder);
-            config += &format!("[[servers]]\nid = \"{kind}-{number}\"\n{entry}\n\n");
+            let _ = write!(config, "[[servers]]\nid = \"{kind}-{number}\"\n{entry}\n\n");
         }
         for work in 0..WORK {
             let id = WORK * number + work;
-            config += &format!(
+            let _ = write!(
+                config,
                 "[[servers]]\nid = \"ok{id}\"\ncommand = \"{}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
                 echo.display()
             );

@@ -116,22 +116,19 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
     let last = rounds.end - 1;
     for round in rounds {
         let killed = Kill::of(round);
-        let mut lived = match life.take() {
-            Some(life) => life,
-            None => {
-                let begun = Instant::now();
-                let life = Life::begin(&world, round / 2 + round / 4);
-                figures.ready.push(begun.elapsed());
-                acknowledged.registered.stands(&world);
-                life
-            }
-        };
+        let mut lived = life.take().unwrap_or_else(|| {
+            let begun = Instant::now();
+            let life = Life::begin(&world, round / 2 + round / 4);
+            figures.ready.push(begun.elapsed());
+            acknowledged.registered.stands(&world);
+            life
+        });
         let before = lived.descriptors();
         if let Some(took) = lived.round(&world, round, killed, &acknowledged) {
             figures.ready.push(took);
         }
         if !killed.ends_the_kernel() && round != last {
-            within(|| (lived.pair(&world).len() == 2).then_some(()));
+            within(|| (Life::pair(&world).len() == 2).then_some(()));
             within(|| (lived.descriptors() <= before).then_some(()));
             life = Some(lived);
             continue;
@@ -238,14 +235,14 @@ impl Life {
 
     /// The keeper and the server.
     fn child(&self, world: &World) -> (u32, u32) {
-        let both = within(|| Some(self.pair(world)).filter(|both| both.len() == 2));
+        let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
         let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);
         let keeper = *both.iter().find(is_keeper).unwrap();
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
     /// The processes that are not of registered servers.
-    fn pair(&self, world: &World) -> Vec<u32> {
+    fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
         all.retain(|pid| {
             let set = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
