@@ -64,6 +64,25 @@ fn what_a_host_is_told_is_how_it_was_run() {
 }
 
 #[test]
+fn what_the_environment_decided_is_written_down() {
+    let home = Home::new();
+    let config = home.write("work/c.toml", "");
+    let ended = home
+        .command(&["connect", "cursor", "--interactive", "no"])
+        .env("MGP_CONFIG_PATH", "c.toml")
+        .env("XDG_STATE_HOME", home.path("st"))
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let text = fs::read_to_string(home.path(".cursor/mcp.json")).unwrap();
+    let written: Value = serde_json::from_str(&text).unwrap();
+    let args = written["mcpServers"]["mgp"]["args"].as_array().unwrap();
+    let state = home.path("st/mgp");
+    let expected = ["--config", config.to_str().unwrap(), "--state", state.to_str().unwrap()];
+    assert_eq!(args[4..], expected);
+}
+
+#[test]
 fn the_agent_gets_access_to_what_is_configured_and_what_was_said_stands() {
     let home = Home::new();
     home.well(&["servers", "add", "bench", "--no-grant", "--", &example("workbench")]);

@@ -89,6 +89,30 @@ fn a_kernel_says_what_it_is_and_stops_when_it_is_told_to() {
 }
 
 #[test]
+fn the_folder_is_free_once_a_kernel_was_stopped() {
+    // It takes its time to end once its standard input is closed.
+    let echo = example("echo");
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'slow'\ncommand = 'sh'\nargs = ['-c', 'trap \"\" TERM; \"$0\"; sleep 1.5', '{echo}']\n"
+    ));
+    let home = &kernel.home;
+    until(|| kernel.server("slow")["status"] == "connected");
+    home.quietly(&["stop"]);
+    let lock = fs::File::open(home.path(".local/state/mgp/kernel.lock")).unwrap();
+    lock.try_lock().expect("the kernel has gone");
+}
+
+#[test]
+fn a_ready_file_that_cannot_be_written_ends_it_in_order() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'echo'\ncommand = 'echo'\n");
+    let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file", "none/there"];
+    home.ill(1, &arguments, "the ready file `none/there` cannot be written");
+    assert!(!home.path(".local/state/mgp/mgp.sock").exists());
+    home.well(&["audit", "verify"]);
+}
+
+#[test]
 fn servers_are_started_stopped_and_looked_at() {
     let script = "echo 'I am here' >&2; exec \"$0\"";
     let echo = example("echo");

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod audit;
 mod begin;
 mod connect;
 mod doctor;

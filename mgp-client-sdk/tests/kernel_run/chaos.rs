@@ -26,7 +26,7 @@ const CLIENTS: usize = 8;
 const A_FOLDER: usize = 20;
 
 /// From so many rounds on it is the check, whose bound holds; fewer run beside other tests.
-const A_CHECK: usize = 100;
+pub(crate) const A_CHECK: usize = 100;
 
 /// Two tools of one server: `echo` is harmless, the other may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n";
@@ -78,7 +78,8 @@ struct Figures {
     ready: Vec<Duration>,
 }
 
-fn rounds() -> usize {
+/// How many rounds are wanted.
+pub(crate) fn rounds() -> usize {
     std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
 

@@ -70,6 +70,9 @@ impl ToolIndexBuilder {
     /// counted ([`Stats::dropped`](super::Stats::dropped)). Servers come back as disconnected, until somebody says
     /// otherwise.
     ///
+    /// The words of a thousand tools and more are kept too, some 220 bytes a tool, and written anew when an eighth of
+    /// the tools are other ones; those of tools that are not what they were are made when the index is opened.
+    ///
     /// Several processes may use one database. What one puts in, the others find when they open it again; of a server
     /// that several put in, what the last one wrote is kept.
     ///

@@ -4,11 +4,14 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use crate::cli::Global;
 use crate::exit::Ended;
 
 /// Asks a question that is answered by yes or no; none where nobody can be asked. Silence is no.
-pub(crate) fn yes(question: &str) -> Ended<Option<bool>> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+///
+/// With `--json` what the question is about is not shown to a person, so nobody is asked.
+pub(crate) fn yes(global: &Global, question: &str) -> Ended<Option<bool>> {
+    if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
     write!(io::stderr(), "{question} [y/N] ")?;

@@ -2,6 +2,8 @@
 //!
 //! Applies to: outbound.
 
+use std::time::Duration;
+
 use mgp_client_sdk::Client;
 
 use crate::cli::Global;
@@ -9,18 +11,26 @@ use crate::exit::{Ended, Failure};
 use crate::preface::Preface;
 use crate::state;
 
+/// How long a request may take beyond what it asks for: an ordinary one has as much.
+const MARGIN: Duration = Duration::from_secs(60);
+
 /// Connects as an operator.
 pub(crate) async fn connect(global: &Global) -> Ended<Client> {
-    open(global, Preface::operator()).await
+    open(global, Preface::operator(), None).await
+}
+
+/// Connects as an operator whose requests may take so long.
+pub(crate) async fn connect_for(global: &Global, span: Duration) -> Ended<Client> {
+    open(global, Preface::operator(), Some(span)).await
 }
 
 /// Connects as an agent, to see what it sees.
 pub(crate) async fn connect_as(global: &Global, agent: &str) -> Ended<Client> {
-    open(global, Preface::agent(agent)).await
+    open(global, Preface::agent(agent), None).await
 }
 
 #[cfg(unix)]
-async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
+async fn open(global: &Global, preface: Preface<'_>, span: Option<Duration>) -> Ended<Client> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use crate::preface::{self, Greeting};
@@ -28,7 +38,7 @@ async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
     /// A kernel with many servers greets at length.
     const GREETING_BYTES: usize = 1 << 20;
     /// How long a kernel that is there may take to answer.
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+    const PATIENCE: Duration = Duration::from_secs(10);
 
     let folder = state::folder(global)?;
     let socket = crate::socket::place(&folder);
@@ -51,11 +61,16 @@ async fn open(global: &Global, preface: Preface<'_>) -> Ended<Client> {
         ));
     }
     let reader = std::io::Cursor::new(behind).chain(reader);
-    Ok(Client::builder("mgp", env!("CARGO_PKG_VERSION")).connect(reader, writer).await?)
+    let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
+    if let Some(span) = span {
+        let span = span.saturating_add(MARGIN);
+        builder = builder.timeout(span).max_timeout(span);
+    }
+    Ok(builder.connect(reader, writer).await?)
 }
 
 #[cfg(not(unix))]
-async fn open(global: &Global, _: Preface<'_>) -> Ended<Client> {
+async fn open(global: &Global, _: Preface<'_>, _: Option<Duration>) -> Ended<Client> {
     Err(none(&state::folder(global)?))
 }
 

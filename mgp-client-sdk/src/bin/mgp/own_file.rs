@@ -190,9 +190,18 @@ pub(crate) fn check_agent(name: &str) -> Ended {
     )))
 }
 
+/// A file that was not there, for its owner alone; a link that was there is not followed.
+pub(crate) fn create(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Puts a text in the place of a file of somebody else's, and what it was into a file beside it.
 ///
-/// Its mode stays; what is new is for its owner alone.
+/// Its mode stays; what is new is for its owner alone, the back-up too.
 pub(crate) fn swap(file: &Path, before: Option<&str>, after: &str) -> io::Result<Option<PathBuf>> {
     let beside = |end: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -200,23 +209,26 @@ pub(crate) fn swap(file: &Path, before: Option<&str>, after: &str) -> io::Result
         PathBuf::from(name)
     };
     let backup = match before {
-        Some(_) => {
-            let free = (1..10_000)
-                .map(|number| beside(&format!(".bak{number}")))
-                .find(|path| !path.exists());
-            let free =
-                free.ok_or_else(|| io::Error::other("there are too many back-ups beside it"))?;
-            fs::copy(file, &free)?;
-            Some(free)
+        Some(before) => {
+            let mut numbers = 1..10_000;
+            let (path, mut backup) = loop {
+                let Some(number) = numbers.next() else {
+                    return Err(io::Error::other("there are too many back-ups beside it"));
+                };
+                let path = beside(&format!(".bak{number}"));
+                match create(&path) {
+                    Ok(file) => break (path, file),
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+            };
+            backup.write_all(before.as_bytes())?;
+            Some(path)
         }
         None => None,
     };
     let fresh = beside(&format!(".new{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(&fresh).and_then(|mut new| {
+    let written = create(&fresh).and_then(|mut new| {
         new.write_all(after.as_bytes())?;
         if let Ok(metadata) = fs::metadata(file) {
             new.set_permissions(metadata.permissions())?;
@@ -228,4 +240,28 @@ pub(crate) fn swap(file: &Path, before: Option<&str>, after: &str) -> io::Result
         let _ = fs::remove_file(&fresh);
     }
     written.map(|()| backup)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_backup_follows_no_link_that_was_planted() {
+        let folder = std::env::temp_dir().join(format!("mgp-swap-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (file, elsewhere) = (folder.join("mcp.json"), folder.join("elsewhere"));
+        fs::write(&file, "old").unwrap();
+        symlink(&elsewhere, folder.join("mcp.json.bak1")).unwrap();
+        let backup = swap(&file, Some("old"), "new").unwrap().unwrap();
+        assert!(!elsewhere.exists(), "the link was followed");
+        assert_eq!(backup, folder.join("mcp.json.bak2"));
+        assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -23,21 +23,21 @@ impl Configured {
         self.config.clone().map_or_else(Sources::of_process, Sources::given)
     }
 
+    /// The one file that counts, where one was named, here or in the environment.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        let in_environment = || std::env::var_os("MGP_CONFIG_PATH").filter(|file| !file.is_empty());
+        self.config.clone().or_else(|| in_environment().map(PathBuf::from))
+    }
+
     /// The file that commands write: the one that was named, else the user's own.
     pub(crate) fn own_file(&self) -> Ended<PathBuf> {
         let sources = self.sources();
         // The user's own comes last, and a file that was named is the only one.
         let file = sources.files().last().map(PathBuf::from);
-        file.filter(|file| self.config.is_some() || !file.ends_with("mgp.toml") || is_named())
-            .ok_or_else(|| {
-                Failure::usage("no home folder is known; name a file with --config FILE")
-            })
+        file.filter(|file| !file.ends_with("mgp.toml") || self.named().is_some()).ok_or_else(|| {
+            Failure::usage("no home folder is known; name a file with --config FILE")
+        })
     }
-}
-
-/// Whether the environment names the file.
-fn is_named() -> bool {
-    std::env::var_os("MGP_CONFIG_PATH").is_some_and(|file| !file.is_empty())
 }
 
 /// The user's home.

@@ -3,11 +3,13 @@
 //! Applies to: both.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::exit::{Ended, Failure};
+use crate::own_file::create;
 
 /// What the line says.
 #[derive(Debug, Serialize)]
@@ -42,7 +44,12 @@ impl ReadyFile {
         let text = serde_json::to_string(line)? + "\n";
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(format!(".{}", std::process::id()));
-        let written = fs::write(&fresh, &text).and_then(|()| fs::rename(&fresh, path));
+        let fresh = PathBuf::from(fresh);
+        // Of a process that had our number and was killed.
+        let _ = fs::remove_file(&fresh);
+        let written = create(&fresh)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .and_then(|()| fs::rename(&fresh, path));
         if let Err(error) = written {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
@@ -57,5 +64,29 @@ impl Drop for ReadyFile {
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_its_owners_alone_and_follows_no_link() {
+        let folder = std::env::temp_dir().join(format!("mgp-ready-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (path, elsewhere) = (folder.join("ready.json"), folder.join("elsewhere"));
+        symlink(&elsewhere, folder.join(format!("ready.json.{}", std::process::id()))).unwrap();
+        let line = Line { pid: 1, http: None, socket: None, servers: &[] };
+        let file = ReadyFile::write(&path, &line).unwrap();
+        assert!(!elsewhere.exists(), "the link was followed");
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((metadata.is_file(), metadata.permissions().mode() & 0o777), (true, 0o600));
+        drop(file);
+        assert!(!path.exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

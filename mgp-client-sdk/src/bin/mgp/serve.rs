@@ -121,9 +121,9 @@ async fn kernel(
     let linger = stdio.as_ref().err().copied();
     let mut serving = JoinSet::new();
     let http: Option<JoinHandle<()>> = http.map(|bound| tokio::spawn(bound.run()));
-    let mut stdio = match stdio {
-        Ok(Some(agent)) => Some(serve_stdio(&house, &agent)?),
-        _ => None,
+    let stdio = match stdio {
+        Ok(Some(agent)) => serve_stdio(&house, &agent).map(Some),
+        _ => Ok(None),
     };
     let ready = Line {
         pid: std::process::id(),
@@ -131,7 +131,16 @@ async fn kernel(
         socket: reachable.socket.as_deref(),
         servers: &servers,
     };
-    let ready = ready_file.map(|file| ReadyFile::write(file, &ready)).transpose()?;
+    let begun = stdio.and_then(|stdio| {
+        Ok((stdio, ready_file.map(|file| ReadyFile::write(file, &ready)).transpose()?))
+    });
+    let (mut stdio, ready) = match begun {
+        Ok(begun) => begun,
+        Err(failure) => {
+            kernel.stop().await;
+            return Err(failure);
+        }
+    };
     if let Some(report) = report {
         report.served();
     }

@@ -16,14 +16,19 @@ pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
     if let Some(folder) = &global.state {
         return Ok(folder.clone());
     }
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("XDG_STATE_HOME") {
-        return Ok(PathBuf::from(folder).join("mgp"));
+    if let Some(folder) = by_environment() {
+        return Ok(folder);
     }
     let home = std::env::home_dir();
     let home =
         home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
     Ok(home.join(".local/state/mgp"))
+}
+
+/// The folder that the environment decides, besides what names it as a whole.
+pub(crate) fn by_environment() -> Option<PathBuf> {
+    let folder = std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty())?;
+    Some(PathBuf::from(folder).join("mgp"))
 }
 
 /// The same, made where it is missing; only its owner may use it.

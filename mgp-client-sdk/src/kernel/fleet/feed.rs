@@ -75,6 +75,10 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
                 tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
             }
         }
+        // The last of what is asked at first.
+        if what == What::Prompts {
+            node.first().over();
+        }
         // It may have gone while it answered.
         if fleet.is_present(&node) {
             let store = fleet.ground().governance.store();
@@ -130,6 +134,9 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
                 // It is not tried again until an operator has looked at it.
                 let node = Arc::clone(&node);
                 tokio::spawn(async move { node.stop(ShutdownReason::OperatorRequest).await });
+            }
+            if matches!(latest, ServerState::Error | ServerState::Restarting) {
+                node.first().over();
             }
             node.id().clone()
         }) else {

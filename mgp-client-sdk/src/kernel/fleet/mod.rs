@@ -5,6 +5,7 @@
 mod diary;
 mod ear;
 mod feed;
+mod first;
 mod hold;
 mod idle;
 mod instance;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::diary::Diary;
 use super::feed::Errands;
+use super::first::First;
 use super::hold::Hold;
 use super::instance::{Instance, Instances};
 use super::servers::Ground;
@@ -56,6 +57,7 @@ pub(crate) struct Node {
     own: Option<Instances>,
     shelf: Shelf,
     errands: Errands,
+    first: First,
     /// The level of log messages it was last asked for.
     level: Mutex<Option<LogLevel>>,
 }
@@ -90,6 +92,7 @@ impl Node {
             own,
             shelf: Shelf::default(),
             errands: Errands::default(),
+            first: First::new(),
             level: Mutex::default(),
         })
     }
@@ -167,6 +170,20 @@ impl Node {
 
     pub(super) fn errands(&self) -> &Errands {
         &self.errands
+    }
+
+    pub(super) fn first(&self) -> &First {
+        &self.first
+    }
+
+    /// Whether nobody has met it yet, and it is worth waiting for.
+    pub(crate) fn is_new(&self) -> bool {
+        self.first.is_ahead()
+    }
+
+    /// Waits until it is known what it has, where nobody has met it yet.
+    pub(crate) async fn met(&self) {
+        self.first.wait().await;
     }
 
     /// Whether each principal has an instance of its own.

@@ -108,8 +108,12 @@ impl Fleet {
     /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = self.put(config, None)?;
+        let is_known = self.is_known(&node);
+        if is_known {
+            node.first().over();
+        }
         // Whoever watches a resource of the one before waits for news of it.
-        if !self.is_known(&node) || self.0.ground.watching.has(node.id(), None) {
+        if !is_known || self.0.ground.watching.has(node.id(), None) {
             let node = Arc::clone(&node);
             tokio::spawn(async move { node.start().await });
         }

@@ -17,7 +17,7 @@ use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::RpcError;
-use mgp_types::method::{Request as _, ToolsCall, ToolsList};
+use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest};
 use mgp_types::service::{Call, Context, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
@@ -66,13 +66,13 @@ impl Switch {
 
     /// Everything that is answered; `admin` is what only operators may ask.
     pub(super) fn router(&self, admin: Router) -> Router {
-        let Parts { fleet, seen, search, registrations, .. } = &*self.0;
+        let Parts { fleet, seen, registrations, .. } = &*self.0;
         let governance = &fleet.ground().governance;
         let methods = governance
             .router()
             .merge(list_router(registrations.fleet(), Arc::new(seen.clone())))
             .merge(registrations.router())
-            .merge(search.router())
+            .merge(self.searches())
             .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());
         // A method of ours that is called as a tool is decided like the method.
@@ -90,6 +90,35 @@ impl Switch {
             .route(ToolsCall::METHOD, Stack::new(tools))
             .route(ToolsList::METHOD, lists)
             .merge(whole::router(self))
+    }
+
+    /// What searches tools waits for servers that nobody has met yet.
+    fn searches(&self) -> Router {
+        let all = self.parts().search.router();
+        let inner = Stack::new(all.clone());
+        [ToolsDiscover::METHOD, ToolsRequest::METHOD].into_iter().fold(all, |all, method| {
+            let (switch, inner) = (self.clone(), inner.clone());
+            let waits = Stack::from_fn(move |call| {
+                let (switch, inner) = (switch.clone(), inner.clone());
+                async move {
+                    switch.met_all().await;
+                    inner.send(call).await
+                }
+            });
+            all.route(method, waits)
+        })
+    }
+
+    /// Whether there are servers that nobody has met yet.
+    fn has_new(&self) -> bool {
+        self.parts().fleet.all().values().any(|node| node.is_new())
+    }
+
+    /// Waits until it is known what they have; not long, where one is slow.
+    async fn met_all(&self) {
+        for node in self.parts().fleet.all().values() {
+            node.met().await;
+        }
     }
 
     /// The layer that notes who is connected, and what they want to hear.

@@ -63,6 +63,7 @@ impl Switch {
     /// The same, each asked anew what it lists where that is not known.
     async fn fresh(&self, cx: &Context, kind: Kind) -> Vec<Arc<Node>> {
         let nodes = self.seen(cx);
+        join_all(nodes.iter().map(|node| node.met())).await;
         let asked = join_all(nodes.iter().map(|node| node.refresh(kind)));
         if let Ok(changed) = tokio::time::timeout(ASKS, asked).await {
             let what = if kind == Kind::Prompts { What::Prompts } else { What::Resources };

@@ -168,21 +168,23 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> Ended {
             let mut last = events.iter().filter_map(read::number).max();
             line_by_line(global, &events)?;
             loop {
-                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                let events = log.after(&tail.filters, &mut last).await?;
+                let (events, has_more) = log.after(&tail.filters, &mut last).await?;
                 line_by_line(global, &events)?;
+                if !has_more {
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                }
             }
         }
         Audit::Export(filters) => {
             let mut log = read::Log::open(global).await?;
             let mut last = Some(0);
             loop {
-                let events = log.after(filters, &mut last).await?;
-                if events.is_empty() {
-                    return Ok(());
-                }
+                let (events, has_more) = log.after(filters, &mut last).await?;
                 for event in &events {
                     say(&(serde_json::to_string(event)? + "\n"))?;
+                }
+                if !has_more {
+                    return Ok(());
                 }
             }
         }

@@ -135,7 +135,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> Ended {
         edit::put(text.as_deref().unwrap_or_default(), table, "mgp", &entry).map_err(wrong)?;
     // Asked before anything is written.
     let own = OwnFile::open(connect.configured.own_file()?)?;
-    let interactive = interactive(connect, &own, agent)?;
+    let interactive = interactive(global, connect, &own, agent)?;
     own.set_interactive(agent, interactive)?;
     let backup = write(&file, text.as_deref(), &after)?;
     let mut connected = Connected {
@@ -191,9 +191,12 @@ fn entry(global: &Global, connect: &Connect, known: Option<Known>, agent: &str) 
     // Hosts have a PATH of their own.
     let program = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    for (name, path) in [("--config", &connect.configured.config), ("--state", &global.state)] {
+    // The host has an environment of its own: what ours decided is written down.
+    let config = connect.configured.named();
+    let state = global.state.clone().or_else(state::by_environment);
+    for (name, path) in [("--config", config), ("--state", state)] {
         if let Some(path) = path {
-            args.extend([name.to_owned(), absolute(path)?]);
+            args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
     let mut entry = Map::new();
@@ -206,7 +209,7 @@ fn entry(global: &Global, connect: &Connect, known: Option<Known>, agent: &str) 
 }
 
 /// Whether a person sits there: as said, as it was said before, else whoever is here is asked.
-fn interactive(connect: &Connect, own: &OwnFile, agent: &str) -> Ended<bool> {
+fn interactive(global: &Global, connect: &Connect, own: &OwnFile, agent: &str) -> Ended<bool> {
     if let Some(answer) = connect.interactive {
         return Ok(answer == Answer::Yes);
     }
@@ -214,7 +217,7 @@ fn interactive(connect: &Connect, own: &OwnFile, agent: &str) -> Ended<bool> {
         return Ok(said);
     }
     let question = format!("Does a person sit at {agent}, who may confirm dangerous calls there?");
-    ask::yes(&question)?.ok_or_else(|| {
+    ask::yes(global, &question)?.ok_or_else(|| {
         Failure::usage(format!(
             "nobody can be asked here whether a person sits at {agent}; say --interactive yes or --interactive no"
         ))
@@ -228,6 +231,11 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Ended<Option<PathBuf
     }
     let failed =
         |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
+    // While a person thought about the question the host may have written it.
+    if self::before(file)?.as_deref() != before {
+        let file = file.display();
+        return Err(Failure::failed(format!("`{file}` was changed meanwhile; try again")));
+    }
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(failed)?;
     }
@@ -250,4 +258,27 @@ async fn grants(global: &Global, connect: &Connect, agent: &str) -> Ended<Vec<Gr
         return Ok(Vec::new());
     }
     grant::visible(global, agent, &servers, "mgp connect").await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_wrote_meanwhile_stays() {
+        let folder = std::env::temp_dir().join(format!("mgp-connect-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("mcp.json");
+        let refused = |before: Option<&str>| {
+            let refused = write(&file, before, "ours").unwrap_err().to_string();
+            assert!(refused.ends_with("was changed meanwhile; try again"), "{refused}");
+        };
+        fs::write(&file, "theirs").unwrap();
+        refused(Some("before"));
+        refused(None);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "there is no back-up");
+        assert!(write(&file, Some("theirs"), "ours").unwrap().is_some());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mgp_discovery::import::{Entry, Fate, Host, Import as Read, Plan, read};
-use mgp_discovery::{Config, Server};
+use mgp_discovery::{Config, Server, settings};
 use serde::Serialize;
 
 use super::grant::{self, Granted};
@@ -74,6 +74,8 @@ struct Found {
     /// What it runs, or where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<String>,
+    /// Its variables and headers.
+    sets: Vec<String>,
     /// Why it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
@@ -83,7 +85,7 @@ struct Found {
 
 impl Shown for Imported {
     fn show(&self, page: &mut Page) {
-        for Found { name, source, id, runs, left_out, notes } in &self.servers {
+        for Found { name, source, id, runs, sets, left_out, notes } in &self.servers {
             let mark = if id.is_some() {
                 Cell::from("+").tone(Tone::Good)
             } else {
@@ -100,6 +102,9 @@ impl Shown for Imported {
                 line = format!("{line}  left out: {why}");
             }
             page.marked(&mark, &line);
+            for set in sets {
+                page.line(format!("    sets {set}"));
+            }
             for note in notes {
                 page.line(format!("    {note}"));
             }
@@ -144,6 +149,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> Ended {
                     source: path.clone(),
                     id: None,
                     runs: None,
+                    sets: Vec::new(),
                     left_out: Some("it is mgp itself".to_owned()),
                     notes: Vec::new(),
                 });
@@ -160,12 +166,13 @@ pub(crate) async fn run(global: &Global, import: &Import) -> Ended {
             Fate::Left(why) => (None, Some(why.clone())),
             _ => (None, None),
         };
-        let runs = id.as_ref().and_then(|id| after.server(id)).map(shown);
+        let server = id.as_ref().and_then(|id| after.server(id));
         Found {
             name: line.name.clone(),
             source: line.source.clone(),
             id,
-            runs,
+            runs: server.map(shown),
+            sets: server.map(settings).unwrap_or_default(),
             left_out,
             notes: line.notes.clone(),
         }

@@ -2,6 +2,7 @@
 //!
 //! Applies to: outbound.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,16 +11,23 @@ use mgp_client_sdk::types::mgp::{
     KernelInfoParams, KernelInfoResult, KernelSession, KernelSessionsParams, KernelStopParams,
 };
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::servers::millis;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
+use crate::lock::{self, Locked};
 use crate::output::{Cell, Page, Shown, Tone, show};
-use crate::{control, span};
+use crate::{control, span, state};
 
-/// How long a kernel may take beyond what running calls may take.
+/// How long running calls may take where nothing is said, as the kernel has it.
+const DRAINS: Duration = Duration::from_secs(30);
+
+/// How long a kernel may take beyond what running calls may take: its connections and servers end.
 const LEAVES: Duration = Duration::from_secs(30);
+
+/// How often is looked whether the folder is free.
+const LOOKS: Duration = Duration::from_millis(20);
 
 /// What the protocol says beside a result, and nobody asked for.
 pub(super) const RESULT_TYPE: &str = "resultType";
@@ -111,16 +119,35 @@ pub(crate) async fn status(global: &Global) -> Ended {
 }
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
+    let folder = state::folder(global)?;
     let client = control::connect(global).await?;
+    let stops = holder(&folder)?;
     let mut params = KernelStopParams::new();
     params.timeout_ms = stop.timeout.map(millis);
     if !client.request::<KernelStop>(&params).await?.accepted {
         return Err(Failure::failed("the kernel does not stop; see `mgp status`"));
     }
     // Whoever starts another one next finds the folder free.
-    let patience = stop.timeout.unwrap_or_default().saturating_add(LEAVES);
-    timeout(patience, client.closed()).await.map_err(|_| {
-        Failure::failed(format!("the kernel still stops after {} s", patience.as_secs()))
+    let patience = stop.timeout.unwrap_or(DRAINS).saturating_add(LEAVES);
+    let free = async {
+        client.closed().await;
+        // Connections end before the servers and the log do; one that came after it is another one.
+        while stops.is_some() && holder(&folder)? == stops {
+            sleep(LOOKS).await;
+        }
+        Ok(())
+    };
+    timeout(patience, free).await.unwrap_or_else(|_| {
+        let patience = patience.as_secs();
+        Err(Failure::failed(format!("the kernel still stops after {patience} s")))
+    })
+}
+
+/// The process that has a folder; none where nobody has it.
+fn holder(folder: &Path) -> Ended<Option<Option<u32>>> {
+    Ok(match lock::kernel(folder)? {
+        Locked::Ours(_) => None,
+        Locked::Theirs(pid) => Some(pid),
     })
 }
 

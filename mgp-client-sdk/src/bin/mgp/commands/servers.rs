@@ -270,7 +270,7 @@ async fn change<R>(global: &Global, which: &Which) -> Ended
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,
 {
-    let client = control::connect(global).await?;
+    let client = control::connect_for(global, which.timeout.unwrap_or_default()).await?;
     let mut params = KernelServerParams::new(&*which.server);
     params.timeout_ms = which.timeout.map(millis);
     let mut status = client.request::<R>(&params).await?.status;

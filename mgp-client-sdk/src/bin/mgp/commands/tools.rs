@@ -400,7 +400,7 @@ async fn approve(global: &Global, approve: &Approve) -> Ended {
         } else {
             "Let agents use it as it is now?"
         };
-        match ask::yes(question)? {
+        match ask::yes(global, question)? {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("nothing was decided")),
             None => {

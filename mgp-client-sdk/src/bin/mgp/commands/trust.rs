@@ -60,6 +60,8 @@ struct Judgement {
     runs: String,
     /// What it is given from outside the file.
     needs: Vec<String>,
+    /// Its variables and headers; secrets in clear text are left out.
+    sets: Vec<String>,
     /// Which rules it loosens.
     loosens: Vec<String>,
     /// Whether it takes the place of a server of your own.
@@ -94,6 +96,7 @@ impl Judged {
             id: server.id.to_string(),
             runs: server.runs.clone(),
             needs: server.needs.clone(),
+            sets: server.sets.clone(),
             loosens: server.loosens.clone(),
             replaces_yours: server.overrides,
         });
@@ -183,7 +186,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
         return Err(Failure::failed(fault));
     }
     if !arguments.yes {
-        match ask::yes("Start these programs whenever you work here?")? {
+        match ask::yes(global, "Start these programs whenever you work here?")? {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("not approved")),
             None => {

@@ -40,10 +40,10 @@ impl Log {
         while events.len() < most {
             let want = PAGE.min(most - events.len());
             let (page, next) = self.page(filters, Order::NewestFirst, after, want).await?;
-            let is_empty = page.is_empty();
             events.extend(page);
+            // One look at the log is bounded, so that a page may be empty before its end.
             match next {
-                Some(next) if !is_empty => after = Some(next),
+                Some(next) if Some(next) != after => after = Some(next),
                 _ => break,
             }
         }
@@ -52,15 +52,16 @@ impl Log {
         Ok(events)
     }
 
-    /// The events after one that was seen, the oldest first.
+    /// Some of the events after one that was seen, the oldest first, and whether there may be more by now.
     pub(super) async fn after(
         &mut self,
         filters: &Filters,
         last: &mut Option<u64>,
-    ) -> Ended<Vec<AuditEvent>> {
-        let (events, _) = self.page(filters, Order::OldestFirst, *last, PAGE).await?;
-        *last = events.iter().filter_map(number).max().or(*last);
-        Ok(events)
+    ) -> Ended<(Vec<AuditEvent>, bool)> {
+        let before = *last;
+        let (events, next) = self.page(filters, Order::OldestFirst, before, PAGE).await?;
+        *last = next.or_else(|| events.iter().filter_map(number).max()).or(before);
+        Ok((events, next.is_some() && *last != before))
     }
 
     async fn page(
