@@ -128,13 +128,12 @@ impl Instance {
         if hold.is_set() {
             return self.client.client();
         }
-        if matches!(
+        let rests = matches!(
             self.client.state().now(),
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining
-        ) {
-            if !hold.start(&self.client).await {
-                return self.client.client();
-            }
+        );
+        if rests && !hold.start(&self.client).await {
+            return self.client.client();
         }
         match tokio::time::timeout(at_most, self.client.ready()).await {
             Ok(ready) => ready,
