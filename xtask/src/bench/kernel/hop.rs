@@ -19,8 +19,7 @@ const TIMES: f64 = 1.5;
 /// The most time that is added to a call, in what the floor adds.
 const ADDED: f64 = 1.3;
 
-const FORMS: [(&str, Form); 2] =
-    [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
+const FORMS: [(&str, Form); 2] = [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
 
 /// A place with an echo server at an address.
 fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
@@ -40,10 +39,8 @@ pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
         Effort::Full => Lengths(300, 2300),
     };
     let upstream = world.upstream()?;
-    let (ours, floor) = (
-        world.hop_http(&at(world, "counted-http", upstream.port())?),
-        world.floor_http(&upstream),
-    );
+    let (ours, floor) =
+        (world.hop_http(&at(world, "counted-http", upstream.port())?), world.floor_http(&upstream));
     let mut rows = Vec::new();
     for (form, ask) in FORMS {
         let ask = Ask { form: ask, connections: 1 };
@@ -71,13 +68,10 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let upstream = world.upstream()?;
     let direct = Server {
         name: "echo",
-        command: [&world.echo, "--http", "ADDR"].map(ToString::to_string).to_vec(),
+        command: [&*world.echo, "--http", "ADDR"].map(str::to_owned).to_vec(),
     };
-    let servers = [
-        world.hop_http(&at(world, "http", upstream.port())?),
-        world.floor_http(&upstream),
-        direct,
-    ];
+    let servers =
+        [world.hop_http(&at(world, "http", upstream.port())?), world.floor_http(&upstream), direct];
     let mut rows = Vec::new();
     for ((form, asked), connections) in
         FORMS.iter().flat_map(|form| [1, 16].map(|connections| (*form, connections)))

@@ -1,8 +1,6 @@
 //! What is measured: the program `mgp` with all its policies and its log, the floors beside it, and folders of state.
 
-use super::super::{
-    programs::{Generator, Server, last_processor, workspace},
-};
+use super::super::programs::{Generator, Server, last_processor, workspace};
 use crate::{
     corpus,
     run::{Context, Failure, Outcome, Program, now, target},
@@ -22,7 +20,7 @@ use std::{
 const AGENT: &str = "bench";
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often is looked, where something takes milliseconds.
 const LOOK: Duration = Duration::from_micros(200);
