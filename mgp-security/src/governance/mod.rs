@@ -5,13 +5,17 @@
 mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
+#[cfg(feature = "sqlite")]
+mod place;
 
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Validator;
-use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId};
+use mgp_types::service::{
+    AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId,
+};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
