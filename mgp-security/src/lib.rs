@@ -54,7 +54,7 @@ pub use approval::{
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,
     DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,
-    LogConfig, LogError, NotNamed, Replay, verify,
+    LogConfig, LogError, LogFiles, NotNamed, Replay, verify,
 };
 pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,

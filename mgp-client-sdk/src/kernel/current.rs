@@ -140,7 +140,11 @@ pub(super) fn recording(audit: &mgp_discovery::Audit) -> AuditConfig {
 pub(super) fn logging(audit: mgp_discovery::Audit) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            log.dir = dir.into();
+            // The state folder is where what is relative is meant from.
+            log.dir = match (dir.strip_prefix("~/"), std::env::home_dir()) {
+                (Some(rest), Some(home)) => home.join(rest),
+                _ => dir.into(),
+            };
         }
         let log = log.fsync(match audit.fsync {
             mgp_discovery::Fsync::Always => Fsync::Always,

@@ -1,5 +1,10 @@
 //! Looking for what happened.
 
+use std::io::Read as _;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
 use mgp_client_sdk::security::Governance;
 use mgp_client_sdk::types::Timestamp;
 use mgp_client_sdk::types::mgp::{Actor, AuditEvent, AuditResult, EventType};
@@ -49,4 +54,27 @@ fn nothing_is_left_out_of_a_long_log() {
     let found = home.well(&["audit", "export", "--type", "ACCESS_GRANTED"]);
     assert_eq!((agents(&found), found.lines().count()), ([true, true], 2), "{found}");
     assert!(home.well(&["audit", "export"]).lines().count() >= MANY + 2);
+}
+
+#[test]
+fn whoever_reads_the_log_keeps_no_kernel_from_starting() {
+    let home = long();
+    // Nobody takes what it writes, so that it waits with most of the log unread.
+    let mut reader = home.command(&["audit", "export"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let ready = home.path("ready.json");
+    let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file"];
+    let mut kernel = home.command(&arguments).arg(&ready).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..400 {
+        if ready.exists() {
+            break;
+        }
+        assert!(kernel.try_wait().unwrap().is_none(), "the kernel has ended");
+        sleep(Duration::from_millis(50));
+    }
+    assert!(ready.exists());
+    assert!(reader.try_wait().unwrap().is_none(), "it has read everything");
+    home.quietly(&["stop"]);
+    let _ = (reader.kill(), reader.wait(), kernel.wait());
 }

@@ -113,6 +113,63 @@ fn a_ready_file_that_cannot_be_written_ends_it_in_order() {
 }
 
 #[test]
+fn a_log_that_is_kept_elsewhere_is_found_by_every_command() {
+    let home = Home::new();
+    home.quietly(&["access", "grant", "ada", "bench"]);
+    home.write(".config/mgp/servers.toml", "[kernel.audit]\ndir = '~/logs'\n");
+    let kernel = Kernel::on(home, None);
+    let home = &kernel.home;
+    assert!(home.path("logs").exists());
+    home.well(&["keys", "add", "ada"]);
+    home.quietly(&["access", "grant", "bob", "bench"]);
+    let whole = || {
+        home.well(&["audit", "verify"]);
+        let report = home.any_json("doctor", &["doctor", "--no-start"]).0;
+        assert!(report.to_string().contains("records, as they were written"), "{report}");
+    };
+    whole();
+    home.quietly(&["stop"]);
+    whole();
+    home.quietly(&["access", "grant", "cid", "bench"]);
+    let found = home.json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED"]);
+    let found = found.to_string();
+    assert!(found.contains("\"bob\"") && found.contains("\"cid\""), "{found}");
+}
+
+#[test]
+fn a_host_hears_that_the_kernel_has_the_files_of_another_folder() {
+    let home = Home::new();
+    let file = home.write("work/mgp.toml", "");
+    let kernel = Kernel::on(home, None);
+    let home = &kernel.home;
+    let said = |folder: &str| {
+        let mut command = home.command(&["serve", "--stdio"]);
+        let ended = command.current_dir(home.path(folder)).output().unwrap();
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    assert!(!said("work").contains("that one counts"));
+    fs::create_dir(home.path("other")).unwrap();
+    let other = said("other");
+    assert!(other.contains(file.to_str().unwrap()) && other.contains("--standalone"), "{other}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_host_that_is_told_to_end_takes_its_ready_file_with_it() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "");
+    let kernel = Kernel::on(home, None);
+    let ready = kernel.home.path("host.json");
+    let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
+    let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    until(|| ready.exists());
+    let told = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
+    assert!(told.success());
+    assert_eq!(host.wait().unwrap().code(), Some(128 + 15));
+    assert!(!ready.exists());
+}
+
+#[test]
 fn servers_are_started_stopped_and_looked_at() {
     let script = "echo 'I am here' >&2; exec \"$0\"";
     let echo = example("echo");

@@ -115,7 +115,7 @@ pub const KEYS: &[Key] = keys! {
         "cache_limit" Kind::Number(0, MANY), "3000", "The most that cached tools may cost.";
     }
     "kernel.audit": {
-        "dir" Kind::Text, "", "The folder of the log; where it is not written, `audit` in the state directory.";
+        "dir" Kind::Text, "", "The folder of the log, from the state directory on, or from your home with `~/`; where it is not written, `audit` in the state directory. Another folder begins another log.";
         "fsync" Kind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the system brings the log to the disk; `always` survives a power cut.";
         "keep" Kind::Number(0, 1_000_000), "0", "How many files of the log are kept; `0` keeps all.";
         "arguments" Kind::Word(&["redacted", "names", "full"]), "redacted", "How much of the arguments of calls is recorded.";

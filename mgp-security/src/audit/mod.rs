@@ -43,6 +43,6 @@ pub use layer::{Audit, AuditLayer};
 pub(crate) use log::private_folder;
 pub use log::{
     AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
-    verify,
+    LogFiles, verify,
 };
 pub use source::EventSource;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use mgp_types::store::{Db, Store, StoreError};
 
+use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
-use crate::audit::{AuditLog, Bad, Head, LogConfig, LogError, private_folder, verify};
+use crate::audit::{AuditLog, Bad, Head, LogConfig, LogError, LogFiles, private_folder, verify};
 
 /// Grants, permissions, pins, and the head of the log.
 const STATE: &str = "state.db";
 
 /// The log itself.
-const LOG: &str = "audit";
+pub(super) const LOG: &str = "audit";
 
 /// The key that digests of arguments are made with: not beside the log, so that one may be shown without the other.
 const KEY: &str = "digest.key";
@@ -57,6 +58,9 @@ pub(super) type Logging = Box<dyn FnOnce(LogConfig) -> LogConfig + Send>;
 
 impl GovernanceBuilder {
     /// Changes how the audit log of [`in_folder`](Self::in_folder) is kept: elsewhere, longer, or more surely.
+    ///
+    /// A relative directory is meant from the folder on. The log begins anew in another one, and the folder remembers
+    /// which, for those that open it without a word on that.
     pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
         self.logging = Some(Box::new(change));
         self
@@ -88,14 +92,29 @@ impl GovernanceBuilder {
         mut self,
         folder: impl AsRef<Path>,
     ) -> Result<(Governance, Db), FolderError> {
-        let folder = folder.as_ref();
+        let folder = &absolute(folder.as_ref());
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
         let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
         let store: Arc<dyn Store> = Arc::new(db.clone());
-        let config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
-        let config = self.logging.take().map_or(config.clone(), |change| change(config));
+        let before = LogPlace::kept(&*store, folder).await.map_err(FolderError::state(&path))?;
+        let mut config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
+        let place = match self.logging.take() {
+            Some(change) => {
+                config = change(config);
+                LogPlace::of(folder, &config)
+            }
+            // Whoever says nothing goes on where the log is.
+            None => before.clone(),
+        };
+        if place != before {
+            before.finish(&store).await.map_err(FolderError::state(&path))?;
+        }
+        (config.dir, config.name) = (place.dir.clone(), place.name.clone());
         let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
+        if place != before {
+            place.keep(&*store).await.map_err(FolderError::state(&path))?;
+        }
         let governance = self.store(store).log(log).build();
         governance.open().await.map_err(FolderError::state(&path))?;
         Ok((governance, db))
@@ -140,20 +159,46 @@ impl Governance {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
-        let (path, log) = (folder.as_ref().join(STATE), folder.as_ref().join(LOG));
-        if !path.exists() {
-            return Err(FolderError::Empty(path));
-        }
-        let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
-        let head =
-            Head::in_store(&db, LOG).await?.ok_or_else(Bad::no_head).map_err(LogError::from)?;
+        let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
+        let head = Head::in_store(&db, &place.name).await?;
+        let head = head.ok_or_else(Bad::no_head).map_err(LogError::from)?;
         // A log may be long: no runtime waits for a disk.
-        let counted = tokio::task::spawn_blocking(move || verify(&log, LOG, &head)).await;
+        let check = move || verify(&place.dir, &place.name, &head);
+        let counted = tokio::task::spawn_blocking(check).await;
         match counted {
             Ok(counted) => Ok(counted?),
             Err(ended) => std::panic::resume_unwind(ended.into_panic()),
         }
     }
+
+    /// The files of a folder's audit log, to be read whoever writes it.
+    ///
+    /// # Errors
+    /// [`FolderError::Empty`]; else the state cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn log_files(folder: impl AsRef<Path>) -> Result<LogFiles, FolderError> {
+        let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
+        let head = Head::in_store(&db, &place.name).await?;
+        Ok(LogFiles::new(&place.dir, &place.name, head.as_ref())?)
+    }
+}
+
+/// The state of a folder that is there, and where its log is.
+async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
+    let path = folder.join(STATE);
+    if !path.exists() {
+        return Err(FolderError::Empty(path));
+    }
+    let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
+    let place = LogPlace::kept(&db, folder).await.map_err(FolderError::state(&path))?;
+    Ok((db, place))
+}
+
+/// What stands in the state means the same in every working directory.
+fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 impl Governance {
@@ -256,6 +301,67 @@ mod tests {
         fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::Bad(_))), "{error}");
+    }
+
+    async fn close(governance: Governance) {
+        let log = governance.log().unwrap().clone();
+        drop(governance);
+        log.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_kept_elsewhere_from_now_on_begins_anew_and_is_found() {
+        let folder = Folder::new("elsewhere");
+        let at = |dir: &str| {
+            let dir = PathBuf::from(dir);
+            Governance::builder().logging(move |mut log| {
+                log.dir = dir;
+                log
+            })
+        };
+        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        grant(&governance).await;
+        close(governance).await;
+        let governance = at("logs").in_folder(&folder.0).await.unwrap();
+        assert_eq!(governance.log().unwrap().place().0, folder.0.join("logs"));
+        assert!(allows(&governance));
+        assert!(Governance::verify(&folder.0).await.is_ok(), "while it is written");
+        close(governance).await;
+        // Whoever does not know the configuration finds it.
+        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        assert_eq!(governance.log().unwrap().place().0, folder.0.join("logs"));
+        let ann = Principal::new("local", "ann").operator();
+        governance.access().grant(&ann, AccessGrantParams::allow("bob", "disk")).await.unwrap();
+        close(governance).await;
+        let granted = async || {
+            let files = Governance::log_files(&folder.0).await.unwrap();
+            let page = files.query(AuditQuery::new().event_type("ACCESS_GRANTED")).await.unwrap();
+            page.events.len()
+        };
+        assert_eq!(granted().await, 1);
+        assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
+        // Back again the old chain goes on.
+        let governance = at("audit").in_folder(&folder.0).await.unwrap();
+        grant(&governance).await;
+        close(governance).await;
+        assert_eq!(granted().await, 2);
+        assert!(Governance::verify(&folder.0).await.unwrap() >= 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_reads_keeps_nobody_from_writing() {
+        let folder = Folder::new("reads");
+        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        let files = Governance::log_files(&folder.0).await.unwrap();
+        assert_eq!(files.query(AuditQuery::new()).await.unwrap(), crate::AuditPage::default());
+        grant(&governance).await;
+        governance.log().unwrap().flush().await.unwrap();
+        let files = Governance::log_files(&folder.0).await.unwrap();
+        for query in [AuditQuery::new(), AuditQuery::new().newest_first()] {
+            assert_eq!(files.query(query).await.unwrap().events.len(), 1);
+        }
+        close(governance).await;
+        let _governance = Governance::in_folder(&folder.0).await.unwrap();
     }
 
     #[tokio::test]

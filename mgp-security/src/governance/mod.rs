@@ -6,6 +6,8 @@ mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
 mod leaving;
+#[cfg(feature = "sqlite")]
+mod place;
 
 use std::fmt;
 use std::sync::Arc;

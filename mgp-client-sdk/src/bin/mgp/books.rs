@@ -2,12 +2,10 @@
 //!
 //! Applies to: both.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::Client;
-use mgp_client_sdk::security::{
-    Approval, ApprovalSource, FolderError, Governance, LogError, PermissionChange,
-};
+use mgp_client_sdk::security::{Approval, ApprovalSource, Governance, PermissionChange};
 use mgp_client_sdk::types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
     KernelReload,
@@ -18,53 +16,75 @@ use mgp_client_sdk::types::mgp::{
     KernelReloadParams, Permission,
 };
 use mgp_client_sdk::types::service::{Principal, ServerId};
+use tokio::time::{Instant, sleep};
 
 use crate::cli::Global;
 use crate::control;
 use crate::exit::{Ended, Failure};
+use crate::lock::{self, Lock, Locked};
 use crate::state;
+
+/// How long a program that has the folder and cannot be reached is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// The books of a kernel that runs, or of one that does not.
 pub(crate) enum Books {
     Kernel(Client),
-    Folder(Governance),
+    /// With the folder to themselves, so that a kernel that begins waits.
+    Folder(Governance, Lock),
 }
 
 impl Books {
     /// Opens them where they are.
     pub(crate) async fn open(global: &Global) -> Ended<Self> {
-        match control::connect(global).await {
-            Ok(client) => return Ok(Self::Kernel(client)),
-            Err(failure) if failure.is_no_kernel() => {}
-            Err(failure) => return Err(failure),
-        }
-        match Governance::in_folder(state::made(global)?).await {
-            Ok(governance) => Ok(Self::Folder(governance)),
-            Err(FolderError::Log(LogError::Taken { .. })) => Err(Failure::failed(
-                "another program uses the state folder and cannot be reached; stop it, or wait until it has ended",
-            )),
-            Err(error) => Err(error.into()),
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match control::connect(global).await {
+                Ok(client) => return Ok(Self::Kernel(client)),
+                Err(failure) if failure.is_no_kernel() => {}
+                Err(failure) => return Err(failure),
+            }
+            let folder = state::made(global)?;
+            match lock::kernel(&folder)? {
+                Locked::Ours(lock) => {
+                    return Ok(Self::Folder(Governance::in_folder(folder).await?, lock));
+                }
+                // A kernel that begins or leaves, or another command that is soon done.
+                Locked::Theirs(_) if Instant::now() < end => sleep(LOOKS).await,
+                Locked::Theirs(_) => {
+                    return Err(Failure::taken(
+                        "another program uses the state folder and cannot be reached; stop it, or wait until it has ended",
+                    ));
+                }
+            }
         }
     }
 
     pub(crate) async fn grant(&self, params: AccessGrantParams) -> Ended<AccessGrantResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_grant(&params).await?),
-            Self::Folder(governance) => Ok(governance.access().grant(&operator(), params).await?),
+            Self::Folder(governance, _) => {
+                Ok(governance.access().grant(&operator(), params).await?)
+            }
         }
     }
 
     pub(crate) async fn revoke(&self, params: AccessRevokeParams) -> Ended<AccessRevokeResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_revoke(&params).await?),
-            Self::Folder(governance) => Ok(governance.access().revoke(&operator(), params).await?),
+            Self::Folder(governance, _) => {
+                Ok(governance.access().revoke(&operator(), params).await?)
+            }
         }
     }
 
     pub(crate) async fn query(&self, params: AccessQueryParams) -> Ended<AccessQueryResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_query(&params).await?),
-            Self::Folder(governance) => Ok(governance.access().query(&operator(), params).await?),
+            Self::Folder(governance, _) => {
+                Ok(governance.access().query(&operator(), params).await?)
+            }
         }
     }
 
@@ -85,7 +105,7 @@ impl Books {
                 params.server_id = server.map(str::to_owned);
                 Ok(client.request::<KernelPermissions>(&params).await?.permissions)
             }
-            Self::Folder(governance) => {
+            Self::Folder(governance, _) => {
                 let server = server.map(ServerId::from);
                 let all = governance.permissions().list(&operator(), server.as_ref()).await?;
                 Ok(all.into_iter().map(told).collect())
@@ -116,7 +136,7 @@ impl Books {
                 };
                 Ok(made.permissions.len())
             }
-            Self::Folder(governance) => {
+            Self::Folder(governance, _) => {
                 let mut change = PermissionChange::of(server, permissions).tools(tools.to_vec());
                 if let Some(until) = until {
                     change = change.until(until);
@@ -141,12 +161,13 @@ impl Books {
             Self::Kernel(client) => {
                 client.close().await;
             }
-            Self::Folder(governance) => {
+            Self::Folder(governance, lock) => {
                 let log = governance.log().cloned();
                 drop(governance);
                 if let Some(log) = log {
                     log.close().await?;
                 }
+                drop(lock);
             }
         }
         Ok(())

@@ -6,45 +6,45 @@
 
 use std::sync::Arc;
 
-use mgp_client_sdk::security::{AuditLog, FolderError, Governance, LogConfig, LogError};
+use mgp_client_sdk::security::{AuditLog, Governance, LogConfig};
 use mgp_client_sdk::types::service::AuditSink;
 
 use crate::cli::Global;
 use crate::exit::Ended;
+use crate::lock::{self, Lock, Locked};
 use crate::state;
 
 /// The log of changes that were made while a kernel had its own.
 pub(crate) const BESIDE: &str = "beside";
 
-/// An open log.
-pub(crate) struct Record(AuditLog);
+/// An open log; the folder too, where no kernel has it.
+pub(crate) struct Record {
+    log: AuditLog,
+    _folder: Option<Lock>,
+}
 
 /// Opens the log of the state, or the one beside it.
 pub(crate) async fn open(global: &Global) -> Ended<Record> {
     let folder = state::made(global)?;
-    match Governance::in_folder(&folder).await {
-        Ok(governance) => {
-            if let Some(log) = governance.log() {
-                return Ok(Record(log.clone()));
-            }
-        }
-        Err(FolderError::Log(LogError::Taken { .. })) => {}
-        Err(error) => return Err(error.into()),
+    if let Locked::Ours(lock) = lock::kernel(&folder)?
+        && let Some(log) = Governance::in_folder(&folder).await?.log()
+    {
+        return Ok(Record { log: log.clone(), _folder: Some(lock) });
     }
     let config =
         LogConfig::new(folder.join("audit")).name(BESIDE).digest_key(folder.join("digest.key"));
     let store = Arc::new(state::db(global).await?);
-    Ok(Record(AuditLog::open(config, Some(store)).await?))
+    Ok(Record { log: AuditLog::open(config, Some(store)).await?, _folder: None })
 }
 
 impl Record {
     /// Where changes are recorded.
     pub(crate) fn sink(&self) -> Arc<dyn AuditSink> {
-        Arc::new(self.0.clone())
+        Arc::new(self.log.clone())
     }
 
     /// Waits until everything is on the disk.
     pub(crate) async fn close(self) -> Ended {
-        Ok(self.0.close().await?)
+        Ok(self.log.close().await?)
     }
 }

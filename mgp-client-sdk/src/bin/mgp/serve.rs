@@ -37,6 +37,9 @@ const COMES: Duration = Duration::from_secs(10);
 const LEAVES: Duration = Duration::from_secs(9);
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a command may take that has the folder meanwhile.
+const COMMAND: Duration = Duration::from_secs(2);
+
 /// How a kernel is served, besides its socket.
 enum Carried {
     /// To the process that started this one, which counts as this agent.
@@ -189,13 +192,14 @@ async fn kernel(
     Ok(())
 }
 
-/// Takes the folder for this process; a kernel that is about to leave is waited for by one that was started for a host.
+/// Takes the folder for this process; a command that has it is waited for, and a kernel that is about to leave by one that was started for a host.
 async fn hold(folder: &Path, waits: bool) -> Ended<Lock> {
+    let patience = if waits { LEAVES } else { COMMAND };
     let mut waited = Duration::ZERO;
     let pid = loop {
         match lock::kernel(folder)? {
             Locked::Ours(lock) => return Ok(lock),
-            Locked::Theirs(pid) if !waits || waited >= LEAVES || answers(folder) => break pid,
+            Locked::Theirs(pid) if waited >= patience || answers(folder) => break pid,
             Locked::Theirs(_) => {}
         }
         sleep(LOOK).await;

@@ -10,10 +10,12 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use mgp_discovery::Sources;
 
 use crate::cli::{Global, Serve};
 use crate::exit::{Ended, Failure};
@@ -21,6 +23,7 @@ use crate::launch::{self, Launched};
 use crate::lock::{self, Locked};
 use crate::preface::{self, Greeting, NAMELESS, Preface};
 use crate::ready::{Line, ReadyFile};
+use crate::signals::Signals;
 use crate::{socket, state};
 
 /// How long a kernel may take until it serves.
@@ -53,10 +56,17 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> Ended {
         socket: Some(&shown),
         servers: &greeting.servers,
     };
-    let _ready =
+    let ready =
         serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &ready)).transpose()?;
+    let is_ready = ready.is_some();
+    let ready = Arc::new(Mutex::new(ready));
+    if is_ready {
+        clear_at_a_signal(Arc::clone(&ready))?;
+    }
     launch::hint();
-    pump(&stream)
+    let ended = pump(&stream);
+    drop(ready.lock().unwrap_or_else(PoisonError::into_inner).take());
+    ended
 }
 
 /// The connection to the kernel, which is started if need be.
@@ -130,20 +140,50 @@ fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>>
     Err(Failure::failed(greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned())))
 }
 
-/// Says so where the kernel runs with another configuration than is named here.
+/// Says so where the kernel runs with another configuration than this host would have.
 fn compare(config: Option<&Path>, greeting: &Greeting) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let Some(wanted) = config.map(real) else { return };
+    let sources = config.map_or_else(Sources::of_process, Sources::given);
+    let ours: Vec<PathBuf> = sources.files().map(real).collect();
     let has: Vec<PathBuf> = greeting.config.iter().map(|path| real(path)).collect();
-    if has != [wanted.clone()] {
-        let has: Vec<_> = has.iter().map(|path| path.display().to_string()).collect();
-        tracing::warn!(
-            "the kernel that runs here was started with `{}`, not `{}`: that one counts; \
-             give this host a folder of its own with --state DIR, or --standalone",
-            has.join("`, `"),
-            wanted.display()
-        );
+    let named = |files: &[&PathBuf]| match files {
+        [] => "no file".to_owned(),
+        files => {
+            let files: Vec<_> = files.iter().map(|path| format!("`{}`", path.display())).collect();
+            files.join(" and ")
+        }
+    };
+    // What stands last may have been made since then, and counts all the same, if nothing else was named.
+    let made_since = |file: &PathBuf| config.is_none() && ours.last() == Some(file);
+    let there: Vec<&PathBuf> = ours.iter().filter(|file| file.exists()).collect();
+    if has.iter().all(|file| ours.contains(file))
+        && there.iter().all(|file| has.contains(file) || made_since(file))
+    {
+        return;
     }
+    tracing::warn!(
+        "the kernel that runs here was started with {}, not {}: that one counts; \
+         give this host a folder of its own with --state DIR, or --standalone",
+        named(&has.iter().collect::<Vec<_>>()),
+        named(&there)
+    );
+}
+
+/// Takes the ready file away when a signal ends this process: nothing else hears one.
+fn clear_at_a_signal(file: Arc<Mutex<Option<ReadyFile>>>) -> Ended {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let signals = {
+        let _within = runtime.enter();
+        Signals::new()?
+    };
+    thread::Builder::new().name("mgp-signals".to_owned()).spawn(move || {
+        let mut signals = signals;
+        let number = runtime.block_on(signals.next());
+        drop(file.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // As a shell reports a process that the signal ended.
+        std::process::exit(128 + number);
+    })?;
+    Ok(())
 }
 
 /// Moves bytes both ways until the kernel has said all.

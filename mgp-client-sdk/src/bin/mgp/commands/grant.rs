@@ -124,7 +124,7 @@ async fn one(
     let (needed, tools, mut error) = match probed {
         Ok(probed) => {
             // A kernel that runs pins what it sees itself.
-            if let Books::Folder(governance) = books {
+            if let Books::Folder(governance, _) = books {
                 governance.definitions().observe(&server.id, &probed.raw).await?;
             }
             (needed(looking, &server.id, &probed), Some(probed.tools.len()), None)

@@ -2,7 +2,8 @@
 //!
 //! Applies to: both.
 
-use mgp_client_sdk::security::AuditQuery;
+use mgp_client_sdk::Client;
+use mgp_client_sdk::security::{AuditQuery, Governance, LogFiles};
 use mgp_client_sdk::types::method::KernelAudit;
 use mgp_client_sdk::types::mgp::{AuditEvent, KernelAuditParams};
 
@@ -10,6 +11,7 @@ use super::Filters;
 use crate::books::Books;
 use crate::cli::Global;
 use crate::exit::Ended;
+use crate::state;
 
 /// How many events are asked for at once.
 const PAGE: usize = 1000;
@@ -18,16 +20,28 @@ const PAGE: usize = 1000;
 type Narrow = fn(AuditQuery, String) -> AuditQuery;
 
 /// A log that can be read.
-pub(super) struct Log(Books);
+pub(super) enum Log {
+    Kernel(Client),
+    /// Its files: a kernel may begin while somebody reads on and on.
+    Files(LogFiles),
+}
 
 impl Log {
     pub(super) async fn open(global: &Global) -> Ended<Self> {
-        Ok(Self(Books::open(global).await?))
+        match Books::open(global).await {
+            Ok(Books::Kernel(client)) => return Ok(Self::Kernel(client)),
+            // What a killed kernel had still to write is written now.
+            Ok(books) => books.close().await?,
+            // Who has the folder cannot be reached, but what happened is there.
+            Err(failure) if failure.is_taken() => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(Self::Files(Governance::log_files(state::made(global)?).await?))
     }
 
     /// Whether it is that of a kernel that runs.
     pub(super) fn is_live(&self) -> bool {
-        matches!(self.0, Books::Kernel(_))
+        matches!(self, Self::Kernel(_))
     }
 
     /// The newest events that fit, the oldest of them first.
@@ -73,8 +87,8 @@ impl Log {
     ) -> Ended<(Vec<AuditEvent>, Option<u64>)> {
         let Filters { agent, server, tool, kind, trace, since, until } = filters.clone();
         let newest = order == Order::NewestFirst;
-        match &self.0 {
-            Books::Kernel(client) => {
+        match self {
+            Self::Kernel(client) => {
                 let mut params = KernelAuditParams::new();
                 params.agent = agent;
                 params.server_id = server;
@@ -89,8 +103,7 @@ impl Log {
                 let page = client.request::<KernelAudit>(&params).await?;
                 Ok((page.events, page.next))
             }
-            Books::Folder(governance) => {
-                let Some(log) = governance.log() else { return Ok((Vec::new(), None)) };
+            Self::Files(files) => {
                 let mut query = AuditQuery::new().limit(most);
                 // Each word narrows the query by itself.
                 let mut narrow = |word: Option<String>, by: Narrow| {
@@ -115,7 +128,7 @@ impl Log {
                 if let Some(after) = after.filter(|after| *after > 0) {
                     query = query.after(after);
                 }
-                let page = log.query(query).await?;
+                let page = files.query(query).await?;
                 Ok((page.events, page.next))
             }
         }
