@@ -124,9 +124,11 @@ pub(super) const TEXT: &str = "żółw 🦀";
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
+/// The command that starts a server.
+pub(super) type Start = fn(&Places) -> Outcome<Vec<OsString>>;
+
 /// The servers of MCP's own collection: name, package, and the command that starts them.
-pub(super) fn collection()
--> impl Iterator<Item = (&'static str, Pin, fn(&Places) -> Outcome<Vec<OsString>>)> {
+pub(super) fn collection() -> impl Iterator<Item = (&'static str, Pin, Start)> {
     let others = SERVERS.iter().filter(|server| server.pin != RMCP);
     others.map(|server| (server.name, server.pin, server.command))
 }

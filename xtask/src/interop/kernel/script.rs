@@ -45,8 +45,7 @@ fn steps(root: &str, folder: &Path) -> Vec<Step> {
     };
     let noon = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
     let tokyo = "T21:00:00+09:00";
-    let long = |steps| json!({"duration": steps / 10, "steps": steps});
-    vec![
+    let mut all = vec![
         Step::new("list", "tools", json!({}), &LISTED),
         // One tool of each server: found by what it does, called by the name it was found under.
         find(
@@ -78,6 +77,18 @@ fn steps(root: &str, folder: &Path) -> Vec<Step> {
         call("by-server", "everything.echo", json!({"message": TEXT}), &[TEXT]),
         call("wrong", "get-sum", json!({"a": "two"}), &[]),
         call("unknown", "no_such_tool", json!({}), &["no_such_tool"]),
+    ];
+    all.extend(rest(root));
+    all
+}
+
+/// What is not about finding tools.
+fn rest(root: &str) -> Vec<Step> {
+    let call = |name, tool: &str, arguments: Value, wanted: &[&str]| {
+        Step::new(name, "call", json!({"name": tool, "arguments": arguments}), wanted)
+    };
+    let long = |steps| json!({"duration": steps / 10, "steps": steps});
+    vec![
         Step::new("resources", "resources", json!({}), &[DOCUMENT]),
         Step::new("templates", "templates", json!({}), &["demo://resource/dynamic/text/{"]),
         Step::new("read", "read", json!({"uri": DOCUMENT}), &[DOCUMENT, "# Everything Server"]),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt::Write,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -151,19 +152,21 @@ fn of(folder: &Path) -> [OsString; 4] {
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
     let mut text = "[kernel]\npermission_policy = \"auto_approve\"\n".to_owned();
     for agent in pinned {
-        text.push_str(&format!("\n[agents.{agent}]\npinned = [\"echo\"]\n"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n[agents.{agent}]\npinned = [\"echo\"]\n");
     }
     for (id, _, command) in servers::collection() {
         let traffic = folder.join(id);
         fs::create_dir(&traffic).context(traffic.display())?;
         let [program, arguments @ ..] = relayed(&traffic)?;
         let all: Vec<_> = arguments.into_iter().chain(command(places)?).collect();
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n[[servers]]\nid = \"{id}\"\ncommand = {}\nargs = [{}]\n[servers.mgp]\n\
              default_policy = \"opt-out\"\n",
             quoted(&program),
             all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
-        ));
+        );
         if id == EVERYTHING {
             // It says of itself that it reads only; its name says otherwise.
             text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
