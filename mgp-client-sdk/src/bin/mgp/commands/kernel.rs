@@ -143,11 +143,15 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
     })
 }
 
-/// The process that has a folder; none where nobody has it.
-fn holder(folder: &Path) -> Ended<Option<Option<u32>>> {
+/// The process that has a folder, by its id where that is known.
+#[derive(PartialEq, Eq)]
+struct Holder(Option<u32>);
+
+/// Who has a folder; none where nobody has it.
+fn holder(folder: &Path) -> Ended<Option<Holder>> {
     Ok(match lock::kernel(folder)? {
         Locked::Ours(_) => None,
-        Locked::Theirs(pid) => Some(pid),
+        Locked::Theirs(pid) => Some(Holder(pid)),
     })
 }
 

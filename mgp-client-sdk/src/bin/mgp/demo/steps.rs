@@ -31,7 +31,7 @@ pub(super) const ALL: &[Step] = &[
     },
     Step {
         title: "One list instead of many",
-        why: "The agent sees two tools, and finds the others by what they do.",
+        why: "The agent sees three tools, and with them finds the others by what they do.",
         show: |stage| Box::pin(a_tool_is_found(stage)),
     },
     Step {
@@ -92,7 +92,7 @@ async fn a_tool_is_found(stage: &mut Stage) -> Seen {
     let found = stage.call("mgp_tools_discover", json!({"query": wish})).await.map_err(words)?;
     let found: Value = found.get().map_err(words)?;
     let first = found["tools"][0]["name"].as_str().unwrap_or("nothing");
-    if first != "notes.keep" || listed.len() > 3 {
+    if first != "notes.keep" || listed.len() != 3 {
         return Err(format!("{} tools are listed, and `{wish}` found {first}", listed.len()));
     }
     let ms = found["query_time_ms"].as_f64().unwrap_or_default();
