@@ -83,6 +83,8 @@ impl World {
 
     /// The server that was made last has news: somebody hears of them.
     async fn is_heard(&self, heard: &AtomicUsize) {
+        // What is still on its way is of a server before.
+        tokio::time::sleep(Duration::from_secs(5)).await;
         let before = heard.load(Ordering::SeqCst);
         for _ in 0..1000 {
             self.resources.lock().unwrap().last().unwrap().updated("test://news");
