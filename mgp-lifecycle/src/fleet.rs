@@ -24,6 +24,12 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>>;
 
+    /// Judges an operator who shuts down the server before the fleet; whoever started that is asked nothing.
+    fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
+        let _ = cx;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Drains and stops a server; whether the caller may is decided here.
     fn shutdown(
         &self,

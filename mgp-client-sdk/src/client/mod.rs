@@ -91,6 +91,23 @@ struct Inner {
     _driver: Driver,
 }
 
+/// Which client it is, without keeping it alive.
+#[cfg(feature = "kernel")]
+#[derive(Clone)]
+pub(crate) struct Which(std::sync::Weak<Inner>);
+
+#[cfg(feature = "kernel")]
+impl Which {
+    pub(crate) fn is(&self, client: &Client) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&client.0))
+    }
+
+    /// The client, while it is there.
+    pub(crate) fn client(&self) -> Option<Client> {
+        self.0.upgrade().map(Client)
+    }
+}
+
 /// The child behind a client.
 pub(crate) enum Kin {
     /// It ends with its client, whoever else looks at it.
@@ -290,6 +307,12 @@ impl Client {
         let mut cx = self.0.cx.clone();
         cx.key = CallKey::next();
         cx
+    }
+
+    /// Which one it is.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn which(&self) -> Which {
+        Which(Arc::downgrade(&self.0))
     }
 
     /// The stack without the gates that outlive the connection, where there are such.

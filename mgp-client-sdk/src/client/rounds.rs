@@ -36,8 +36,18 @@ impl Client {
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = needed.state.map(|state| Payload::of(&state)).transpose()?;
         }
+        Err(self.asked_too_often())
+    }
+
+    /// How often a server may ask back during one call.
+    pub(crate) fn max_rounds(&self) -> u32 {
+        self.0.max_rounds
+    }
+
+    /// That it asked more often.
+    pub(crate) fn asked_too_often(&self) -> RpcError {
         let message = format!("the server asked back more than {} times", self.0.max_rounds);
-        Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
+        RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
     }
 
     /// Has the handlers answer all questions of a round.

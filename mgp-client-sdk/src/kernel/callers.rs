@@ -24,22 +24,35 @@ struct Caller {
     level: Option<LogLevel>,
 }
 
+/// What a call told of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    Nothing,
+    /// It is connected now.
+    Joined,
+    /// It wants another level of log messages.
+    Level,
+}
+
 impl Callers {
-    /// Notes what a call from above tells of its caller; `true` when another level of log messages is wanted now.
-    pub(super) fn note(&self, call: &Call) -> bool {
+    /// Notes what a call from above tells of its caller.
+    pub(super) fn note(&self, call: &Call) -> Noted {
         if call.tells::<Initialized>() {
-            self.join(call.cx());
+            if self.join(call.cx()) {
+                return Noted::Joined;
+            }
         } else if call.is::<LoggingSetLevel>()
             && let Ok(params) = call.params().get::<SetLevelParams>()
             && let Some(caller) = self.table().get_mut(&call.cx().scope.id())
         {
             caller.level = Some(params.level);
-            return true;
+            return Noted::Level;
         }
-        false
+        Noted::Nothing
     }
 
-    fn join(&self, cx: &Context) {
+    /// `true` for one that was not known yet: what a client says of itself once more changes nothing.
+    fn join(&self, cx: &Context) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
         own.key = CallKey::next();
@@ -54,9 +67,12 @@ impl Callers {
             own.asking = Asking::Peer(own.peer.clone());
         }
         let mut table = self.table();
-        if table.len() >= CALLERS && !table.contains_key(&id) {
+        if table.contains_key(&id) {
+            return false;
+        }
+        if table.len() >= CALLERS {
             tracing::warn!(CALLERS, "too many clients; this one hears only of its own calls");
-            return;
+            return false;
         }
         table.insert(id, Caller { cx: own, level: None });
         drop(table);
@@ -69,6 +85,7 @@ impl Callers {
             }
         };
         cx.scope.on_end(leave).keep();
+        true
     }
 
     /// All of whom something is so.
@@ -90,5 +107,35 @@ impl Callers {
 impl fmt::Debug for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Callers({})", self.table().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Reply, Stack, mock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_says_again_that_it_is_there_changes_nothing() {
+        let callers = Callers::default();
+        let notes = callers.clone();
+        let told: Arc<Mutex<Vec<Noted>>> = Arc::default();
+        let hears = Arc::clone(&told);
+        let mut client = mock::client(Stack::from_fn(move |call| {
+            hears.lock().unwrap().push(notes.note(&call));
+            async { Ok(Reply::empty()) }
+        }));
+        client.notify("notifications/initialized", "{}").await.unwrap();
+        client.request("logging/setLevel", r#"{"level":"error"}"#).await.unwrap();
+        for _ in 0..10 {
+            client.notify("notifications/initialized", "{}").await.unwrap();
+        }
+        let told = told.lock().unwrap().clone();
+        assert_eq!(told[..2], [Noted::Joined, Noted::Level]);
+        assert_eq!(told[2..], [Noted::Nothing; 10]);
+        assert_eq!(callers.level(|_| true), Some(LogLevel::Error), "it is the same caller still");
+        client.cx.scope.end();
+        assert!(callers.all(|_| true).is_empty());
     }
 }

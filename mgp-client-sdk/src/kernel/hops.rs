@@ -9,12 +9,14 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use mgp_types::mcp::Tool;
+use mgp_types::mcp::{Meta, Prompt, Resource, ResourceTemplate, Tool};
 use mgp_types::service::{BoxFuture, Call, Context, Either, Facts, Kind, MgpService, Reply, Stack};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer;
 use tower_service::Service;
+
+use super::fleet::Kind as Of;
 
 /// How many kernels a call passes.
 const HOPS: u32 = 8;
@@ -156,16 +158,45 @@ pub(super) fn behind(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
         return tools;
     }
     let deeper = |mut tool: Tool| {
-        let mut meta = tool.meta.take().unwrap_or_default();
-        let levels = meta.get(MEMBER).and_then(|said| said.get::<u32>().ok()).unwrap_or(0);
-        if levels >= LEVELS {
-            return None;
-        }
-        meta.encode(MEMBER, &(levels + 1)).ok()?;
-        tool.meta = Some(meta);
+        tool.meta = Some(one_behind(tool.meta.take())?);
         Some(tool)
     };
     tools.into_iter().filter_map(deeper).collect()
+}
+
+/// The same for an entry of its other lists.
+pub(super) fn entry_behind(kind: Of, text: Payload, callee: &Facts) -> Option<Payload> {
+    if !is_kernel(callee) {
+        return Some(text);
+    }
+    match kind {
+        Of::Resources => {
+            let mut resource: Resource = text.get().ok()?;
+            resource.meta = Some(one_behind(resource.meta.take())?);
+            Payload::of(&resource).ok()
+        }
+        Of::Templates => {
+            let mut template: ResourceTemplate = text.get().ok()?;
+            template.meta = Some(one_behind(template.meta.take())?);
+            Payload::of(&template).ok()
+        }
+        Of::Prompts => {
+            let mut prompt: Prompt = text.get().ok()?;
+            prompt.meta = Some(one_behind(prompt.meta.take())?);
+            Payload::of(&prompt).ok()
+        }
+    }
+}
+
+/// Counts one kernel more; none where it would be too many.
+fn one_behind(meta: Option<Meta>) -> Option<Meta> {
+    let mut meta = meta.unwrap_or_default();
+    let levels = meta.get(MEMBER).and_then(|said| said.get::<u32>().ok()).unwrap_or(0);
+    if levels >= LEVELS {
+        return None;
+    }
+    meta.encode(MEMBER, &(levels + 1)).ok()?;
+    Some(meta)
 }
 
 /// Whether a callee says that it is a kernel.

@@ -5,21 +5,28 @@
 use std::task::{Context as Task, Poll};
 
 use mgp_server_sdk::Logger;
-use mgp_types::mcp::{Era, LogMessageParams, SetLevelParams, key};
+use mgp_types::mcp::{Era, LogLevel, LogMessageParams, SetLevelParams, key};
 use mgp_types::method::{LogMessage, LoggingSetLevel};
-use mgp_types::service::{Asking, Call, Context, Item, Principal, Reply, Room, Stack};
+use mgp_types::service::{Asking, Call, Context, Item, Principal, Reply, Room, ServerId, Stack};
 use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::fleet::{Ear, Ground, Node};
+use super::fleet::{Ear, Ground, Node, Users};
+use crate::client::Client;
 
 /// Takes a message of a server; `of` is whose instance it is, where it is not everyone's.
 ///
 /// What comes while one principal has calls there is for those calls. What comes in between is for the clients of the
-/// one principal that sees the server. Anything else would show one caller what another's call wrote, so it is only in
-/// the log of the kernel.
-pub(super) fn told(ear: &Ear, of: Option<&Principal>, cx: &Context, mut message: LogMessageParams) {
+/// one principal that sees the server, unless it has worked for another one too. Anything else would show one caller
+/// what another's call wrote, so it is only in the log of the kernel.
+pub(super) fn told(
+    ear: &Ear,
+    of: Option<&Principal>,
+    users: &Users,
+    cx: &Context,
+    mut message: LogMessageParams,
+) {
     let level = message.level;
     let logger = message.logger.as_deref();
     let name = logger.map_or_else(|| ear.id().to_string(), |name| format!("{}/{name}", ear.id()));
@@ -51,7 +58,8 @@ pub(super) fn told(ear: &Ear, of: Option<&Principal>, cx: &Context, mut message:
     }
     let hearers = ear.hearers(of);
     let Some(first) = hearers.first() else { return };
-    if hearers.iter().any(|cx| cx.principal != first.principal) {
+    let is_another = |cx: &Context| cx.principal != first.principal;
+    if hearers.iter().any(is_another) || !users.are_at_most(&first.principal) {
         tracing::debug!(server = %ear.id(), "a log message of no call is shown to none of several callers");
         return;
     }
@@ -73,14 +81,26 @@ pub(super) async fn ask(node: &Node, ground: &Ground) {
         return;
     }
     for client in node.running() {
-        if client.server().era == Era::Modern || client.capabilities().logging.is_none() {
-            continue;
-        }
-        let asked = Call::ask::<LoggingSetLevel>(&SetLevelParams::new(level), client.context());
-        let Ok(call) = asked else { return };
-        if let Err(error) = client.ungated().send(call).await {
-            tracing::debug!(server = %node.id(), %error, "it did not take the level of log messages");
-        }
+        ask_one(&client, node.id(), level).await;
+    }
+}
+
+/// Asks an instance that has just come for the messages that its principal wants.
+pub(super) async fn ask_own(client: &Client, ear: &Ear, of: &Principal, ground: &Ground) {
+    let hears = |cx: &Context| cx.principal == *of && ear.is_heard_by(cx);
+    if let Some(level) = ground.callers.level(hears) {
+        ask_one(client, ear.id(), level).await;
+    }
+}
+
+async fn ask_one(client: &Client, server: &ServerId, level: LogLevel) {
+    if client.server().era == Era::Modern || client.capabilities().logging.is_none() {
+        return;
+    }
+    let asked = Call::ask::<LoggingSetLevel>(&SetLevelParams::new(level), client.context());
+    let Ok(call) = asked else { return };
+    if let Err(error) = client.ungated().send(call).await {
+        tracing::debug!(%server, %error, "it did not take the level of log messages");
     }
 }
 

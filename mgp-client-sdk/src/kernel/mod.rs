@@ -16,6 +16,7 @@
 //! Applies to: both.
 
 mod admin;
+mod again;
 mod builder;
 mod callers;
 mod clients;

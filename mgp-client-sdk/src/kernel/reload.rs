@@ -27,7 +27,7 @@ impl Kernel {
     /// [`KernelError`] when the files cannot be used: then the configuration before stays in force.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open how much of it is in force.
+    /// Once the files are read it is seen through, whoever asked: dropping the future then only says nothing of it.
     pub async fn reload(&self) -> Result<KernelReloadResult, KernelError> {
         self.reload_by(&by_file()).await
     }
@@ -106,7 +106,21 @@ impl Kernel {
         Ok(result)
     }
 
+    /// Seen through by a task of its own: a server that was taken out comes back, wherever whoever asked has gone.
     async fn apply(
+        &self,
+        config: Config,
+        broken: Vec<String>,
+        by: &Principal,
+    ) -> Result<Vec<KernelChange>, KernelError> {
+        let (kernel, by) = (self.clone(), by.clone());
+        let applied = tokio::spawn(async move { kernel.apply_now(config, broken, &by).await });
+        applied.await.unwrap_or_else(|error| {
+            Err(KernelError::Governed(RpcError::internal("it was cut short").because(error)))
+        })
+    }
+
+    async fn apply_now(
         &self,
         mut config: Config,
         broken: Vec<String>,
@@ -152,17 +166,24 @@ impl Kernel {
         self.0.current.in_force.set(config, broken);
         let gone = change.removed.iter().chain(replaced.iter().map(|server| &server.id));
         join_all(gone.map(|id| fleet.remove(id, ShutdownReason::OperatorRequest))).await;
+        // What fails from here on holds up no other server; the first of it is told.
+        let mut done = Ok(told);
         for id in &change.removed {
-            let policies = self.governance().remove_policy(by, id, None);
-            policies.await.map_err(KernelError::Governed)?;
+            if let Err(error) = self.governance().remove_policy(by, id, None).await {
+                done = done.and(Err(KernelError::Governed(error)));
+            }
         }
         // It took ids of what was registered, or gave them back.
-        registrations.reconfigured().await?;
+        if let Err(error) = registrations.reconfigured().await {
+            done = done.and(Err(error.into()));
+        }
         for server in change.added.into_iter().chain(replaced) {
             let id = server.id.to_string();
-            fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
+            if let Err(why) = fleet.add(server) {
+                done = done.and(Err(KernelError::Server { server: id, why }));
+            }
         }
-        Ok(told)
+        done
     }
 
     /// Puts policies and groups in force, on the record.

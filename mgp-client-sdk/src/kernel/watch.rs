@@ -11,9 +11,8 @@ use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::service::{BoxFuture, Call, Context, Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::fleet::Node;
 use super::switch::Switch;
-use crate::client::Client;
+use crate::client::{Client, Which};
 use crate::error::Error;
 
 /// How many resources are watched below.
@@ -26,9 +25,17 @@ pub(super) struct Watching(Arc<Mutex<HashMap<String, Held>>>);
 /// A resource of an instance that is watched.
 struct Held {
     watchers: usize,
-    node: std::sync::Weak<Node>,
+    server: ServerId,
     of: Option<Principal>,
     uri: String,
+    /// The client that was asked for it; none before, and where that failed.
+    at: Option<Which>,
+}
+
+impl Held {
+    fn is_at(&self, client: &Client) -> bool {
+        self.at.as_ref().is_some_and(|at| at.is(client))
+    }
 }
 
 /// The name of a resource of a server, and of whose instance, among all that are watched.
@@ -44,57 +51,76 @@ impl Watching {
     /// Watches a resource below, unless somebody does already.
     async fn begin(
         &self,
-        node: &Arc<Node>,
+        server: &ServerId,
         of: Option<Principal>,
         client: &Client,
         uri: &str,
     ) -> Result<Watch, RpcError> {
-        let name = name(node.id(), of.as_ref(), uri);
-        let is_first = {
+        let name = name(server, of.as_ref(), uri);
+        {
             let mut table = self.table();
             if table.len() >= WATCHED && !table.contains_key(&name) {
                 let message = "too many resources are watched; stop watching some first";
                 return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
             }
-            let node = Arc::downgrade(node);
             let held = table.entry(name.clone()).or_insert_with(|| Held {
                 watchers: 0,
-                node,
+                server: server.clone(),
                 of,
                 uri: uri.to_owned(),
+                at: None,
             });
             held.watchers += 1;
-            held.watchers == 1
-        };
-        let watch = Watch::new(name.clone()).guard(Guard { all: self.clone(), name });
-        if is_first {
-            // A guard that is dropped for a failure takes it back.
-            subscribe(client, uri).await?;
         }
+        let watch = Watch::new(name.clone()).guard(Guard { all: self.clone(), name: name.clone() });
+        // A guard that is dropped for a failure takes it back.
+        self.ask(client, &name).await?;
         Ok(watch)
     }
 
-    /// Whether anything of a server is watched.
-    pub(super) fn has(&self, node: &Arc<Node>) -> bool {
-        let node = Arc::downgrade(node);
-        self.table().values().any(|held| held.node.ptr_eq(&node))
+    /// Asks a server for a resource, unless this very client was asked already: then `false`.
+    async fn ask(&self, client: &Client, name: &str) -> Result<bool, RpcError> {
+        let uri = {
+            let mut table = self.table();
+            let Some(held) = table.get_mut(name).filter(|held| !held.is_at(client)) else {
+                return Ok(false);
+            };
+            held.at = Some(client.which());
+            held.uri.clone()
+        };
+        let asked = subscribe(client, &uri).await;
+        if asked.is_err()
+            && let Some(held) = self.table().get_mut(name).filter(|held| held.is_at(client))
+        {
+            held.at = None;
+        }
+        asked.map(|()| true)
     }
 
-    /// Asks a server that has come back for all that is watched there; gives the names.
-    pub(super) async fn again(&self, node: &Arc<Node>) -> Vec<String> {
-        let mine: Vec<_> = self
-            .table()
-            .iter()
-            .filter(|(_, held)| held.node.ptr_eq(&Arc::downgrade(node)) && held.of.is_none())
-            .map(|(name, held)| (name.clone(), held.uri.clone()))
-            .collect();
+    /// Whether anything of a server is watched; `of` is whose instance it is, where it is not everyone's.
+    pub(super) fn has(&self, server: &ServerId, of: Option<&Principal>) -> bool {
+        self.table().values().any(|held| held.server == *server && held.of.as_ref() == of)
+    }
+
+    /// Asks a server that has come back for all that is watched there; gives the names of what it was not asked for yet.
+    pub(super) async fn again(
+        &self,
+        server: &ServerId,
+        of: Option<&Principal>,
+        client: &Client,
+    ) -> Vec<String> {
+        let is_mine = |held: &Held| held.server == *server && held.of.as_ref() == of;
+        let mine: Vec<_> = {
+            let table = self.table();
+            table.iter().filter(|(_, held)| is_mine(held)).map(|(name, _)| name.clone()).collect()
+        };
         let mut names = Vec::new();
-        for (name, uri) in mine {
-            let Ok(client) = node.client().client() else { break };
-            match subscribe(&client, &uri).await {
-                Ok(()) => names.push(name),
+        for name in mine {
+            match self.ask(client, &name).await {
+                Ok(true) => names.push(name),
+                Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(server = %node.id(), %error, "a resource is watched no longer");
+                    tracing::warn!(%server, %error, "a resource is watched no longer");
                 }
             }
         }
@@ -126,11 +152,7 @@ impl Drop for Guard {
         let name = std::mem::take(&mut self.name);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            let Some(node) = held.node.upgrade() else { return };
-            let client = match &held.of {
-                None => node.client().client().ok(),
-                Some(of) => node.present(of),
-            };
+            let client = held.at.as_ref().and_then(Which::client);
             // Somebody may watch it again by now.
             if let Some(client) = client.filter(|_| !all.table().contains_key(&name)) {
                 let _ = unsubscribe(&client, &held.uri).await;
@@ -167,7 +189,7 @@ impl Watches for Switch {
             let (node, uri) = switch.watched(&cx, &uri).await?;
             let of = node.is_isolated().then(|| cx.principal.clone());
             let client = node.wake_for(&cx.principal).await.map_err(RpcError::from)?;
-            switch.watching().begin(&node, of, &client, &uri).await
+            switch.watching().begin(node.id(), of, &client, &uri).await
         })
     }
 }

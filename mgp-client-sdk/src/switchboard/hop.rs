@@ -212,6 +212,10 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
             }
             reply => return Ok(reply),
         };
+        // What a caller carries between its rounds counts too.
+        if number >= client.max_rounds() {
+            return Err(client.asked_too_often());
+        }
         let asked = Round::of(number, needed);
         if let Asking::Via(asker) = &cx.asking {
             asker.keep(ROUND, &Payload::of(&asked)?);
@@ -267,5 +271,31 @@ async fn parked(
         for (key, answer) in answers {
             running.answer(&key, answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_lifecycle::{HandshakeLayer, ServerOffer};
+    use mgp_types::mcp::Implementation;
+    use mgp_types::service::mock;
+    use tower_layer::Layer as _;
+
+    use super::*;
+    use crate::test_client::TestClient;
+
+    #[tokio::test]
+    async fn a_callee_that_always_wants_one_more_round_comes_to_an_end() {
+        let endless = Stack::from_fn(|_| async {
+            let state = Some("more".to_owned());
+            Ok(Reply::InputRequired(InputRequired { asks: Vec::new(), state }))
+        });
+        let offer = ServerOffer::new(Implementation::new("endless", "1"));
+        let server = Stack::new(HandshakeLayer::new(offer).layer(endless));
+        let client = TestClient::modern(server).await;
+        let hop = Hop::new("endless", (*client).clone());
+        let mut above = mock::client(Stack::from_fn(move |call| hop.send(call)));
+        let error = above.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+        assert!(error.message().contains("asked back more than 16 times"), "{error}");
     }
 }

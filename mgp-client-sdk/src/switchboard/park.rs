@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -147,40 +147,49 @@ impl Asker for ParkAsker {
 
 /// The calls that wait for their caller, by an unguessable name.
 #[derive(Clone, Default)]
-pub(crate) struct Park(Arc<Mutex<HashMap<String, (Instant, Parked)>>>);
+pub(crate) struct Park(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    parked: HashMap<String, (Instant, Parked)>,
+    /// Whether somebody sees to those whose time is up.
+    is_swept: bool,
+}
+
+impl Table {
+    /// Drops those whose time is up; gives when the next one's is.
+    fn sweep(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        self.parked.retain(|_, (until, _)| *until > now);
+        self.parked.values().map(|(until, _)| *until).min()
+    }
+}
 
 impl Park {
     /// Puts a call in; dropping the table's entry cancels it.
     pub(crate) fn put(&self, name: &str, parked: Parked) -> Result<(), RpcError> {
-        let now = Instant::now();
         let mut table = self.table();
-        table.retain(|_, (until, _)| *until > now);
-        if table.len() >= MAX {
+        table.sweep();
+        if table.parked.len() >= MAX {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many calls wait for answers of their callers; try again once some have theirs",
             ));
         }
-        table.insert(name.to_owned(), (now + TTL, parked));
-        drop(table);
-        let (park, name) = (self.clone(), name.to_owned());
-        // The entry goes when its time is up, also when nobody comes by.
-        tokio::spawn(async move {
-            tokio::time::sleep_until(now + TTL).await;
-            let expired =
-                park.table().get(&name).is_some_and(|(until, _)| *until <= Instant::now());
-            if expired {
-                park.table().remove(&name);
-            }
-        });
+        table.parked.insert(name.to_owned(), (Instant::now() + TTL, parked));
+        if !std::mem::replace(&mut table.is_swept, true) {
+            // An entry goes when its time is up, also when nobody comes by.
+            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+        }
         Ok(())
     }
 
     /// Takes a call out, for the principal that owns it only.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<Parked, RpcError> {
         let mut table = self.table();
-        let owned = table.get(name).is_some_and(|(_, parked)| parked.principal == *principal);
-        let taken = if owned { table.remove(name) } else { None };
+        let parked = &mut table.parked;
+        let owned = parked.get(name).is_some_and(|(_, parked)| parked.principal == *principal);
+        let taken = if owned { parked.remove(name) } else { None };
         match taken {
             Some((until, parked)) if until > Instant::now() => Ok(parked),
             _ => Err(RpcError::new(
@@ -192,10 +201,58 @@ impl Park {
 
     /// How many calls wait.
     pub(crate) fn len(&self) -> usize {
-        self.table().len()
+        self.table().parked.len()
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<String, (Instant, Parked)>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the end of one after another, until none is left: one task, however many are put in.
+async fn sweep(table: Weak<Mutex<Table>>) {
+    loop {
+        let next = {
+            let Some(park) = table.upgrade().map(Park) else { return };
+            let mut table = park.table();
+            let Some(next) = table.sweep() else {
+                table.is_swept = false;
+                return;
+            };
+            next
+        };
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one() -> Parked {
+        let who = Principal::local();
+        Parked::start(who, |_| Box::pin(std::future::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_task_sees_to_all_that_wait_and_to_their_ends() {
+        let park = Park::default();
+        for number in 0..100 {
+            park.put(&number.to_string(), one()).unwrap();
+            drop(park.take(&number.to_string(), &Principal::local()).unwrap());
+            tokio::task::yield_now().await;
+        }
+        let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        assert!(alive <= 2, "{alive} tasks wait");
+        park.put("early", one()).unwrap();
+        tokio::time::sleep(TTL / 2).await;
+        park.put("late", one()).unwrap();
+        tokio::time::sleep(TTL / 2 + Duration::from_secs(1)).await;
+        assert_eq!(park.len(), 1, "its time is up");
+        tokio::time::sleep(TTL).await;
+        assert_eq!(park.len(), 0);
+        park.put("again", one()).unwrap();
+        tokio::time::sleep(TTL + Duration::from_secs(1)).await;
+        assert_eq!(park.len(), 0, "somebody sees to it again");
     }
 }

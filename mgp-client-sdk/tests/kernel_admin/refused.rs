@@ -1,9 +1,9 @@
 //! An agent tries every method of an operator, in every spelling, with params and nonsense: 1000, on the record.
 
 use mgp_client_sdk::security::AuditQuery;
-use mgp_types::method::{Kind, methods, tool_spelling};
-use mgp_types::mgp::ServerState;
-use mgp_types::service::{Call, Method, Params};
+use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
+use mgp_types::mgp::{KernelServersParams, ServerState, ShutdownParams, ShutdownReason};
+use mgp_types::service::{Call, Method, Params, Pass, Principal};
 use serde_json::json;
 
 use crate::world::World;
@@ -69,5 +69,47 @@ async fn an_operator_calls_them_as_tools_too() {
     assert!(told.as_str().contains(r#""id":"clock""#), "{told:?}");
     let listed = operator.tools().await.unwrap();
     assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "listed to nobody");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_that_only_reads_shuts_nothing_down() {
+    let world = World::new().await;
+    let operator = Principal::local().operator();
+    let narrow = world.connect_with(operator, Some(Pass::new(["admin.read"], || true))).await;
+    assert!(narrow.request::<KernelServers>(&KernelServersParams::new()).await.is_ok());
+    let mut clock = ShutdownParams::new();
+    clock.server_id = Some("clock".to_owned());
+    for params in [&clock, &ShutdownParams::new()] {
+        let error = narrow.mgp().lifecycle_shutdown(params).await.unwrap_err();
+        assert!(error.to_string().contains("only an operator"), "{error}");
+    }
+    assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
+
+    // A whole key does, and what it stopped no call starts.
+    let operator = world.operator().await;
+    assert!(operator.mgp().lifecycle_shutdown(&clock).await.unwrap().accepted);
+    world
+        .until("it is stopped", |world| {
+            world.kernel.servers()[0].status == ServerState::Disconnected
+        })
+        .await;
+    assert!(world.agent().await.call("now").await.is_err());
+    let accepted = operator
+        .mgp()
+        .shutdown(ShutdownReason::OperatorRequest, std::time::Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert!(accepted.accepted);
+
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let of = |event| AuditQuery::new().event_type(event);
+    let refused = log.query(of("PERMISSION_DENIED")).await.unwrap().events;
+    let refused = serde_json::to_string(&refused).unwrap();
+    assert_eq!(refused.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{refused}");
+    let done = log.query(of("dev.cloto.administered")).await.unwrap().events;
+    let done = serde_json::to_string(&done).unwrap();
+    assert_eq!(done.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{done}");
     world.end().await;
 }

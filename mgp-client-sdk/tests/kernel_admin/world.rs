@@ -10,7 +10,7 @@ use mgp_discovery::ServerMgp;
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
-use mgp_types::service::Principal;
+use mgp_types::service::{Pass, Principal, Stack};
 
 /// A kernel with a clock, in a folder that goes with it.
 pub(crate) struct World {
@@ -59,8 +59,19 @@ impl World {
     }
 
     async fn connect(&self, principal: Principal) -> Client {
+        self.connect_with(principal, None).await
+    }
+
+    /// With the credentials of a key.
+    pub(crate) async fn connect_with(&self, principal: Principal, pass: Option<Pass>) -> Client {
         let (here, there) = duplex();
         let stack = self.kernel.server().into_stack().unwrap();
+        let stack = Stack::from_fn(move |mut call| {
+            if let Some(pass) = &pass {
+                call.cx_mut().extensions.insert(pass.clone());
+            }
+            stack.send(call)
+        });
         let connection = Connection::new(there.reader, there.writer, stack).principal(principal);
         tokio::spawn(connection.run());
         Client::builder("host", "1").connect(here.reader, here.writer).await.unwrap()

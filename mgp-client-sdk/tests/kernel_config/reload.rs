@@ -93,3 +93,30 @@ async fn what_is_known_is_not_started_until_it_is_called() {
         .await;
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_reload_that_nobody_waits_for_is_seen_through() {
+    // It takes its time to leave.
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(&slow.replace("sleep 1", "sleep 0"));
+    {
+        let reload = world.kernel.reload();
+        tokio::pin!(reload);
+        let is_out = async {
+            until("it is taken out", || world.kernel.servers().is_empty()).await;
+        };
+        tokio::select! {
+            told = &mut reload => panic!("it leaves slowly: {told:?}"),
+            () = is_out => {}
+        }
+    }
+    until("it is back", || {
+        world.kernel.servers().iter().any(|a| a.pid.is_some_and(|new| new != pid))
+    })
+    .await;
+    world.end().await;
+}

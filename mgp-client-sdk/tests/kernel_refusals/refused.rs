@@ -17,18 +17,15 @@ impl Refused {
     pub(crate) fn of(answer: Result<CallToolResult, Error>) -> Self {
         let error = answer.and_then(ToolResult::into_result).expect_err("it is refused");
         let (code, reason) = (error.code().0, error.message().into_owned());
-        let details = match error.as_tool_result() {
+        let details = if let Some(result) = error.as_tool_result() {
             // A plain host gets what its model can read, and a program the same.
-            Some(result) => {
-                let told: Value = result.structured_content.as_ref().unwrap().get().unwrap();
-                assert!(reason.contains(&code.to_string()), "{reason}");
-                assert!(reason.contains(told["reason"].as_str().unwrap()), "{told}");
-                told["details"].clone()
-            }
-            None => {
-                let recovery = error.recovery().cloned().unwrap_or_default();
-                serde_json::to_value(recovery.details).unwrap()
-            }
+            let told: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+            assert!(reason.contains(&code.to_string()), "{reason}");
+            assert!(reason.contains(told["reason"].as_str().unwrap()), "{told}");
+            told["details"].clone()
+        } else {
+            let recovery = error.recovery().cloned().unwrap_or_default();
+            serde_json::to_value(recovery.details).unwrap()
         };
         Self { code, reason, details }
     }

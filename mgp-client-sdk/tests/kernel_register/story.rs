@@ -4,11 +4,12 @@ use mgp_client_sdk::{Changed, Client};
 use mgp_types::ErrorCode;
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, KernelServers};
 use mgp_types::mgp::{
-    KernelApprovalDecisionParams, KernelServersParams, Permission, RegistrationStatus,
+    DiscoveryListParams, KernelApprovalDecisionParams, KernelServersParams, Permission,
+    RegistrationStatus,
 };
 use mgp_types::service::Principal;
 
-use crate::world::{Shared, World, register, text, until, waiting};
+use crate::world::{SERVER, Shared, World, register, text, until, waiting};
 
 #[tokio::test]
 async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called() {
@@ -63,7 +64,7 @@ async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called()
     let found = ada.call("mgp_tools_discover").arg("query", "word of wisdom").await.unwrap();
     assert!(serde_json::to_string(&found).unwrap().contains("word of wisdom"), "{found:?}");
     assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
-    let seen = ada.mgp().discovery_list(&Default::default()).await.unwrap();
+    let seen = ada.mgp().discovery_list(&DiscoveryListParams::default()).await.unwrap();
     assert_eq!(seen.servers[0].id, "made");
     assert_eq!(*seen.servers[0].tools, ["say"]);
     world.end().await;
@@ -136,5 +137,43 @@ async fn what_is_denied_to_a_sandboxed_server_is_denied_whoever_grants_it() {
     world.kernel.reload().await.unwrap();
     assert!(missing("other", Permission::ShellExecute));
     assert!(!missing("other", Permission::FilesystemRead));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn calls_and_registrations_wait_side_by_side() {
+    let folder = std::env::temp_dir();
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'files'\ncommand = '/bin/sh'\nargs = ['-c', '''{SERVER}''', 'files', '{}']\n\
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ say = 'dangerous' }}\n",
+        folder.join(format!("mgp-no-such-folder-{}", std::process::id())).display(),
+    ))
+    .await;
+    world.knows("files").await;
+    let (ada, operator) = (world.registrar().await, world.operator().await);
+    register(&ada, &world.asks("made")).await.unwrap();
+    let calling = {
+        let ada = ada.clone();
+        tokio::spawn(async move { text(&ada, "say").await })
+    };
+    let mut waits = waiting(&operator).await;
+    for _ in 0..1_000 {
+        if waits.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        waits = waiting(&operator).await;
+    }
+    let id = |kind: &str| waits.iter().find(|one| one.kind == kind).unwrap().id.clone();
+    let registration = KernelApprovalDecisionParams::new(id("registration"));
+    let mut call = KernelApprovalDecisionParams::new(id("call"));
+    operator.request::<KernelApprovalsApprove>(&registration).await.unwrap();
+    assert!(!calling.is_finished(), "each is decided by itself");
+    call.permissions = vec![Permission::ShellExecute].into();
+    assert!(operator.request::<KernelApprovalsApprove>(&call).await.is_err());
+    call.permissions = Vec::new().into();
+    operator.request::<KernelApprovalsApprove>(&call).await.unwrap();
+    assert_eq!(calling.await.unwrap().as_deref(), Ok("said"));
+    assert!(waiting(&operator).await.is_empty());
     world.end().await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use mgp_client_sdk::{Kernel, ToolResult};
-use mgp_server_sdk::{Resource, Server, Tool};
+use mgp_server_sdk::{Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 
@@ -49,5 +49,36 @@ async fn a_kernel_that_has_itself_among_its_servers_cuts_the_circle() {
             && refused.to_string().contains("passed 8 kernels")
     })
     .await;
+    kernel.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_a_kernel_lists_of_itself_comes_to_an_end() {
+    let own: Arc<OnceLock<Kernel>> = Arc::default();
+    let later = Arc::clone(&own);
+    let files = || {
+        Server::new("files", "1")
+            .resource(Resource::text("file:///a", "a", "text"))
+            .prompt(Prompt::new("plan", "Plans", || async { "plan" }))
+    };
+    let builder = Kernel::builder().local_as("files", open(&[]), files).local_as(
+        "self",
+        open(&[]),
+        move || later.wait().server(),
+    );
+    let kernel = kernel(builder).await;
+    own.set(kernel.clone()).unwrap();
+    let host = host(&kernel, "ann", begins(Era::Legacy)).await;
+    // Each list that grows is told, read again, and grows once more.
+    let mut deepest = 0;
+    for _ in 0..100 {
+        let resources = host.resources().await.unwrap();
+        let prompts = host.prompts().await.unwrap();
+        let depths = resources.iter().map(|one| one.uri.matches("mgp+self:").count());
+        let depths = depths.chain(prompts.iter().map(|one| one.name.matches("self.").count()));
+        deepest = depths.max().unwrap_or(0).max(deepest);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!((1..=3).contains(&deepest), "{deepest} kernels deep");
     kernel.stop().await;
 }

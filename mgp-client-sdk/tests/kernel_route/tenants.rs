@@ -8,12 +8,16 @@ use mgp_client_sdk::{Client, Kernel, ToolResult};
 use mgp_discovery::{Isolation, ServerMgp};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger};
-use mgp_types::mcp::{CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era};
+use mgp_types::Payload;
+use mgp_types::mcp::{
+    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, LogMessageParams,
+};
+use mgp_types::method::LogMessage;
 use mgp_types::service::Item;
-use mgp_types::service::Outlet;
-use tokio::sync::Barrier;
+use mgp_types::service::{Call, Outlet};
+use tokio::sync::{Barrier, Notify};
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open};
+use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
@@ -247,4 +251,51 @@ impl Drop for Closes {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+#[tokio::test]
+async fn what_a_server_says_late_is_for_nobody_once_it_worked_for_two() {
+    let goes = Arc::new(Notify::new());
+    let gate = Arc::clone(&goes);
+    let make = move || {
+        let gate = Arc::clone(&gate);
+        let later =
+            Tool::new("later", "Tells later", move |Args(Who { who }): Args<Who>, cx: Context| {
+                let gate = Arc::clone(&gate);
+                async move {
+                    tokio::spawn(async move {
+                        gate.notified().await;
+                        let data = Payload::of(&who).unwrap();
+                        let message = LogMessageParams::new(LogLevel::Error, data);
+                        let call = Call::tell::<LogMessage>(&message, cx.clone()).unwrap();
+                        let _ = cx.peer.send(call).await;
+                    });
+                    "later"
+                }
+            });
+        of(Server::new("s", "1").tool(later).logging(), Era::Legacy)
+    };
+    let kernel = kernel(Kernel::builder().local_as("s", open(&["later"]), make)).await;
+    knows(&kernel, "s", 1).await;
+    let (ann, of_ann) = tenant(&kernel, "ann", Era::Legacy).await;
+    ann.set_level(LogLevel::Debug).await.unwrap();
+    let says = |who: &'static str| {
+        let heard = Arc::clone(&of_ann.0);
+        move || {
+            let is_heard = heard.lock().unwrap().iter().any(|line| line.contains(who));
+            async move { is_heard }
+        }
+    };
+    ann.call("later").arg("who", "of ann").await.unwrap();
+    goes.notify_one();
+    until("ann hears of her call", says("of ann")).await;
+
+    // Bob's host is none that stays connected, so ann is the only one who might hear it.
+    let (bob, _) = tenant(&kernel, "bob", Era::Modern).await;
+    bob.call("later").arg("who", "of bob").await.unwrap();
+    goes.notify_one();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let heard = of_ann.0.lock().unwrap().clone();
+    assert!(!heard.iter().any(|line| line.contains("of bob")), "{heard:?}");
+    kernel.stop().await;
 }

@@ -26,7 +26,7 @@ const CLIENTS: usize = 8;
 const A_FOLDER: usize = 20;
 
 /// From so many rounds on it is the check, whose bound holds; fewer run beside other tests.
-const A_CHECK: usize = 100;
+pub(crate) const A_CHECK: usize = 100;
 
 /// Two tools of one server: `echo` is harmless, the other may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n";
@@ -78,7 +78,8 @@ struct Figures {
     ready: Vec<Duration>,
 }
 
-fn rounds() -> usize {
+/// How many rounds are wanted.
+pub(crate) fn rounds() -> usize {
     std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
 
@@ -115,22 +116,19 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
     let last = rounds.end - 1;
     for round in rounds {
         let killed = Kill::of(round);
-        let mut lived = match life.take() {
-            Some(life) => life,
-            None => {
-                let begun = Instant::now();
-                let life = Life::begin(&world, round / 2 + round / 4);
-                figures.ready.push(begun.elapsed());
-                acknowledged.registered.stands(&world);
-                life
-            }
-        };
+        let mut lived = life.take().unwrap_or_else(|| {
+            let begun = Instant::now();
+            let life = Life::begin(&world, round / 2 + round / 4);
+            figures.ready.push(begun.elapsed());
+            acknowledged.registered.stands(&world);
+            life
+        });
         let before = lived.descriptors();
         if let Some(took) = lived.round(&world, round, killed, &acknowledged) {
             figures.ready.push(took);
         }
         if !killed.ends_the_kernel() && round != last {
-            within(|| (lived.pair(&world).len() == 2).then_some(()));
+            within(|| (Life::pair(&world).len() == 2).then_some(()));
             within(|| (lived.descriptors() <= before).then_some(()));
             life = Some(lived);
             continue;
@@ -237,14 +235,14 @@ impl Life {
 
     /// The keeper and the server.
     fn child(&self, world: &World) -> (u32, u32) {
-        let both = within(|| Some(self.pair(world)).filter(|both| both.len() == 2));
+        let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
         let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);
         let keeper = *both.iter().find(is_keeper).unwrap();
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
     /// The processes that are not of registered servers.
-    fn pair(&self, world: &World) -> Vec<u32> {
+    fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
         all.retain(|pid| {
             let set = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -66,7 +66,16 @@ impl Drain {
     fn asked(&self, cx: &Context, params: ShutdownParams) -> Answer {
         let named = params.server_id.as_deref().map(ServerId::from);
         let Some(server) = named.filter(|id| self.config().server_id.as_ref() != Some(id)) else {
-            return Box::pin(ready(self.own(cx, params)));
+            return match self.servers() {
+                Some(fleet) if Owner::is(cx) && !Owner::is_here(cx) => {
+                    let (admitted, drain, cx) = (fleet.admit(cx), self.clone(), cx.clone());
+                    Box::pin(async move {
+                        admitted.await?;
+                        drain.own(&cx, params)
+                    })
+                }
+                _ => Box::pin(ready(self.own(cx, params))),
+            };
         };
         let Some(asked) = self.servers().map(|fleet| fleet.shutdown(cx, &server, params)) else {
             return Box::pin(ready(Ok(not_found(&server))));

@@ -32,7 +32,11 @@ impl Owner {
     /// Whether a call comes from the owner: over its connection, or from an operator.
     #[must_use]
     pub fn is(cx: &Context) -> bool {
-        cx.principal.authority() == Authority::Operator
-            || cx.scope.state::<Self>().0.load(Ordering::Relaxed)
+        cx.principal.authority() == Authority::Operator || Self::is_here(cx)
+    }
+
+    /// Whether a call comes over the connection of whoever started this server.
+    pub(super) fn is_here(cx: &Context) -> bool {
+        cx.scope.state::<Self>().0.load(Ordering::Relaxed)
     }
 }

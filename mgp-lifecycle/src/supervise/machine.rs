@@ -336,7 +336,7 @@ impl Supervisor {
                 Then::Start {
                     at: now.saturating_add(allowed.wait),
                     // Who looks sees this state, and would not know why it came to that.
-                    reason: format!("{how}; restart {number} of {max} in {wait} ms").into(),
+                    reason: shortened(&format!("restart {number} of {max} in {wait} ms: {how}")),
                 }
             }
         }

@@ -477,3 +477,27 @@ async fn a_search_of_many_tools_leaves_the_thread_and_may_be_dropped() {
     let found = ask(&mut client, "discover", json!({"query": "read_77"})).await;
     assert_eq!(found["tools"][0]["name"], "read_77");
 }
+
+#[tokio::test]
+async fn whoever_listens_hears_of_each_change_of_a_session_and_of_nothing_else() {
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let endpoints = endpoints().on_change(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut client = client(&endpoints);
+    let wish = json!({"requirements": {"capabilities": ["statistics on CSV data"]}});
+    let given = ask(&mut client, "request", wish.clone()).await;
+    assert_eq!((&given["status"], heard.load(Ordering::Relaxed)), (&json!("fulfilled"), 1));
+    let handle = given["session_handle"].clone();
+    let again = json!({"requirements": wish["requirements"], "session_handle": handle});
+    ask(&mut client, "request", again).await;
+    let absurd = json!({"requirements": {"capabilities": ["brew espresso"]}});
+    ask(&mut client, "request", absurd).await;
+    assert_eq!(heard.load(Ordering::Relaxed), 1, "it was there, or nobody has it");
+    for expected in [2, 2] {
+        let params = json!({"tools": ["analyze_csv"], "session_handle": handle});
+        ask(&mut client, "session/evict", params).await;
+        assert_eq!(heard.load(Ordering::Relaxed), expected);
+    }
+}

@@ -22,5 +22,5 @@ use making::Make;
 pub(crate) use merge::{Merge, Merged};
 pub(crate) use reader::KeywordReader;
 #[cfg(feature = "sqlite")]
-pub(crate) use saved::{SavedParts, key};
+pub(crate) use saved::key;
 pub(crate) use writer::{Keywords, Step};

@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::io::Write as _;
-use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tantivy::TantivyError;
@@ -23,8 +22,11 @@ use crate::text::{Bounds, VERSION};
 /// The hash of a tool.
 type Hash = [u8; 16];
 
+/// How many files a part has.
+const MANY: usize = 6;
+
 /// The files of a part.
-const FILES: [SegmentComponent; 6] = [
+const FILES: [SegmentComponent; MANY] = [
     SegmentComponent::Terms,
     SegmentComponent::Postings,
     SegmentComponent::Positions,
@@ -48,7 +50,7 @@ pub(crate) fn key(bounds: Bounds) -> String {
 
 /// Parts that were kept, on their way back.
 #[derive(Debug, Default)]
-pub(crate) struct SavedParts {
+pub(super) struct SavedParts {
     parts: Vec<Saved>,
     /// The document of each tool, until somebody takes it.
     places: FxHashMap<Hash, SavedPlace>,
@@ -61,94 +63,97 @@ pub(crate) struct SavedPlace {
     doc: usize,
 }
 
-/// A part that was kept.
+/// A part that was kept; its documents have no tools yet.
 struct Saved {
-    bytes: Vec<u8>,
-    /// Where each file lies in them.
-    files: Vec<Range<usize>>,
+    made: Made,
     hashes: Vec<Hash>,
-    slots: Vec<Slot>,
-    /// The number of each document within the change that brings it back.
-    numbers: Vec<u32>,
 }
 
 // === impl SavedParts ===
 
 impl SavedParts {
     /// The parts that are whole and of which no tool is missing.
-    pub(crate) fn read(key: &str, all: Vec<Vec<u8>>, is_there: &FxHashSet<Hash>) -> Self {
+    pub(super) fn read(
+        format: &Format,
+        key: &str,
+        all: Vec<Vec<u8>>,
+        is_there: &FxHashSet<Hash>,
+    ) -> Self {
         let mut saved = Self::default();
         for bytes in all {
-            let Some(part) = Saved::read(key, bytes) else { continue };
+            let Some((hashes, files)) = split(key, &bytes) else { continue };
             let is_other = |hash| !is_there.contains(hash) || saved.places.contains_key(hash);
-            if part.hashes.iter().any(is_other) {
+            if hashes.iter().any(is_other) {
                 continue;
             }
-            let number = saved.parts.len();
-            let places = part.hashes.iter().enumerate();
-            let places = places.map(|(doc, hash)| (*hash, SavedPlace { part: number, doc }));
-            saved.places.extend(places);
-            saved.parts.push(part);
+            match Saved::open(format, hashes, files) {
+                Ok(part) => saved.add(part),
+                Err(error) => tracing::debug!(%error, "words that were kept are made anew"),
+            }
         }
         saved
     }
 
+    fn add(&mut self, part: Saved) {
+        let number = self.parts.len();
+        let places = part.hashes.iter().enumerate();
+        let places = places.map(|(doc, hash)| (*hash, SavedPlace { part: number, doc }));
+        self.places.extend(places);
+        self.parts.push(part);
+    }
+
     /// The document of a tool, once.
-    pub(crate) fn take(&mut self, hash: &Hash) -> Option<SavedPlace> {
+    pub(super) fn take(&mut self, hash: &Hash) -> Option<SavedPlace> {
         self.places.remove(hash)
     }
 
-    /// Notes the tool of a document.
+    /// Notes the tool of a document, and its number within the change.
     pub(super) fn put(&mut self, at: SavedPlace, slot: Slot, number: u32) {
-        if let Some(part) = self.parts.get_mut(at.part) {
-            (part.slots[at.doc], part.numbers[at.doc]) = (slot, number);
+        if let Some(Saved { made, .. }) = self.parts.get_mut(at.part) {
+            (made.body.slots[at.doc], made.numbers[at.doc]) = (slot, number);
         }
     }
 
     /// The parts, as if they had just been made.
-    pub(super) fn open(self, format: &Format) -> tantivy::Result<Vec<Made>> {
-        self.parts.into_iter().map(|part| part.open(format)).collect()
+    pub(super) fn into_made(self) -> impl Iterator<Item = Made> {
+        self.parts.into_iter().map(|part| part.made)
     }
 }
 
 // === impl Saved ===
 
 impl Saved {
-    fn read(key: &str, bytes: Vec<u8>) -> Option<Self> {
-        let (checksum, rest) = bytes.split_at_checked(32)?;
-        if checksum != checksum_of(key, rest) {
-            return None;
-        }
-        let (documents, mut rest) = rest.split_first_chunk()?;
-        let documents = u32::from_le_bytes(*documents) as usize;
-        let hashes;
-        (hashes, rest) = rest.split_at_checked(documents.checked_mul(size_of::<Hash>())?)?;
-        let hashes = hashes.as_chunks().0.to_vec();
-        let mut files = Vec::with_capacity(FILES.len());
-        for _ in FILES {
-            let length;
-            (length, rest) = rest.split_first_chunk()?;
-            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-            let start = bytes.len() - rest.len();
-            (_, rest) = rest.split_at_checked(length)?;
-            files.push(start..start + length);
-        }
-        let none = vec![NOWHERE; documents];
-        Some(Self { files, hashes, slots: none.clone(), numbers: none, bytes })
-    }
-
-    fn open(self, format: &Format) -> tantivy::Result<Made> {
+    fn open(format: &Format, hashes: &[Hash], files: [&[u8]; MANY]) -> tantivy::Result<Self> {
         let segment = format.segment()?;
-        for (component, range) in FILES.into_iter().zip(self.files) {
+        for (component, bytes) in FILES.into_iter().zip(files) {
             let mut file = segment.open_write(component)?;
-            file.write_all(&self.bytes[range])?;
+            file.write_all(bytes)?;
             file.terminate()?;
         }
-        drop(self.bytes);
-        let documents = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        let body = format.read(segment.with_max_doc(documents), self.slots)?;
-        Ok(Made { body, numbers: self.numbers })
+        let documents = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
+        let none = vec![NOWHERE; hashes.len()];
+        let body = format.read(segment.with_max_doc(documents), none.clone())?;
+        Ok(Self { made: Made { body, numbers: none }, hashes: hashes.to_vec() })
     }
+}
+
+/// The hashes and the files of a part that was kept; nothing if it is not what was written.
+fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [Hash], [&'a [u8]; MANY])> {
+    let (checksum, rest) = bytes.split_at_checked(32)?;
+    if checksum != checksum_of(key, rest) {
+        return None;
+    }
+    let (documents, rest) = rest.split_first_chunk()?;
+    let documents = u32::from_le_bytes(*documents) as usize;
+    let (hashes, mut rest) = rest.split_at_checked(documents.checked_mul(size_of::<Hash>())?)?;
+    let mut files = [&bytes[..0]; MANY];
+    for file in &mut files {
+        let length;
+        (length, rest) = rest.split_first_chunk()?;
+        (*file, rest) =
+            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    }
+    Some((hashes.as_chunks().0, files))
 }
 
 impl fmt::Debug for Saved {

@@ -3,6 +3,8 @@
 //! Applies to: inbound.
 
 use rustc_hash::FxHashMap;
+#[cfg(feature = "sqlite")]
+use rustc_hash::FxHashSet;
 
 use super::making::{Job, Make, Making};
 use super::merge::{Merge, Merged, due};
@@ -62,10 +64,10 @@ impl Keywords {
         }
     }
 
-    /// Parts to bring back with the change under way.
+    /// Parts to bring back with the change under way; those that are not whole, or miss a tool, are left out.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn bring(&mut self, saved: SavedParts) {
-        self.saved = saved;
+    pub(crate) fn bring(&mut self, key: &str, parts: Vec<Vec<u8>>, is_there: &FxHashSet<[u8; 16]>) {
+        self.saved = SavedParts::read(&self.format, key, parts, is_there);
     }
 
     /// The document of a tool among those to bring back, once.
@@ -102,7 +104,7 @@ impl Keywords {
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
         let made = std::mem::take(&mut self.making).finish()?;
         #[cfg(feature = "sqlite")]
-        let made = std::mem::take(&mut self.saved).open(&self.format)?.into_iter().chain(made);
+        let made = std::mem::take(&mut self.saved).into_made().chain(made);
         self.documents = 0;
         let latest = std::mem::take(&mut self.latest);
         for slot in latest.keys() {
@@ -127,7 +129,9 @@ impl Keywords {
         self.latest = FxHashMap::default();
         self.documents = 0;
         #[cfg(feature = "sqlite")]
-        self.bring(SavedParts::default());
+        {
+            self.saved = SavedParts::default();
+        }
     }
 
     /// The parts that are to be made one, if there are too many of one size or too much of one is gone.

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use mgp_toolindex::ToolIndex;
+use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::SearchStrategy;
 use mgp_types::store::Db;
 use tokio::time::Instant;
 
@@ -20,6 +22,10 @@ const KILLS: u64 = 5;
 
 /// How many servers take turns.
 const SERVERS: u64 = 20;
+
+/// Servers that never change, and their tools: enough that words are kept, again and again while others change.
+const GROUND: u64 = 12;
+const GROUND_TOOLS: u64 = 100;
 
 /// After so many changes it is waited until all are kept.
 const FLUSHED: u64 = 16;
@@ -62,10 +68,42 @@ async fn opened(folder: &Path) -> (Db, ToolIndex) {
     (db, index)
 }
 
+/// Servers that are there from the start.
+fn ground() -> impl Iterator<Item = ServerEntry> {
+    (0..GROUND).map(|number| {
+        server(&format!("ground-{number}"), &format!("ground{}x", number % 5), GROUND_TOOLS)
+    })
+}
+
+/// An index that was never kept, of the tools that one has.
+fn made_anew(index: &ToolIndex) -> ToolIndex {
+    // In their order, which decides between tools that fit as well.
+    let mut ids: Vec<_> = index.entries().into_iter().map(|entry| entry.server_id).collect();
+    ids.dedup();
+    let servers = ids.iter().map(|id| {
+        let tools = index.tools_of(id);
+        let tools = tools.iter().map(|tool| serde_json::from_str::<Tool>(tool.definition()));
+        server(id, "", 0).tools(tools.map(Result::unwrap))
+    });
+    let made = ToolIndex::builder().without_embedder().build();
+    made.put_all(servers.collect::<Vec<_>>()).unwrap();
+    made
+}
+
+/// How well the best tools fit a text by their words.
+fn scores(index: &ToolIndex, text: &str) -> Vec<f32> {
+    let query = Query::new(text).most(50).strategy(SearchStrategy::Keyword);
+    let found = index.search(&query, &Everything).unwrap();
+    found.hits.into_iter().map(|hit| hit.score).collect()
+}
+
 /// The change after which the index was what it is; panics if there is none.
 fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
     let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in index.entries() {
+        if entry.server_id.starts_with("ground") {
+            continue;
+        }
         there.entry(entry.server_id).or_default().push(entry.name);
     }
     for names in there.values_mut() {
@@ -96,6 +134,10 @@ async fn child() {
     let (_db, index) = opened(&folder).await;
     let reached = std::fs::read_to_string(folder.join("reached")).unwrap();
     let mut step: u64 = reached.parse().unwrap();
+    if step == 0 {
+        index.put_all(ground()).unwrap();
+        index.flush().await.unwrap();
+    }
     say("ready", step);
     loop {
         step += 1;
@@ -131,6 +173,13 @@ async fn killed_at_any_moment() {
             let found = by_words(&index, &step.word());
             let names = found.hits.iter().map(|hit| hit.tool.server_id());
             assert_eq!(names.into_iter().any(|id| id == step.server()), step.tools().is_some());
+        }
+        // Words that were kept are those of the tools there are.
+        let anew = made_anew(&index);
+        assert_eq!(index.len(), anew.len());
+        let word = Step(last).word();
+        for text in [&*word, "ground3x part 7", "reads what it keeps", "part 12"] {
+            assert_eq!(scores(&index, text), scores(&anew, text), "{text}");
         }
         made += last - reached;
         reached = last;

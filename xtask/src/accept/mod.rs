@@ -281,14 +281,14 @@ const CHECKS: &[Check] = &[
         run: |_| kernel::first_ten_minutes(),
     },
     Check {
-        name: "kernel.bench",
-        about: "what a hop through the kernel costs, its start and its memory",
-        run: |asked| bench::kernel_bench(asked.rigour),
-    },
-    Check {
         name: "kernel.flows",
         about: "a model that sees only tools/list finds a tool, and asks for one it lacks",
         run: |_| kernel::flows(),
+    },
+    Check {
+        name: "kernel.bench",
+        about: "what a hop through the kernel costs, its start and its memory",
+        run: |asked| bench::kernel_bench(asked.rigour),
     },
 ];
 

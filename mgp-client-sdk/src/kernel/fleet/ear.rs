@@ -81,9 +81,12 @@ impl Ear {
 
     /// The clients that see the server, as far as it is theirs.
     pub(crate) fn hearers(&self, of: Option<&Principal>) -> Vec<Context> {
-        self.callers.all(|cx| {
-            of.is_none_or(|of| *of == cx.principal) && self.access.sees_server(cx, &self.id).is_ok()
-        })
+        self.callers.all(|cx| of.is_none_or(|of| *of == cx.principal) && self.is_heard_by(cx))
+    }
+
+    /// Whether a client sees the server.
+    pub(crate) fn is_heard_by(&self, cx: &Context) -> bool {
+        self.access.sees_server(cx, &self.id).is_ok()
     }
 
     fn is_seen_by(&self, principal: &Principal) -> bool {

@@ -15,11 +15,12 @@ use mgp_types::RpcError;
 use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ShutdownReason, ToolSecurity};
-use mgp_types::service::{Call, ServerId, Stack};
+use mgp_types::service::{Call, Principal, ServerId, Stack};
 use tokio::sync::watch;
 use tower_layer::Layer as _;
 
-use super::ear::What;
+use super::ear::{Ear, What};
+use super::instance::Own;
 use super::manifest;
 use super::node::Node;
 use super::servers::{self, Fleet, Ground, News, is_there};
@@ -73,6 +74,10 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
             Err(_) => {
                 tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
             }
+        }
+        // The last of what is asked at first.
+        if what == What::Prompts {
+            node.first().over();
         }
         // It may have gone while it answered.
         if fleet.is_present(&node) {
@@ -130,6 +135,9 @@ pub(super) async fn follow(node: Weak<Node>, ground: Ground) {
                 let node = Arc::clone(&node);
                 tokio::spawn(async move { node.stop(ShutdownReason::OperatorRequest).await });
             }
+            if matches!(latest, ServerState::Error | ServerState::Restarting) {
+                node.first().over();
+            }
             node.id().clone()
         }) else {
             return;
@@ -152,9 +160,30 @@ async fn resume(node: Arc<Node>, ground: Ground) {
     node.asks_level(None);
     crate::kernel::log::ask(&node, &ground).await;
     let ear = ground.ear(node.id().clone());
-    for name in ground.watching.again(&node).await {
+    let Ok(client) = node.client().client() else { return };
+    for name in ground.watching.again(node.id(), None, &client).await {
         // What happened meanwhile nobody knows.
         ear.updated(&name);
+    }
+}
+
+/// Asks the instance of a principal for what this one wants, whenever it has come, until it is gone.
+pub(super) async fn follow_own(own: Weak<Own>, ear: Ear, of: Principal, ground: Ground) {
+    let Some(mut states) = own.upgrade().map(|own| own.client().state().watch()) else { return };
+    loop {
+        if is_there(&states.borrow_and_update()) {
+            let Some(own) = own.upgrade() else { return };
+            let ready = tokio::time::timeout(MOMENT, own.client().ready()).await;
+            if let Ok(Ok(client)) = ready {
+                crate::kernel::log::ask_own(&client, &ear, &of, &ground).await;
+                for name in ground.watching.again(ear.id(), Some(&of), &client).await {
+                    ear.updated(&name);
+                }
+            }
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
     }
 }
 

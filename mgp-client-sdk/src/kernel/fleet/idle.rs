@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::ServerState;
 
 use super::servers::Weak;
 
@@ -22,10 +22,10 @@ pub(super) async fn run(fleet: Weak) {
         for node in fleet.all().values() {
             let is_idle = node.state() == ServerState::Connected && node.is_idle(IDLE);
             // Whoever watches a resource waits for news of it.
-            if is_idle && fleet.is_known(node) && !fleet.ground().watching.has(node) {
+            if is_idle && fleet.is_known(node) && !fleet.ground().watching.has(node.id(), None) {
                 tracing::info!(server = %node.id(), "nobody calls it: it is stopped until somebody does");
                 let node = std::sync::Arc::clone(node);
-                tokio::spawn(async move { node.stop(ShutdownReason::IdleTimeout).await });
+                tokio::spawn(async move { node.rest().await });
             }
         }
     }

@@ -17,8 +17,11 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
 use super::diary::Diary;
+use super::feed;
+use super::hold::Hold;
 use super::reach;
 use super::servers::Ground;
+use super::users::Users;
 use crate::client::Client;
 use crate::error::Error;
 use crate::kernel::hops::GoesLayer;
@@ -41,6 +44,7 @@ const ASKED_FOR: Duration = Duration::from_millis(100);
 pub(super) struct Instance {
     client: SupervisedClient,
     hop: Hop,
+    users: Users,
 }
 
 impl Instance {
@@ -82,6 +86,8 @@ impl Instance {
         let (bystander, logs) = (ear.clone(), ear.clone());
         let of_bystander = whose.clone();
         let of_logs = whose.clone();
+        let users = Users::default();
+        let spoken_to = users.clone();
         builder = builder
             .on_change(move |what| ear.changed(what, whose.as_ref()))
             .config(move |config| {
@@ -90,26 +96,44 @@ impl Instance {
                 }));
             })
             .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
-                log::told(&logs, of_logs.as_ref(), &cx, message);
+                log::told(&logs, of_logs.as_ref(), &spoken_to, &cx, message);
                 std::future::ready(Ok(()))
             }));
         let target = reach::target(config, approved, ground, diary);
         let client = SupervisedClient::new(builder, target, policy::supervision(config))?;
         let hop = Hop::supervised(id, client.clone());
-        Ok(Self { client, hop })
+        Ok(Self { client, hop, users })
     }
 
     pub(super) fn client(&self) -> &SupervisedClient {
         &self.client
     }
 
-    pub(super) async fn wake(&self, at_most: Duration) -> Result<Client, Error> {
-        if let Ok(client) = self.client.client() {
+    /// For whom it has worked.
+    pub(super) fn users(&self) -> &Users {
+        &self.users
+    }
+
+    /// Its client, where it takes calls: one that drains takes none.
+    pub(super) fn present(&self) -> Option<Client> {
+        let is_leaving = self.client.state().now() == ServerState::Draining;
+        self.client.client().ok().filter(|_| !is_leaving)
+    }
+
+    /// Starts it unless it runs or is held, and waits until it is there; one that drains is started once it has ended.
+    pub(super) async fn wake(&self, hold: &Hold, at_most: Duration) -> Result<Client, Error> {
+        if let Some(client) = self.present() {
             return Ok(client);
         }
-        if matches!(self.client.state().now(), ServerState::Registered | ServerState::Disconnected)
-        {
-            self.client.start().await;
+        if hold.is_set() {
+            return self.client.client();
+        }
+        let rests = matches!(
+            self.client.state().now(),
+            ServerState::Registered | ServerState::Disconnected | ServerState::Draining
+        );
+        if rests && !hold.start(&self.client).await {
+            return self.client.client();
         }
         match tokio::time::timeout(at_most, self.client.ready()).await {
             Ok(ready) => ready,
@@ -129,6 +153,7 @@ struct Inner {
     config: Arc<Server>,
     ground: Ground,
     diary: Arc<Diary>,
+    hold: Hold,
     table: Mutex<HashMap<Principal, Arc<Own>>>,
 }
 
@@ -140,19 +165,18 @@ pub(super) struct Own {
 }
 
 impl Instances {
-    pub(super) fn new(config: Arc<Server>, ground: Ground, diary: Arc<Diary>) -> Self {
-        Self(Arc::new(Inner { config, ground, diary, table: Mutex::default() }))
+    pub(super) fn new(config: Arc<Server>, ground: Ground, diary: Arc<Diary>, hold: Hold) -> Self {
+        Self(Arc::new(Inner { config, ground, diary, hold, table: Mutex::default() }))
     }
 
-    /// That of a principal.
-    pub(super) fn of(&self, principal: &Principal) -> Result<Arc<Own>, RpcError> {
+    /// That of a principal, kept for as long as it is used.
+    pub(super) fn of(&self, principal: &Principal) -> Result<Using, RpcError> {
         let mut table = self.0.table();
         if let Some(own) = table.get(principal) {
-            own.touch();
-            return Ok(Arc::clone(own));
+            return Ok(Using::enter(own, &self.0.hold));
         }
         if table.len() >= INSTANCES {
-            let unused = table.iter().filter(|(_, own)| own.is_free());
+            let unused = table.iter().filter(|(of, own)| own.is_free() && !self.0.is_watched(of));
             let oldest = unused.min_by_key(|(_, own)| own.used()).map(|(of, _)| of.clone());
             let Some(oldest) = oldest else { return Err(full(&self.0.config)) };
             self.0.end(&mut table, &oldest);
@@ -163,8 +187,11 @@ impl Instances {
         let used = Mutex::new(Instant::now());
         let own = Arc::new(Own { instance, running: AtomicUsize::new(0), used });
         table.insert(principal.clone(), Arc::clone(&own));
+        let (of, ground) = (principal.clone(), self.0.ground.clone());
+        let ear = ground.ear(self.0.config.id.clone());
+        tokio::spawn(feed::follow_own(Arc::downgrade(&own), ear, of, ground));
         tokio::spawn(end_unused(Arc::downgrade(&self.0), principal.clone(), Arc::downgrade(&own)));
-        Ok(own)
+        Ok(Using::enter(&own, &self.0.hold))
     }
 
     pub(super) fn present(&self, of: &Principal) -> Option<Client> {
@@ -187,29 +214,23 @@ impl Inner {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether its principal waits for news of a resource: that is a use.
+    fn is_watched(&self, of: &Principal) -> bool {
+        self.ground.watching.has(&self.config.id, Some(of))
+    }
+
     fn end(&self, table: &mut HashMap<Principal, Arc<Own>>, of: &Principal) {
         let Some(own) = table.remove(of) else { return };
         tracing::debug!(server = %self.config.id, ?of, "an instance that nobody uses is stopped");
         tokio::spawn(async move {
-            own.instance.client.stop(ShutdownReason::OperatorRequest).await;
+            own.instance.client.stop(ShutdownReason::IdleTimeout).await;
         });
     }
 }
 
 impl Own {
-    pub(super) async fn wake(&self, at_most: Duration) -> Result<Client, Error> {
-        self.instance.wake(at_most).await
-    }
-
-    pub(super) fn send(
-        self: &Arc<Self>,
-        call: Call,
-    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let (running, sending) = (Running::enter(self), self.instance.send(call));
-        Box::pin(async move {
-            let _running = running;
-            sending.await
-        })
+    pub(super) fn client(&self) -> &SupervisedClient {
+        self.instance.client()
     }
 
     fn touch(&self) {
@@ -225,20 +246,33 @@ impl Own {
     }
 }
 
-/// A call that runs there; counted until it is dropped.
-struct Running(Arc<Own>);
+/// Somebody who uses an instance; counted until it is dropped.
+pub(super) struct Using {
+    own: Arc<Own>,
+    hold: Hold,
+}
 
-impl Running {
-    fn enter(own: &Arc<Own>) -> Self {
+impl Using {
+    fn enter(own: &Arc<Own>, hold: &Hold) -> Self {
         own.running.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(own))
+        Self { own: Arc::clone(own), hold: hold.clone() }
+    }
+
+    /// As [`Instance::wake`].
+    pub(super) async fn wake(&self, at_most: Duration) -> Result<Client, Error> {
+        self.own.instance.wake(&self.hold, at_most).await
+    }
+
+    /// Passes a call on.
+    pub(super) async fn send(self, call: Call) -> Result<Reply, RpcError> {
+        self.own.instance.send(call).await
     }
 }
 
-impl Drop for Running {
+impl Drop for Using {
     fn drop(&mut self) {
-        self.0.touch();
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        self.own.touch();
+        self.own.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -249,7 +283,9 @@ async fn end_unused(all: Weak<Inner>, of: Principal, own: Weak<Own>) {
         tokio::time::sleep_until(until.max(Instant::now() + Duration::from_secs(1))).await;
         let (Some(all), Some(own)) = (all.upgrade(), own.upgrade()) else { return };
         let mut table = all.table();
-        if own.is_free() && own.used().elapsed() >= IDLE {
+        if all.is_watched(&of) {
+            own.touch();
+        } else if own.is_free() && own.used().elapsed() >= IDLE {
             // It may be another one by now.
             if table.get(&of).is_some_and(|present| Arc::ptr_eq(present, &own)) {
                 all.end(&mut table, &of);

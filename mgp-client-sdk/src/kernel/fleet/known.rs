@@ -2,14 +2,18 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::Arc;
+
 use mgp_discovery::Known;
+use mgp_security::{Administration, Event, Governance, Refusal};
 use mgp_toolindex::Listed;
 use mgp_types::RpcError;
+use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{
     MgpVersion, PingResult, ServerSummary, ShutdownParams, ShutdownReason, ShutdownResult,
     StatusResult,
 };
-use mgp_types::service::{Authority, BoxFuture, Context, ServerId, Visibility};
+use mgp_types::service::{BoxFuture, Context, ServerId, Visibility};
 
 use super::node::Node;
 use super::servers::Fleet;
@@ -55,9 +59,9 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// A server, for those who may use some of it.
-    fn node(&self, cx: &Context, server: &ServerId) -> Option<std::sync::Arc<Node>> {
+    fn node(&self, cx: &Context, server: &ServerId) -> Option<Arc<Node>> {
         let node = self.fleet.get(server.as_str())?;
-        let is_operator = cx.principal.authority() == Authority::Operator;
+        let is_operator = self.fleet.ground().governance.is_operator(cx, Administration::Reads);
         let sees = || {
             let tools = self.fleet.ground().index.tools_of(server.as_str());
             tools.iter().any(|tool| self.seen.sees(cx, Some(server), tool.name()).is_ok())
@@ -97,24 +101,40 @@ impl mgp_lifecycle::Fleet for Shown {
         })
     }
 
+    fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
+        let (governance, cx) = (self.fleet.ground().governance.clone(), cx.clone());
+        Box::pin(async move { admitted(&governance, &cx, None).await })
+    }
+
+    /// As `mgp/kernel/servers/stop`: it stays down until an operator starts it.
     fn shutdown(
         &self,
         cx: &Context,
         server: &ServerId,
-        params: ShutdownParams,
+        _: ShutdownParams,
     ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
-        let node = self.node(cx, server);
-        let is_operator = cx.principal.authority() == Authority::Operator;
+        let (node, cx) = (self.node(cx, server), cx.clone());
+        let governance = self.fleet.ground().governance.clone();
         Box::pin(async move {
             let node = node?;
-            if !is_operator {
-                let refused =
-                    "only an operator shuts servers down; ask one to run `mgp servers stop`";
-                return Some(Err(RpcError::new(mgp_types::ErrorCode::PERMISSION_DENIED, refused)));
+            if let Err(refused) = admitted(&governance, &cx, Some(node.id())).await {
+                return Some(Err(refused));
             }
-            let reason = params.reason.unwrap_or(ShutdownReason::OperatorRequest);
-            tokio::spawn(async move { node.client().stop(reason).await });
+            // Another reason, a configuration that changed for one, would have it started anew.
+            drop(Fleet::halting(&node, ShutdownReason::OperatorRequest));
             Some(Ok(ShutdownResult::new(true)))
         })
     }
+}
+
+/// Refuses a shutdown by whoever may not change anything; either is on the record.
+async fn admitted(
+    governance: &Governance,
+    cx: &Context,
+    server: Option<&ServerId>,
+) -> Result<(), RpcError> {
+    let method = LifecycleShutdown::METHOD;
+    governance.operators_only_at(cx, server.cloned(), Administration::Changes, method).await?;
+    let event = Event::administered(&cx.principal, server, method).of_call(cx);
+    governance.audit().record(event.build()).await.map_err(|error| Refusal::Unaudited(error).into())
 }

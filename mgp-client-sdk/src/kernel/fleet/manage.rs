@@ -11,6 +11,7 @@ use mgp_toolindex::Listed;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{KernelServer, MgpVersion, ServerState, ShutdownReason};
 use mgp_types::service::shown_url;
+use tokio::task::JoinHandle;
 
 use super::node::Node;
 use super::servers::Fleet;
@@ -27,7 +28,7 @@ const SHOWN: usize = 400;
 impl Fleet {
     /// Starts a server, unless it runs.
     pub(crate) async fn start(node: &Node, at_most: Option<Duration>) -> ServerState {
-        node.hold(false);
+        node.hold().set(false);
         let started = tokio::time::timeout(at_most.unwrap_or(STARTS), node.start());
         let _ = started.await;
         node.state()
@@ -35,22 +36,29 @@ impl Fleet {
 
     /// Lets a server finish and stops it; it stays down until somebody starts it.
     pub(crate) async fn halt(node: &Arc<Node>, at_most: Option<Duration>) -> ServerState {
-        node.hold(true);
-        let stopping = Arc::clone(node);
-        // Whoever asked may go; it stops all the same.
-        let stopped = tokio::spawn(async move {
-            stopping.stop(ShutdownReason::OperatorRequest).await;
-        });
+        let stopped = Self::halting(node, ShutdownReason::OperatorRequest);
         let _ = tokio::time::timeout(at_most.unwrap_or(STOPS), stopped).await;
         node.state()
     }
 
+    /// The same without waiting for its end. Whoever asked may go; it stops all the same.
+    pub(super) fn halting(node: &Arc<Node>, reason: ShutdownReason) -> JoinHandle<()> {
+        node.hold().set(true);
+        let stopping = Arc::clone(node);
+        tokio::spawn(async move { stopping.stop(reason).await })
+    }
+
     /// Lets a server finish, and starts it anew.
     pub(crate) async fn renew(node: &Arc<Node>, at_most: Option<Duration>) -> ServerState {
-        node.hold(false);
+        node.hold().set(false);
         let renewing = Arc::clone(node);
         let renewed = tokio::spawn(async move {
-            renewing.client().restart().await;
+            let of_principals = renewing.stop_own(&ShutdownReason::OperatorRequest);
+            tokio::join!(of_principals, renewing.client().restart());
+            // It may have been stopped or taken out meanwhile.
+            if renewing.hold().is_set() {
+                return renewing.stop(ShutdownReason::OperatorRequest).await;
+            }
             // The order is taken before the state moves.
             let _ = renewing.client().ready().await;
         });

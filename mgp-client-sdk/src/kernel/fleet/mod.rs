@@ -5,6 +5,8 @@
 mod diary;
 mod ear;
 mod feed;
+mod first;
+mod hold;
 mod idle;
 mod instance;
 mod known;
@@ -15,6 +17,9 @@ mod node;
 mod reach;
 mod servers;
 mod shelf;
+#[cfg(test)]
+mod tests;
+mod users;
 
 pub(super) use ear::{Ear, What};
 pub(super) use known::Shown;
@@ -23,3 +28,4 @@ pub(super) use met::Met;
 pub(super) use node::Node;
 pub(super) use servers::{Fleet, Ground, News};
 pub(super) use shelf::{Entry, Kind, List};
+pub(super) use users::Users;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use tokio::time::Instant;
 
 use super::diary::Diary;
 use super::feed::Errands;
+use super::first::First;
+use super::hold::Hold;
 use super::instance::{Instance, Instances};
 use super::servers::Ground;
 use super::shelf::Shelf;
@@ -45,7 +47,7 @@ pub(crate) struct Node {
     /// Whose turn it is to start.
     starts: Arc<Semaphore>,
     /// Whether an operator stopped it: then no call starts it.
-    is_held: AtomicBool,
+    hold: Hold,
     /// How many calls run there.
     running: AtomicUsize,
     /// When the last one began or ended.
@@ -55,6 +57,7 @@ pub(crate) struct Node {
     own: Option<Instances>,
     shelf: Shelf,
     errands: Errands,
+    first: First,
     /// The level of log messages it was last asked for.
     level: Mutex<Option<LogLevel>>,
 }
@@ -72,21 +75,24 @@ impl Node {
         // One that was registered is nobody's own.
         let is_isolated = approved.is_none()
             && config.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
-        let own = is_isolated
-            .then(|| Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary)));
+        let hold = Hold::default();
+        let own = is_isolated.then(|| {
+            Instances::new(Arc::clone(&config), ground.clone(), Arc::clone(&diary), hold.clone())
+        });
         Ok(Self {
             id,
             config: RwLock::new(config),
             approved,
             diary,
             starts: Arc::clone(&ground.starts),
-            is_held: AtomicBool::new(false),
+            hold,
             running: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             shared,
             own,
             shelf: Shelf::default(),
             errands: Errands::default(),
+            first: First::new(),
             level: Mutex::default(),
         })
     }
@@ -125,9 +131,9 @@ impl Node {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Says whether only an operator starts it.
-    pub(super) fn hold(&self, is_held: bool) {
-        self.is_held.store(is_held, Ordering::Release);
+    /// What operators say of its starts.
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
     }
 
     /// Starts it once it is its turn, and waits until it is there or failed; a slow one, and one
@@ -136,7 +142,9 @@ impl Node {
         // It is never closed.
         let turn = self.starts.acquire().await;
         let mut states = self.client().state().watch();
-        self.client().start().await;
+        if !self.hold.start(self.client()).await {
+            return;
+        }
         let mut ready = pin!(tokio::time::timeout(STARTS, self.client().ready()));
         tokio::select! {
             _ = &mut ready => return,
@@ -164,6 +172,20 @@ impl Node {
         &self.errands
     }
 
+    pub(super) fn first(&self) -> &First {
+        &self.first
+    }
+
+    /// Whether nobody has met it yet, and it is worth waiting for.
+    pub(crate) fn is_new(&self) -> bool {
+        self.first.is_ahead()
+    }
+
+    /// Waits until it is known what it has, where nobody has met it yet.
+    pub(crate) async fn met(&self) {
+        self.first.wait().await;
+    }
+
     /// Whether each principal has an instance of its own.
     pub(crate) fn is_isolated(&self) -> bool {
         self.own.is_some()
@@ -173,14 +195,14 @@ impl Node {
     ///
     /// One that rests after too many failures stays down: somebody has to look at it first.
     pub(crate) async fn wake(&self) -> Result<Client, Error> {
-        if let Ok(client) = self.client().client() {
+        if let Some(client) = self.shared.present() {
             return Ok(client);
         }
-        if self.is_held.load(Ordering::Acquire) {
+        if self.hold.is_set() {
             return self.client().client();
         }
         let turn = tokio::time::timeout(WAKES, self.starts.acquire()).await;
-        let mut waking = pin!(self.shared.wake(WAKES));
+        let mut waking = pin!(self.shared.wake(&self.hold, WAKES));
         let early = tokio::select! {
             client = &mut waking => Some(client),
             () = tokio::time::sleep(TURN) => None,
@@ -195,7 +217,10 @@ impl Node {
     /// The instance that serves a principal, started unless it runs.
     pub(crate) async fn wake_for(&self, principal: &Principal) -> Result<Client, Error> {
         match &self.own {
-            None => self.wake().await,
+            None => {
+                self.shared.users().note(principal);
+                self.wake().await
+            }
             Some(own) => own.of(principal)?.wake(WAKES).await,
         }
     }
@@ -213,7 +238,8 @@ impl Node {
                 return self.shared.send(call);
             }
             let running = Running::enter(self);
-            if self.client().client().is_ok() {
+            self.shared.users().note(&call.cx().principal);
+            if self.shared.present().is_some() {
                 let sending = self.shared.send(call);
                 return Box::pin(async move {
                     let _running = running;
@@ -250,10 +276,20 @@ impl Node {
 
     /// Stops everything that runs of it, once what runs there is finished.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        if let Some(own) = &self.own {
-            own.stop(&reason).await;
-        }
+        self.stop_own(&reason).await;
         self.client().stop(reason).await;
+    }
+
+    /// Stops the instances of principals; their next calls make new ones.
+    pub(super) async fn stop_own(&self, reason: &ShutdownReason) {
+        if let Some(own) = &self.own {
+            own.stop(reason).await;
+        }
+    }
+
+    /// Stops what nobody calls: instances of principals have a time of their own.
+    pub(super) async fn rest(&self) {
+        self.client().stop(ShutdownReason::IdleTimeout).await;
     }
 
     /// All that run of it.

@@ -108,7 +108,12 @@ impl Fleet {
     /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
         let node = self.put(config, None)?;
-        if !self.is_known(&node) {
+        let is_known = self.is_known(&node);
+        if is_known {
+            node.first().over();
+        }
+        // Whoever watches a resource of the one before waits for news of it.
+        if !is_known || self.0.ground.watching.has(node.id(), None) {
             let node = Arc::clone(&node);
             tokio::spawn(async move { node.start().await });
         }
@@ -181,7 +186,7 @@ impl Fleet {
         if let Err(error) = self.unlearn(id) {
             tracing::error!(server = %id, %error, "its tools are still found");
         }
-        node.hold(true);
+        node.hold().forever();
         node.stop(reason).await;
         manifest::forget(self.0.ground.governance.store(), id).await;
         self.tell(&node, &What::ALL);
@@ -222,8 +227,10 @@ impl Fleet {
 
     /// Stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        let stops = self.all();
-        let stops = stops.values().map(|node| node.stop(reason.clone()));
+        let all = self.all();
+        // What waits for its turn to start waits no longer.
+        all.values().for_each(|node| node.hold().set(true));
+        let stops = all.values().map(|node| node.stop(reason.clone()));
         futures_util::future::join_all(stops).await;
     }
 

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::manifest::Manifest;
 use super::node::Node;
 use crate::error::Error;
+use crate::kernel::hops;
 
 /// How many entries of a list are kept; the rest is not listed.
 const ENTRIES: usize = 10_000;
@@ -260,14 +261,17 @@ impl Node {
         }
         for _ in 0..PAGES {
             let asked = Params::of(kind.method(), &params)?;
-            let call = Call::request(Method::from_static(kind.method()), asked, client.context());
+            let method = Method::from_static(kind.method());
+            let mut call = Call::request(method, asked, client.context());
+            hops::mark(&mut call, client.server());
             let page = match self.client().ungated().send(call).await {
                 Ok(reply) => reply.get::<Page>()?,
                 // Resources without templates are nothing unusual.
                 Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
                 Err(error) => return Err(error.into()),
             };
-            for text in page.entries(kind) {
+            let entries = page.entries(kind);
+            for text in entries.filter_map(|text| hops::entry_behind(kind, text, client.server())) {
                 bytes = bytes.saturating_add(text.as_str().len());
                 if bytes > BYTES || list.entries.len() >= ENTRIES {
                     tracing::warn!(

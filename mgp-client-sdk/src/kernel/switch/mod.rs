@@ -12,16 +12,19 @@ mod whole;
 
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, join_all};
 use mgp_discovery::{Registrations, list_router};
 use mgp_security::KernelToolsLayer;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::RpcError;
-use mgp_types::method::{Initialized, Request as _, ToolsCall, ToolsList};
-use mgp_types::service::{Call, GateLayer, Router, Stack, gate};
+use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest};
+use mgp_types::service::{Call, Context, GateLayer, Router, Stack, gate};
 use tower_layer::Layer as _;
 
-use super::fleet::{Fleet, Shown};
+use super::again::Again;
+use super::callers::Noted;
+use super::fleet::{Fleet, Node, Shown};
+use super::hops;
 use super::log;
 use super::seen::Seen;
 use super::watch::Watching;
@@ -64,13 +67,13 @@ impl Switch {
 
     /// Everything that is answered; `admin` is what only operators may ask.
     pub(super) fn router(&self, admin: Router) -> Router {
-        let Parts { fleet, seen, search, registrations, .. } = &*self.0;
+        let Parts { fleet, seen, registrations, .. } = &*self.0;
         let governance = &fleet.ground().governance;
         let methods = governance
             .router()
             .merge(list_router(registrations.fleet(), Arc::new(seen.clone())))
             .merge(registrations.router())
-            .merge(search.router())
+            .merge(self.searches())
             .merge(admin);
         let (calls, lists) = (self.clone(), self.clone());
         // A method of ours that is called as a tool is decided like the method.
@@ -90,6 +93,36 @@ impl Switch {
             .merge(whole::router(self))
     }
 
+    /// What searches tools waits for servers that nobody has met yet.
+    fn searches(&self) -> Router {
+        let all = self.parts().search.router();
+        let inner = Stack::new(all.clone());
+        [ToolsDiscover::METHOD, ToolsRequest::METHOD].into_iter().fold(all, |all, method| {
+            let (switch, inner) = (self.clone(), inner.clone());
+            let waits = Stack::from_fn(move |call: Call| {
+                let (switch, inner) = (switch.clone(), inner.clone());
+                async move {
+                    switch.met(call.cx(), switch.parts().fleet.all().values()).await;
+                    inner.send(call).await
+                }
+            });
+            all.route(method, waits)
+        })
+    }
+
+    /// Whether there are servers that nobody has met yet.
+    fn has_new(&self) -> bool {
+        self.parts().fleet.all().values().any(|node| node.is_new())
+    }
+
+    /// Waits until it is known what servers have; not long, where one is slow.
+    async fn met(&self, cx: &Context, nodes: impl Iterator<Item = &Arc<Node>> + Send) {
+        // Two kernels behind each other would wait for each other.
+        if !hops::is_from_kernel(cx) {
+            join_all(nodes.map(|node| node.met())).await;
+        }
+    }
+
     /// The layer that notes who is connected, and what they want to hear.
     pub(super) fn notes(
         &self,
@@ -97,21 +130,30 @@ impl Switch {
         let switch = self.clone();
         gate(move |call| {
             let ground = switch.parts().fleet.ground();
-            if ground.callers.note(call) {
-                let switch = switch.clone();
-                tokio::spawn(async move {
-                    let fleet = &switch.parts().fleet;
-                    for node in fleet.all().values() {
-                        log::ask(node, fleet.ground()).await;
-                    }
-                });
-            }
-            if call.tells::<Initialized>() && call.cx().caller.asks.roots {
+            match ground.callers.note(call) {
+                Noted::Level => switch.ask_levels(call.cx()),
                 // Servers that asked for roots before anybody was there ask again.
-                tokio::spawn(switch.clone().roots_changed(call.cx().clone()));
+                Noted::Joined if call.cx().caller.asks.roots => switch.tell_roots(call.cx()),
+                Noted::Joined | Noted::Nothing => {}
             }
             Ok(())
         })
+    }
+
+    /// Asks servers for the log messages that are wanted now; of one caller that changes its mind, once at a time.
+    fn ask_levels(&self, cx: &Context) {
+        #[derive(Default)]
+        struct Levels;
+        let switch = self.clone();
+        cx.scope.state::<Again<Levels>>().ask(move || {
+            let switch = switch.clone();
+            async move {
+                let fleet = &switch.parts().fleet;
+                for node in fleet.all().values() {
+                    log::ask(node, fleet.ground()).await;
+                }
+            }
+        });
     }
 
     /// What is watched below.

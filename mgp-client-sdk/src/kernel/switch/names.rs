@@ -49,32 +49,32 @@ impl Names {
 
     /// How an entry is called above; none where its own name does.
     pub(super) fn shown(&self, server: &ServerId, key: &str) -> Option<String> {
-        let is_only = self.shelves.iter().filter(|(_, list)| list.has(key)).nth(1).is_none();
-        // A name that reads like another one's is no name of its own.
-        let reads_like_another =
-            || matches!(self.qualified(key), Some((node, rest)) if self.lists(&node, &rest));
-        (!is_only || reads_like_another()).then(|| qualify(self.kind, server, key))
+        // A name that leads to another one, or may mean several, is no name of its own.
+        let leads_back = matches!(
+            self.find(key),
+            Found::One(meant) if meant.node.id() == server && meant.key == key
+        );
+        (!leads_back).then(|| qualify(self.kind, server, key))
     }
 
     /// What a name stands for that is listed, or names its server.
     pub(super) fn find(&self, name: &str) -> Found {
-        let qualified = self.qualified(name);
-        if let Some((node, key)) = &qualified
-            && self.lists(node, key)
-        {
-            return Found::One(Meant { node: Arc::clone(node), key: key.clone() });
+        // What names a server is that server's, listed or not: no other one takes it over by listing it.
+        if let Some((node, key)) = self.qualified(name) {
+            let is_whole = !self.lists(&node, &key) && self.lists(&node, name);
+            let key = if is_whole { name.to_owned() } else { key };
+            return Found::One(Meant { node, key });
         }
         let mut having = self.shelves.iter().filter(|(_, list)| list.has(name));
-        match (having.next(), having.next(), qualified) {
-            (Some((node, _)), None, _) => {
+        match (having.next(), having.next()) {
+            (Some((node, _)), None) => {
                 Found::One(Meant { node: Arc::clone(node), key: name.to_owned() })
             }
-            (Some(_), Some(_), _) => {
+            (Some(_), Some(_)) => {
                 let all = self.shelves.iter().filter(|(_, list)| list.has(name));
                 Found::Many(all.map(|(node, _)| qualify(self.kind, node.id(), name)).collect())
             }
-            (None, _, Some((node, key))) => Found::One(Meant { node, key }),
-            (None, _, None) => Found::None,
+            (None, _) => Found::None,
         }
     }
 
@@ -90,14 +90,9 @@ impl Names {
                     let rest = name.strip_prefix(node.id().as_str())?.strip_prefix('.')?;
                     Some((Arc::clone(node), rest.to_owned()))
                 };
-                let mut found = self.shelves.iter().filter_map(|(node, _)| of(node));
-                let first = found.next()?;
-                // `a.b.c` may be of `a` and of `a.b`: the one that lists it is meant.
-                if self.lists(&first.0, &first.1) {
-                    Some(first)
-                } else {
-                    found.next().or(Some(first))
-                }
+                // `a.b.c` may be of `a` and of `a.b`: the longer id is meant, whatever they list.
+                let found = self.shelves.iter().filter_map(|(node, _)| of(node));
+                found.min_by_key(|(_, rest)| rest.len())
             }
             Kind::Resources | Kind::Templates => {
                 let (server, uri) = name.strip_prefix(SCHEME)?.split_once(':')?;

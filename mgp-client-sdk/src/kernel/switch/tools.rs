@@ -21,6 +21,14 @@ pub(super) fn call(
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
     let aimed = aim(&switch, &mut call);
     async move {
+        let aimed = match aimed {
+            // A server that has just come may have it.
+            Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
+                switch.met(call.cx(), switch.parts().fleet.all().values()).await;
+                aim(&switch, &mut call)
+            }
+            aimed => aimed,
+        };
         let tool = match aimed? {
             Aimed::Found(tool) => tool,
             Aimed::Held(node) => return node.send(call, false).await,
@@ -80,21 +88,18 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
     let tool = match plain(switch, call).filter(|_| meta.is_none()) {
         Some(tool) => tool,
-        None => {
-            let FoundCall { tool, arguments, .. } = match named(switch, call, meta) {
-                Ok(found) => found,
-                Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
-                    let held = held(switch, call, meta)?;
-                    return held.map(Aimed::Held).ok_or(unknown);
-                }
-                Err(refused) => return Err(refused),
-            };
-            if meta.is_some() {
+        None => match named(switch, call, meta) {
+            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(Aimed::Found(tool));
             }
-            tool
-        }
+            Ok(FoundCall { tool, .. }) => tool,
+            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                let held = held(switch, call, meta)?;
+                return held.map(Aimed::Held).ok_or(unknown);
+            }
+            Err(refused) => return Err(refused),
+        },
     };
     if call.params().mentions("\"task\"") {
         // The task is the kernel's, and the call below a plain one.

@@ -22,6 +22,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use super::Switch;
 use super::names::{Found, Meant, Names, fits, qualify};
 use super::page;
+use crate::kernel::again::Again;
 use crate::kernel::fleet::{Kind, Node, What};
 
 /// How long a list waits for servers that are asked anew; then it shows what they listed before.
@@ -46,8 +47,7 @@ pub(super) fn router(switch: &Switch) -> Router {
             Stack::from_fn(move |call| complete.clone().complete(call)),
         )
         .on_notification::<RootsListChanged, _, _>(move |cx, _| {
-            // Telling may wait for servers that read slowly.
-            tokio::spawn(roots.clone().roots_changed(cx));
+            roots.tell_roots(&cx);
             async { Ok(()) }
         })
 }
@@ -63,6 +63,7 @@ impl Switch {
     /// The same, each asked anew what it lists where that is not known.
     async fn fresh(&self, cx: &Context, kind: Kind) -> Vec<Arc<Node>> {
         let nodes = self.seen(cx);
+        self.met(cx, nodes.iter()).await;
         let asked = join_all(nodes.iter().map(|node| node.refresh(kind)));
         if let Ok(changed) = tokio::time::timeout(ASKS, asked).await {
             let what = if kind == Kind::Prompts { What::Prompts } else { What::Resources };
@@ -214,8 +215,18 @@ impl Switch {
 
     // === Roots ===
 
-    /// Tells the servers a caller sees that its roots are others now; those of the modern era ask each time.
-    pub(super) async fn roots_changed(self, cx: Context) {
+    /// Tells the servers a caller sees that its roots are others now; however often it says so, once at a time.
+    pub(super) fn tell_roots(&self, cx: &Context) {
+        #[derive(Default)]
+        struct Roots;
+        let (switch, cx) = (self.clone(), cx.clone());
+        let telling = cx.scope.state::<Again<Roots>>();
+        // Telling may wait for servers that read slowly.
+        telling.ask(move || switch.clone().roots_changed(cx.clone()));
+    }
+
+    /// Those of the modern era ask each time.
+    async fn roots_changed(self, cx: Context) {
         let clients = self.seen(&cx).into_iter().flat_map(|node| {
             if node.is_isolated() {
                 node.present(&cx.principal).into_iter().collect()

@@ -34,6 +34,9 @@ use super::wire::drain;
 use super::wishes::{Repeated, Wish};
 use crate::connection::{Next, write_abandoned};
 
+/// The room that is made for a request at once; longer ones are rare.
+const USUAL: usize = 1000;
+
 /// How many events are read before their consumer has its turn: less than an inbox holds.
 const BURST: usize = 64;
 
@@ -122,7 +125,7 @@ impl Core {
         if let Some(revision) = &revision {
             modern(&mut headers, &call, revision)?;
         }
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(USUAL);
         let id = Id::Number(number);
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
         let is_legacy = revision.is_none();
@@ -197,9 +200,9 @@ impl Core {
     ) -> Result<(Response<Incoming>, Option<Lease>), RpcError> {
         let mut is_renewed = false;
         loop {
-            let mut headers = request.headers.clone();
+            let mut headers = Cow::Borrowed(&request.headers);
             let in_session = request.is_legacy && !request.opens;
-            let lease = in_session.then(|| self.session.stamp(&mut headers));
+            let lease = in_session.then(|| self.session.stamp(headers.to_mut()));
             known.is_sent_in(lease);
             let response =
                 self.wire.send(&Method::POST, &headers, &request.body, request.again).await?;

@@ -70,8 +70,13 @@ impl Wire {
             let mut request = Request::new(Full::new(body.clone()));
             *request.method_mut() = method.clone();
             *request.uri_mut() = target.clone();
-            *request.headers_mut() = self.config.headers.clone();
-            request.headers_mut().extend(headers.clone());
+            *request.headers_mut() = headers.clone();
+            // Those of the request go first, since they are more.
+            for (name, value) in &self.config.headers {
+                if !headers.contains_key(name) {
+                    request.headers_mut().append(name, value.clone());
+                }
+            }
             show(&shown, request.headers_mut())?;
             let response = match self.pool.request(request).await {
                 Ok(response) => response,

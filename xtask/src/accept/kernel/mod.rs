@@ -9,9 +9,9 @@ use crate::run::{Outcome, Program};
 pub(super) use chaos::chaos;
 pub(super) use interop::interop;
 
-/// Two hosts, one child, equal ids and tokens: within one process, then over real streams and HTTP at once.
+/// Two hosts, one child, equal ids and tokens: of each pair of eras, and streams beside HTTP.
 pub(super) fn tenants() -> Outcome<Verdict> {
-    stories(&[("kernel_route", "tenants::"), ("kernel_run", "tenants::")])
+    stories(&[("kernel_route", "tenants")])
 }
 
 /// What goes wrong in the first ten minutes is told in one line with the fix.

@@ -68,7 +68,7 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let upstream = world.upstream()?;
     let direct = Server {
         name: "echo",
-        command: [&world.echo, "--http", "ADDR"].map(ToString::to_string).to_vec(),
+        command: [&*world.echo, "--http", "ADDR"].map(str::to_owned).to_vec(),
     };
     let servers =
         [world.hop_http(&at(world, "http", upstream.port())?), world.floor_http(&upstream), direct];

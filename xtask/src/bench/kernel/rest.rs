@@ -20,7 +20,7 @@ const RESIDENT: f64 = 12.0;
 
 /// How long memory has to stay the same until the kernel counts as idle, and how long that may take.
 const CALM: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// All servers of a place.
 fn servers(world: &World) -> Vec<(String, String)> {

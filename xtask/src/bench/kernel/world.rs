@@ -20,7 +20,7 @@ use std::{
 const AGENT: &str = "bench";
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often is looked, where something takes milliseconds.
 const LOOK: Duration = Duration::from_micros(200);

@@ -65,11 +65,15 @@ async def find(client, host, step):
 
 
 async def cancel(client, host, step):
-    """Leaves a call once it says that it goes on."""
+    """Leaves a call once it says that it goes on; this SDK has its user tell the server."""
+    request = client._request_id
     async with anyio.create_task_group() as group:
         group.start_soon(call, client, host, step)
         await until(lambda: host.steps)
         group.cancel_scope.cancel()
+    params = types.CancelledNotificationParams(requestId=request)
+    told = types.CancelledNotification(method="notifications/cancelled", params=params)
+    await client.send_notification(types.ClientNotification(told))
     return {}
 
 

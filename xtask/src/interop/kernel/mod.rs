@@ -92,6 +92,12 @@ fn cell(
     }
 }
 
+/// The agents of the cells that show a key.
+fn with_keys() -> Vec<String> {
+    let begin = format!("{PREFIX}{}/", Way::Http.shown());
+    cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()
+}
+
 /// The agent of a cell.
 fn agent(cell: &Cell) -> String {
     cell.name[PREFIX.len()..].replace('/', "-")
@@ -115,7 +121,7 @@ fn talk(way: Way, sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<
     }
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
-    let script = script::script(&root, key.as_deref(), &folder);
+    let script = script::script(&root, key, &folder);
     let ended = child::run(command, &script, &errors, LIMIT)?;
     let steps = script::judge(&ended.stdout, &root, &folder, cell.revision)?;
     if !ended.success {

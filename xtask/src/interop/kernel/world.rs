@@ -9,6 +9,7 @@ use crate::{
 };
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -30,6 +31,7 @@ pub(super) const EVERYTHING: &str = "everything";
 #[derive(Debug)]
 pub(in super::super) struct World {
     served: Served,
+    keys: BTreeMap<String, String>,
     mgp: PathBuf,
     folder: PathBuf,
     home: PathBuf,
@@ -44,6 +46,11 @@ impl World {
             folder.join("mgp.toml"),
             configuration(places, &folder, &super::inspector::agents())?,
         )?;
+        let mut keys = BTreeMap::new();
+        for agent in super::with_keys() {
+            let made = ask(&mgp, &folder, &places.home(), &["keys", "add", &agent])?;
+            keys.insert(agent, made["key"].as_str().context("a key")?.to_owned());
+        }
         let command = |port| {
             let mut command = Command::new(&mgp);
             command.arg("serve").args(["--http", &format!("127.0.0.1:{port}")]);
@@ -52,7 +59,7 @@ impl World {
             Ok(command)
         };
         let served = Served::start(command, &places.log("kernel", "server"))?;
-        let world = Self { served, folder, home: places.home(), mgp: mgp.clone() };
+        let world = Self { served, keys, folder, home: places.home(), mgp: mgp.clone() };
         let end = now() + KNOWN;
         while !world.knows_all()? {
             if now() > end {
@@ -77,21 +84,12 @@ impl World {
 
     /// What `mgp` says to a command, as JSON.
     pub(super) fn ask(&self, words: &[&str]) -> Outcome<Value> {
-        let mut command = Command::new(&self.mgp);
-        command.args(words).arg("--state").arg(self.state()).arg("--json").env("HOME", &self.home);
-        let errors = self.folder.join("mgp.stderr");
-        let ended = child::run(command, "", &errors, LIMIT)?;
-        if !ended.success {
-            let why = fs::read_to_string(&errors).unwrap_or_default();
-            return Err(Failure::new(format!("mgp {}: {}", words.join(" "), why.trim())));
-        }
-        serde_json::from_str(&ended.stdout).context(ended.stdout)
+        ask(&self.mgp, &self.folder, &self.home, words)
     }
 
-    /// A key for an agent.
-    pub(super) fn key(&self, agent: &str) -> Outcome<String> {
-        let made = self.ask(&["keys", "add", agent])?;
-        Ok(made["key"].as_str().context("a key")?.to_owned())
+    /// The key of an agent.
+    pub(super) fn key(&self, agent: &str) -> Outcome<&str> {
+        Ok(self.keys.get(agent).context(format!("a key for {agent}"))?)
     }
 
     /// The command a host starts, which reaches the same kernel.
@@ -117,10 +115,6 @@ impl World {
         let files = fs::read_dir(&folder).context(folder.display())?;
         files.map(|file| Traffic::read(&file?.path())).collect()
     }
-
-    fn state(&self) -> PathBuf {
-        self.folder.join("state")
-    }
 }
 
 impl Drop for World {
@@ -128,6 +122,23 @@ impl Drop for World {
         // One that does not leave in order is killed.
         let _ = self.ask(&["stop"]);
     }
+}
+
+/// Runs a command of `mgp` about the kernel of a folder.
+fn ask(mgp: &Path, folder: &Path, home: &Path, words: &[&str]) -> Outcome<Value> {
+    let mut command = Command::new(mgp);
+    command.args(words).arg("--state").arg(folder.join("state")).arg("--json").env("HOME", home);
+    let errors = folder.join("mgp.stderr");
+    let ended = child::run(command, "", &errors, LIMIT)?;
+    if !ended.success {
+        let why = fs::read_to_string(&errors).unwrap_or_default();
+        return Err(Failure::new(format!("mgp {}: {}", words.join(" "), why.trim())));
+    }
+    // Some have nothing to say.
+    if ended.stdout.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_str(&ended.stdout).context(&ended.stdout)
 }
 
 /// The configuration and the state of a kernel, the folder of the state last.

@@ -1,0 +1,56 @@
+//! What goes with a server that is registered no longer (MGP §15.5).
+//!
+//! Applies to: both.
+
+use mgp_types::RpcError;
+use mgp_types::service::ServerId;
+
+use super::Governance;
+
+impl Governance {
+    /// Forgets everything about a server that is registered no longer: its policy, who may use it, what it may do, what
+    /// its tools were, and what waits for an operator. Whoever removes it was asked who they are.
+    ///
+    /// ```
+    /// use mgp_security::{Governance, PermissionChange};
+    /// use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission};
+    /// use mgp_types::service::Principal;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let (governance, ann) = (Governance::builder().build(), Principal::new("acme", "ann").operator());
+    /// for server in ["made", "files"] {
+    ///     let change = PermissionChange::of(server, [Permission::FilesystemRead]);
+    ///     governance.permissions().approve(&ann, change).await.unwrap();
+    ///     governance.access().grant(&ann, AccessGrantParams::allow("ada", server)).await.unwrap();
+    /// }
+    /// governance.deregistered(&"made".into()).await.unwrap();
+    ///
+    /// let entries = async |server: &str| {
+    ///     let query = AccessQueryParams::new("ada", server);
+    ///     governance.access().query(&ann, query).await.unwrap().entries.len()
+    /// };
+    /// assert_eq!((entries("made").await, entries("files").await), (0, 1));
+    /// let left = governance.permissions().list(&ann, None).await.unwrap();
+    /// assert_eq!(left[0].server.as_deref(), Some("files"));
+    /// assert_eq!(left.len(), 1);
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// Something of it could not be forgotten; it may be called again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open how much is forgotten.
+    pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
+        let books = &*self.0;
+        books.access.deregistered(server).await?;
+        books.permissions.deregistered(server).await?;
+        if let Some(inbox) = &books.inbox {
+            inbox.deregistered(server).await?;
+        }
+        books.definitions.deregistered(server).await?;
+        // Last: until then its rules hold.
+        books.policies.remove(server);
+        Ok(())
+    }
+}
