@@ -12,7 +12,7 @@ use crate::preface::Preface;
 use crate::state;
 
 /// How long a request may take beyond what it asks for: an ordinary one has as much.
-const MARGIN: Duration = Duration::from_secs(60);
+const MARGIN: Duration = Duration::from_mins(1);
 
 /// Connects as an operator.
 pub(crate) async fn connect(global: &Global) -> Ended<Client> {

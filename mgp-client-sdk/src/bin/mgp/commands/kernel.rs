@@ -143,11 +143,11 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
     })
 }
 
-/// The process that has a folder; none where nobody has it.
-fn holder(folder: &Path) -> Ended<Option<Option<u32>>> {
+/// The process that has a folder, zero where it did not say; none where nobody has it.
+fn holder(folder: &Path) -> Ended<Option<u32>> {
     Ok(match lock::kernel(folder)? {
         Locked::Ours(_) => None,
-        Locked::Theirs(pid) => Some(pid),
+        Locked::Theirs(pid) => Some(pid.unwrap_or_default()),
     })
 }
 
