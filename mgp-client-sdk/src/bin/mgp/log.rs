@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,12 +16,12 @@ const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Begins to log; `MGP_LOG` says more precisely than the options what.
 pub(crate) fn begin(cli: &Cli) {
-    let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let filter = filter(cli.global.verbose);
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(color)
+        // Colours are left out of the build: to ask for them is a panic.
+        .with_ansi(false)
         .init();
 }
 

@@ -143,15 +143,11 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
     })
 }
 
-/// The process that has a folder, by its id where that is known.
-#[derive(PartialEq, Eq)]
-struct Holder(Option<u32>);
-
-/// Who has a folder; none where nobody has it.
-fn holder(folder: &Path) -> Ended<Option<Holder>> {
+/// The process that has a folder, zero where it did not say; none where nobody has it.
+fn holder(folder: &Path) -> Ended<Option<u32>> {
     Ok(match lock::kernel(folder)? {
         Locked::Ours(_) => None,
-        Locked::Theirs(pid) => Some(Holder(pid)),
+        Locked::Theirs(pid) => Some(pid.unwrap_or_default()),
     })
 }
 
