@@ -24,7 +24,9 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>>;
 
-    /// Judges an operator who shuts down the server before the fleet; whoever started that is asked nothing.
+    /// Judges whoever wants to shut down the server before the fleet; the one who started that is not judged.
+    ///
+    /// Whom it admits is still to be an operator.
     fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
         let _ = cx;
         Box::pin(std::future::ready(Ok(())))

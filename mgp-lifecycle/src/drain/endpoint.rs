@@ -67,7 +67,7 @@ impl Drain {
         let named = params.server_id.as_deref().map(ServerId::from);
         let Some(server) = named.filter(|id| self.config().server_id.as_ref() != Some(id)) else {
             return match self.servers() {
-                Some(fleet) if Owner::is(cx) && !Owner::is_here(cx) => {
+                Some(fleet) if !Owner::is_here(cx) => {
                     let (admitted, drain, cx) = (fleet.admit(cx), self.clone(), cx.clone());
                     Box::pin(async move {
                         admitted.await?;
