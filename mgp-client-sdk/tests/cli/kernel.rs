@@ -162,10 +162,13 @@ fn a_host_that_is_told_to_end_takes_its_ready_file_with_it() {
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
     let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // A host whose input ends would end by itself.
+    let input = host.stdin.take();
     until(|| ready.exists());
     let told = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
     assert!(told.success());
     assert_eq!(host.wait().unwrap().code(), Some(128 + 15));
+    drop(input);
     assert!(!ready.exists());
 }
 

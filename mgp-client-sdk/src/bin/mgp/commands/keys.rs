@@ -39,7 +39,7 @@ pub(crate) struct Add {
     /// Make an operator, who may change who may do what
     #[arg(long)]
     admin: bool,
-    /// Narrow what the key permits: tools.call, tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write
+    /// Narrow what the key permits: tools.call (resources and prompts with it), tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write
     #[arg(long, value_name = "WORD")]
     permission: Vec<String>,
     /// When it ends: 30d, 12h, or a time as 2027-01-31T00:00:00Z
