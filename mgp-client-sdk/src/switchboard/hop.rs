@@ -185,7 +185,8 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
         let remember = Remember::new(call.cx().clone());
         call.cx_mut().asking = Asking::Via(Arc::new(remember));
     }
-    let cx = call.cx().clone();
+    // Each round is a call of its own; this one stays as it came.
+    let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_string().into());
     let mut round: Option<Round> = match &cx.asking {
         Asking::Via(asker) => asker.kept(ROUND).and_then(|kept| kept.get().ok()),
@@ -196,7 +197,7 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
         next.cx_mut().logical = Some(logical.clone());
         let mut number = 0;
         if let Some(round) = &round {
-            let answers = round.answers(&server, &client, &cx).await?;
+            let answers = Box::pin(round.answers(&server, &client, cx)).await?;
             let hop = next.hop_mut();
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;
@@ -208,7 +209,7 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
             }
             reply @ Reply::Task(_) => {
                 // Whoever called asked for a result; a task of its own is the business of the layers above.
-                return client.see_through(&cx, &reply, client.allowance().max).await;
+                return Box::pin(client.see_through(cx, &reply, client.allowance().max)).await;
             }
             reply => return Ok(reply),
         };

@@ -47,6 +47,13 @@ struct Known {
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
 
+impl Known {
+    /// Whether nobody asks for the list now: it is known, or was asked for in vain a moment ago.
+    fn is_settled(&self) -> bool {
+        self.whole || self.missed.is_some_and(|at| at.elapsed() < PAUSE)
+    }
+}
+
 impl MirrorLayer {
     /// For a carrier without headers.
     pub(crate) fn none() -> Self {
@@ -121,7 +128,10 @@ impl Mirrors {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        self.fetch(&mut inner, &call).await;
+        // Once it is known, no call waits for the list.
+        if !self.known().is_settled() {
+            Box::pin(self.fetch(&mut inner, &call)).await;
+        }
         let first = self.mirrored(&call)?;
         let error = match inner.call(first).await {
             Err(error) if is_refused(&error) => error,
@@ -130,7 +140,7 @@ impl Mirrors {
         // The server refused before anything ran: its schema is another than the one that was listed.
         tracing::debug!(%error, "the headers of a tool call were refused; its definition is fetched anew");
         self.known().whole = false;
-        self.fetch(&mut inner, &call).await;
+        Box::pin(self.fetch(&mut inner, &call)).await;
         if !self.known().whole {
             // What is not known any better would be refused again.
             return Err(error);
@@ -161,11 +171,8 @@ impl Mirrors {
     /// Without it calls go out without headers, and the server decides.
     async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {
         let _one = self.fetching.lock().await;
-        {
-            let known = self.known();
-            if known.whole || known.missed.is_some_and(|at| at.elapsed() < PAUSE) {
-                return;
-            }
+        if self.known().is_settled() {
+            return;
         }
         let mut cursor = None;
         for _ in 0..self.max_pages {

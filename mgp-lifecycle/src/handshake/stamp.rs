@@ -12,7 +12,7 @@ use mgp_types::mcp::{Era, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply, ServerId};
-use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
+use mgp_types::{ErrorCode, Payload, RpcError, to_hex, unguessable};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -131,7 +131,7 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         let says = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && says {
             let stamps = &self.layer.offer;
-            let revision = Payload::from_trusted(format!("\"{}\"", facts.revision));
+            let revision = quoted(facts.revision.as_str());
             let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);
             let capabilities = if tasks { &stamps.with_tasks } else { &stamps.capabilities };
             call.hop_mut().meta.extend([
@@ -153,10 +153,14 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         // A plain peer never sees our trace member (checklist C12).
         if facts.speaks_mgp() && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();
-            let parent = traceparent(&trace, call.cx().key);
+            let key = call.cx().key;
             let hop = call.hop_mut();
-            hop.trace_id = Payload::of(&trace).ok();
-            hop.meta.extend(parent.map(|parent| (Cow::Borrowed(key::TRACEPARENT), parent)));
+            if is_of_open_telemetry(&trace) {
+                hop.trace_id = Some(quoted(&trace));
+                hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, key)));
+            } else {
+                hop.trace_id = Payload::of(&trace).ok();
+            }
         }
         call.cx_mut().callee = facts;
         Either::Left { future: self.inner.call(call) }
@@ -168,11 +172,29 @@ fn is_about_task(call: &Call) -> bool {
     call.is::<TasksGet>() || call.is::<TasksUpdate>() || call.is::<TasksCancel>()
 }
 
-/// The trace in the words of OpenTelemetry, where it fits them.
-fn traceparent(trace: &str, call: CallKey) -> Option<Payload> {
-    let fits =
-        trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    fits.then(|| Payload::from_trusted(format!("\"00-{trace}-{:016x}-01\"", call.as_u64())))
+/// Whether a trace has the form that OpenTelemetry gives it.
+fn is_of_open_telemetry(trace: &str) -> bool {
+    trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The trace in the words of OpenTelemetry; every call writes one, so it is put together by hand.
+fn traceparent(trace: &str, call: CallKey) -> Payload {
+    let mut text = String::with_capacity(64);
+    text.push_str("\"00-");
+    text.push_str(trace);
+    text.push('-');
+    text.push_str(&to_hex(&call.as_u64().to_be_bytes()));
+    text.push_str("-01\"");
+    Payload::from_trusted(text)
+}
+
+/// A string as JSON that has nothing to be escaped.
+fn quoted(text: &str) -> Payload {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    quoted.push_str(text);
+    quoted.push('"');
+    Payload::from_trusted(quoted)
 }
 
 /// What becomes of a call the callee would not know: an error to a request, silence for a notification.

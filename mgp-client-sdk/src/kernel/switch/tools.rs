@@ -5,14 +5,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_toolindex::{Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
+use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
-use mgp_types::service::{Call, Params, Reply, ServerId, Target, Visibility as _};
+use mgp_types::service::{Call, Context, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, RawObject, RpcError};
 
 use super::{Parts, Switch, tasks};
 use crate::kernel::fleet::Node;
+use crate::kernel::seen::Seen;
 
 /// Passes a call on.
 pub(super) fn call(
@@ -24,24 +25,25 @@ pub(super) fn call(
         let aimed = match aimed {
             // A server that has just come may have it.
             Err(refused) if refused.code() == ErrorCode::TOOL_NOT_FOUND && switch.has_new() => {
-                switch.met(call.cx(), switch.parts().fleet.all().values()).await;
+                // What few calls wait for is not carried by all.
+                Box::pin(switch.met(call.cx(), switch.parts().fleet.all().values())).await;
                 aim(&switch, &mut call)
             }
             aimed => aimed,
         };
-        let tool = match aimed? {
-            Aimed::Found(tool) => tool,
+        let (tool, is_seen) = match aimed? {
+            Aimed::Seen(tool) => (tool, true),
+            Aimed::Found(tool) => (tool, false),
             Aimed::Held(node) => return node.send(call, false).await,
         };
         let Parts { fleet, seen, search, .. } = switch.parts();
         let Some(node) = fleet.get(tool.server_id()) else {
             return Err(gone(&tool));
         };
-        let id = ServerId::from(tool.server_id());
-        let may = seen.sees(call.cx(), Some(&id), tool.name()).is_ok();
+        let may = is_seen || seen.sees(call.cx(), Some(node.id()), tool.name()).is_ok();
         let cx = call.cx().clone();
         let answer = if tasks::of(&tool) == TaskSupport::Required {
-            tasks::see_through(&node, call, may).await
+            Box::pin(tasks::see_through(&node, call, may)).await
         } else {
             node.send(call, may).await
         };
@@ -77,7 +79,9 @@ pub(super) fn is_of_kernel(call: &mut Call) -> bool {
 
 /// What a call means.
 enum Aimed {
-    /// A tool that can be found.
+    /// A tool that its caller sees.
+    Seen(Listed),
+    /// A tool that can be found; whether its caller sees it is still to be asked.
     Found(Listed),
     /// One of a server whose definition waits for an operator: the gates say so, on the record.
     Held(Arc<Node>),
@@ -86,14 +90,14 @@ enum Aimed {
 /// Finds the tool a call means, and aims the call at it.
 fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
-    let tool = match plain(switch, call).filter(|_| meta.is_none()) {
-        Some(tool) => tool,
+    let (tool, is_seen) = match plain(switch, call).filter(|_| meta.is_none()) {
+        Some(tool) => (tool, true),
         None => match named(switch, call, meta) {
             Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(Aimed::Found(tool));
             }
-            Ok(FoundCall { tool, .. }) => tool,
+            Ok(FoundCall { tool, .. }) => (tool, false),
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
                 let held = held(switch, call, meta)?;
                 return held.map(Aimed::Held).ok_or(unknown);
@@ -106,7 +110,7 @@ fn aim(switch: &Switch, call: &mut Call) -> Result<Aimed, RpcError> {
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().retarget(Target::Tool(tool.name().into()));
-    Ok(Aimed::Found(tool))
+    Ok(if is_seen { Aimed::Seen(tool) } else { Aimed::Found(tool) })
 }
 
 /// Aims a call at the tool it names whose definition is held back, if the caller would see it but for that.
@@ -132,15 +136,27 @@ fn held(
     Ok(None)
 }
 
+/// What a caller sees, for one look.
+struct Sees<'a> {
+    seen: &'a Seen,
+    cx: &'a Context,
+}
+
+impl Allowed for Sees<'_> {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        self.seen.sees(self.cx, Some(&ServerId::from(server)), tool).is_ok()
+    }
+}
+
 /// The tool of a call whose name says all; most do, and need no second look at their params.
 fn plain(switch: &Switch, call: &Call) -> Option<Listed> {
-    let Parts { fleet, search, .. } = switch.parts();
+    let Parts { fleet, seen, .. } = switch.parts();
     let tool = call.tool()?;
     let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
     if !is_object || call.params().mentions("\"server_id\"") {
         return None;
     }
-    match fleet.ground().index.resolve(tool.name, &search.caller(call.cx())) {
+    match fleet.ground().index.resolve(tool.name, &Sees { seen, cx: call.cx() }) {
         Resolved::One(tool) => Some(tool),
         _ => None,
     }

@@ -52,12 +52,12 @@ where
         }
         Message::Notification { method, params } => {
             match came.heads.era(Kind::Notification, &method, &params)? {
-                Era::Modern => post.tell_modern(method, params).await,
+                Era::Modern => Box::pin(post.tell_modern(method, params)).await,
                 Era::Legacy => post.tell_legacy(method, params),
             }
         }
         Message::Response { id, outcome } => post.answered(id.as_ref(), outcome),
-        Message::Batch(items) => post.batch(items).await,
+        Message::Batch(items) => Box::pin(post.batch(items)).await,
     }
 }
 
