@@ -4,7 +4,7 @@
 //! Then nothing says whether the request was read, so only what changes nothing at the server is sent again, once, on
 //! another connection: lists, reads, a handshake that leaves nothing behind, signs of life, and `GET`.
 //! Of everything else, tool calls above all, a second copy might run: it is sent again only where it was never written,
-//! which the pool knows of connections it used before (`retry_canceled_requests` of hyper).
+//! which hyper says: the pool takes another connection then.
 //! Once the head of an answer came nothing is sent again here.
 //!
 //! Applies to: outbound.
@@ -17,6 +17,8 @@ use mgp_types::method::{
     Request, ResourcesList, ResourcesRead, ResourcesTemplatesList, ServerDiscover, TasksGet,
     TasksList, ToolsDiscover, ToolsList,
 };
+
+use super::pool::PoolError;
 
 /// How often a request may be sent again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Again {
     }
 
     /// Whether the request is to be sent again after this error; the next time it is not.
-    pub(super) fn take(&mut self, error: &hyper_util::client::legacy::Error) -> bool {
+    pub(super) fn take(&mut self, error: &PoolError) -> bool {
         let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
         *self = Self::Never;
         allowed

@@ -2,17 +2,17 @@
 //!
 //! Applies to: outbound.
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use mgp_types::RpcError;
 use mgp_types::service::HttpFault;
 use serde::Deserialize;
 
-use super::error::Fault;
-use super::pool::causes;
+use super::error::{Fault, causes};
 use super::wire::Wire;
 
 /// How much of a refusal is read.
@@ -33,7 +33,7 @@ impl Wire {
     pub(super) async fn read(&self, response: Response<Incoming>) -> Result<Answer, RpcError> {
         let (head, body) = response.into_parts();
         if !head.status.is_success() {
-            return Err(self.read_refusal(head.status, &head.headers, body).await);
+            return Err(Box::pin(self.read_refusal(head.status, &head.headers, body)).await);
         }
         match kind(&head.headers) {
             Some(Kind::Events) => Ok(Answer::Events(body)),
@@ -44,7 +44,7 @@ impl Wire {
             None if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
                 || body.is_end_stream() =>
             {
-                super::wire::drain(body).await;
+                Box::pin(super::wire::drain(body)).await;
                 Ok(Answer::Nothing)
             }
             None => {
@@ -102,17 +102,35 @@ pub(super) fn kind(headers: &HeaderMap) -> Option<Kind> {
     }
 }
 
-/// Reads a body that has at most so many bytes.
-async fn whole(body: Incoming, bound: usize, what: &'static str) -> Result<ByteString, RpcError> {
+/// Reads a body that has at most so many bytes; one that comes in one piece is not copied.
+async fn whole(
+    mut body: Incoming,
+    bound: usize,
+    what: &'static str,
+) -> Result<ByteString, RpcError> {
+    let too_long = || RpcError::from(Fault::TooLong { what, bound });
     if body.size_hint().lower() > bound as u64 {
-        return Err(Fault::TooLong { what, bound }.into());
+        return Err(too_long());
     }
-    let bytes = match Limited::new(body, bound).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            return Err(Fault::TooLong { what, bound }.into());
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while !body.is_end_stream() {
+        let data = match body.frame().await {
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => return Err(Fault::Cut(causes(&error)).into()),
+            None => break,
+        };
+        if data.len() > bound - first.len().max(all.len()) {
+            return Err(too_long());
         }
-        Err(error) => return Err(Fault::Cut(causes(&*error)).into()),
-    };
+        if first.is_empty() && all.is_empty() {
+            first = data;
+        } else {
+            if all.is_empty() {
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    let bytes = if all.is_empty() { first } else { all.into() };
     ByteString::try_from(bytes).map_err(|_| Fault::Form(format!("{what} is no UTF-8")).into())
 }

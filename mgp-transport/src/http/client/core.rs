@@ -173,7 +173,8 @@ impl Core {
                         Some(lease)
                     }
                 };
-                let response = self.wire.send(&Method::POST, &headers, &body, Again::Never).await?;
+                let made = || headers.clone();
+                let response = self.wire.send(&Method::POST, &made, &body, Again::Never).await?;
                 let status = response.status();
                 match lease {
                     Some(lease)
@@ -223,7 +224,7 @@ impl Core {
                 RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
                     .because(error)
             })?;
-            let fresh = Fresh::new(&self, opened(&reply, &told));
+            let fresh = Fresh::new(&self, opened(&reply, told.as_deref()));
             let mut headers = posting();
             if let Some(opened) = fresh.opened() {
                 if opened.revision != self.session.revision() && !self.is_closed() {
@@ -233,8 +234,8 @@ impl Core {
                 opened.stamp(&mut headers);
             }
             // Told before anybody else uses it.
-            let told = &initialized();
-            let told = self.wire.send(&Method::POST, &headers, told, Again::Never).await?;
+            let (made, told) = (|| headers.clone(), initialized());
+            let told = self.wire.send(&Method::POST, &made, &told, Again::Never).await?;
             let status = told.status();
             drain(told.into_body()).await;
             if !status.is_success() {
@@ -290,7 +291,8 @@ impl Core {
 
     pub(super) async fn tell_end(&self, headers: HeaderMap) {
         let ending = async {
-            match self.wire.send(&Method::DELETE, &headers, &Bytes::new(), Again::Once).await {
+            let made = || headers.clone();
+            match self.wire.send(&Method::DELETE, &made, &Bytes::new(), Again::Once).await {
                 // 405: the server ends its sessions itself.
                 Ok(response) => drain(response.into_body()).await,
                 Err(error) => tracing::debug!(%error, "the end of the session was not told"),
@@ -315,10 +317,10 @@ pub(super) fn is_gone(status: StatusCode, lease: Lease) -> bool {
 }
 
 /// What an answer to `initialize` says about the session.
-pub(super) fn opened(reply: &Reply, headers: &HeaderMap) -> Opened {
+pub(super) fn opened(reply: &Reply, headers: Option<&HeaderMap>) -> Opened {
     let result: Option<InitializeResult> = reply.get().ok();
     let revision = result.and_then(|result| result.protocol_version.to_string().parse().ok());
-    let id = headers.get(SESSION).filter(|id| {
+    let id = headers.and_then(|headers| headers.get(SESSION)).filter(|id| {
         let bytes = id.as_bytes();
         !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic)
     });

@@ -4,8 +4,9 @@
 
 use std::fmt;
 
-use http::Uri;
-use http::uri::Scheme;
+use bytes::Bytes;
+use http::uri::{Parts, Scheme};
+use http::{HeaderValue, Uri};
 use mgp_types::service::{is_loopback_host, shown_url};
 
 use super::error::HttpClientError;
@@ -91,6 +92,35 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Where a request goes, as it is written; made once for many requests.
+pub(super) struct Goal {
+    /// The whole, for proofs that name it.
+    pub(super) url: String,
+    /// Path and query, which is what stands in the first line.
+    pub(super) path: Uri,
+    pub(super) host: HeaderValue,
+}
+
+impl Goal {
+    /// That of a whole URI.
+    pub(super) fn of(uri: &Uri) -> Self {
+        let mut parts = Parts::default();
+        parts.path_and_query = uri.path_and_query().cloned();
+        let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+        let host = uri.host().unwrap_or_default();
+        let host = match uri.port_u16().filter(|port| *port != usual) {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        Self {
+            url: uri.to_string(),
+            path: Uri::from_parts(parts).unwrap_or_default(),
+            host: HeaderValue::from_maybe_shared(Bytes::from(host))
+                .expect("what a host may hold, a header may"),
+        }
+    }
+}
+
 fn origin_of(uri: &Uri) -> Option<String> {
     let scheme = uri.scheme()?;
     let port = if *scheme == Scheme::HTTPS {
@@ -132,6 +162,23 @@ mod tests {
             let error = Endpoint::parse(url).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_request_names_its_path_and_host() {
+        let check = |url: &str, path: &str, host: &str| {
+            let goal = Goal::of(&url.parse().unwrap());
+            assert_eq!((goal.path.to_string().as_str(), goal.host.to_str().unwrap()), (path, host));
+        };
+        check("http://example.com", "/", "example.com");
+        check("http://example.com?a=b", "/?a=b", "example.com");
+        check("http://Example.com:80/mcp?a=b", "/mcp?a=b", "Example.com");
+        check("http://example.com:443/", "/", "example.com:443");
+        check("https://example.com:443/x/", "/x/", "example.com");
+        check("https://example.com:80/x", "/x", "example.com:80");
+        check("http://[::1]:8000/mcp", "/mcp", "[::1]:8000");
+        check("http://[::1]/mcp", "/mcp", "[::1]");
+        check("http://example.com:/mcp", "/mcp", "example.com");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Applies to: outbound.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -84,6 +85,20 @@ impl Fault {
             has_credentials,
         }
     }
+}
+
+/// An error and what is below it, each thing said once.
+pub(in crate::http) fn causes(error: &(dyn StdError + 'static)) -> String {
+    let mut words = Vec::<String>::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let said = error.to_string();
+        if !said.is_empty() && !words.iter().any(|before| before.contains(&said)) {
+            words.push(said);
+        }
+        next = error.source();
+    }
+    words.join(": ")
 }
 
 // === impl From ===

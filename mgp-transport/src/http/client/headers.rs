@@ -2,9 +2,12 @@
 //!
 //! Applies to: outbound.
 
+use std::borrow::Cow;
+
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use mgp_types::mcp::key;
+use mgp_types::mcp::{Revision, key};
+use mgp_types::method::lookup;
 use mgp_types::service::{Call, HeaderParams, HeaderTarget, encode_header};
 
 use super::error::Fault;
@@ -24,37 +27,80 @@ pub(super) fn posting() -> HeaderMap {
 }
 
 /// The revision a modern call names in its `_meta`; `None` for a legacy one.
-pub(super) fn modern_revision(call: &Call) -> Option<String> {
+pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     let (_, revision) = call.hop().meta.iter().find(|(name, _)| name == key::PROTOCOL_VERSION)?;
-    revision.get().ok()
+    let plain = revision.as_str().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    match plain.filter(|text| !text.contains(['"', '\\'])) {
+        Some(text) => Some(Cow::Borrowed(text)),
+        None => revision.get().ok().map(Cow::Owned),
+    }
 }
 
-/// Adds what a modern call repeats: revision, method, target, and the parameters a tool wants in headers.
-pub(super) fn modern(headers: &mut HeaderMap, call: &Call, revision: &str) -> Result<(), Fault> {
-    put(headers, REVISION, revision)?;
-    put(headers, METHOD, call.method().as_str())?;
-    if let Some(target) = HeaderTarget::of(call.method(), call.params()) {
-        put(headers, NAME, target.as_str())?;
-    }
-    let params = call.cx().extensions.get::<HeaderParams>();
-    for (name, value) in params.into_iter().flat_map(HeaderParams::iter) {
-        let wrong = || Fault::Header(format!("Mcp-Param-{name}"));
-        let header = HeaderName::from_bytes(format!("mcp-param-{name}").as_bytes());
-        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-        headers.append(header.map_err(|_| wrong())?, value);
-    }
-    Ok(())
+/// What a modern call repeats: revision, method, target, and the parameters a tool wants in headers.
+pub(super) struct Echo {
+    revision: HeaderValue,
+    method: HeaderValue,
+    name: Option<HeaderValue>,
+    params: Vec<(HeaderName, HeaderValue)>,
 }
 
-fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) -> Result<(), Fault> {
-    let value = HeaderValue::from_str(&encode_header(value))
-        .map_err(|_| Fault::Header(name.to_string()))?;
-    headers.insert(name, value);
-    Ok(())
+impl Echo {
+    /// What this call repeats.
+    pub(super) fn of(call: &Call, revision: &str) -> Result<Self, Fault> {
+        let known =
+            Revision::SUPPORTED.iter().map(Revision::as_str).find(|known| *known == revision);
+        let target = HeaderTarget::of(call.method(), call.params());
+        let mut params = Vec::new();
+        for (name, value) in
+            call.cx().extensions.get::<HeaderParams>().into_iter().flat_map(HeaderParams::iter)
+        {
+            let wrong = || Fault::Header(format!("Mcp-Param-{name}"));
+            let header = HeaderName::from_bytes(format!("mcp-param-{name}").as_bytes());
+            let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            params.push((header.map_err(|_| wrong())?, value));
+        }
+        Ok(Self {
+            revision: written(known, revision, &REVISION)?,
+            method: written(
+                lookup(call.method().as_str()).map(|known| known.name),
+                call.method().as_str(),
+                &METHOD,
+            )?,
+            name: target.map(|target| written(None, target.as_str(), &NAME)).transpose()?,
+            params,
+        })
+    }
+
+    /// Writes it into headers.
+    pub(super) fn stamp(&self, headers: &mut HeaderMap) {
+        headers.insert(REVISION, self.revision.clone());
+        headers.insert(METHOD, self.method.clone());
+        if let Some(name) = &self.name {
+            headers.insert(NAME, name.clone());
+        }
+        for (name, value) in &self.params {
+            headers.append(name, value.clone());
+        }
+    }
+}
+
+/// A text as a header has it; one that is known needs no room of its own.
+fn written(
+    known: Option<&'static str>,
+    text: &str,
+    name: &HeaderName,
+) -> Result<HeaderValue, Fault> {
+    match known {
+        Some(known) => Ok(HeaderValue::from_static(known)),
+        None => {
+            HeaderValue::from_str(&encode_header(text)).map_err(|_| Fault::Header(name.to_string()))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::Payload;
     use mgp_types::service::{Context, Method, Params, Peer, Principal, Scope, ScopeKind};
 
     use super::*;
@@ -68,7 +114,7 @@ mod tests {
         more.push("Region", "eu");
         call.cx_mut().extensions.insert(more);
         let mut headers = HeaderMap::new();
-        modern(&mut headers, &call, "2026-07-28").unwrap();
+        Echo::of(&call, "2026-07-28").unwrap().stamp(&mut headers);
         assert_eq!(headers[METHOD], method);
         assert_eq!(headers[REVISION], "2026-07-28");
         assert_eq!(headers["Mcp-Param-Region"], "eu");
@@ -83,5 +129,20 @@ mod tests {
         check("resources/read", r#"{"uri":"file:///a b"}"#, Some("file:///a b"));
         check("tasks/get", r#"{"taskId":"t1"}"#, Some("t1"));
         check("tools/list", r#"{"name":"x"}"#, None);
+    }
+
+    #[test]
+    fn the_revision_is_what_its_json_says() {
+        let named = |json: &str| {
+            let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
+            let mut call = Call::request(Method::of("tools/list"), Params::none(), cx);
+            let revision = Payload::from_trusted(json.to_owned());
+            call.hop_mut().meta.push((Cow::Borrowed(key::PROTOCOL_VERSION), revision));
+            modern_revision(&call).map(Cow::into_owned)
+        };
+        assert_eq!(named(r#""2026-07-28""#).as_deref(), Some("2026-07-28"));
+        assert_eq!(named(r#" "2026\u002d07-28" "#).as_deref(), Some("2026-07-28"));
+        assert_eq!(named("7"), None);
+        assert_eq!(named(r#"""#), None);
     }
 }

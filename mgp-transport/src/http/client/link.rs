@@ -11,7 +11,7 @@ use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_cal
 use mgp_types::{Id, RpcError};
 
 use super::core::{Core, Place, gone};
-use super::headers::{modern, posting};
+use super::headers::{Echo, posting};
 
 /// The link of a connection over HTTP.
 pub(super) struct HttpLink(pub(super) Arc<Core>);
@@ -80,7 +80,7 @@ impl Core {
         let mut headers: HeaderMap = posting();
         let is_legacy = call.cx().callee.era == Era::Legacy;
         if !is_legacy {
-            modern(&mut headers, call, &call.cx().callee.revision.to_string())?;
+            Echo::of(call, call.cx().callee.revision.as_str())?.stamp(&mut headers);
         }
         let mut body = Vec::new();
         write_call(&mut body, None, call.method().as_str(), call.params(), call.hop());

@@ -13,6 +13,7 @@ mod again;
 mod answer;
 mod config;
 mod connection;
+mod connector;
 mod core;
 mod dispatch;
 mod endpoint;
@@ -33,8 +34,9 @@ mod wishes;
 
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;
+pub(super) use self::connector::{Connector, Security, connector};
 pub use self::endpoint::Endpoint;
 pub use self::eras::EraCache;
 pub use self::error::HttpClientError;
-pub(super) use self::pool::{Connector, Security, causes, connector};
+pub(super) use self::error::causes;
 pub(super) use self::trust::Roots;

@@ -1,42 +1,70 @@
-//! The pool of connections: TCP, TLS where it is built in, one bound on the time to open one.
+//! The connections to one origin: HTTP/1.1, one request at a time on each, kept for the next ones.
+//!
+//! A connection is kept from the head of its response on, and is handed out again once the body is through, which
+//! hyper says (`is_ready`). So at most as many are kept as may be idle: the oldest gives way, and where its body is
+//! still read it closes after that.
 //!
 //! Applies to: outbound.
 
 use std::error::Error as StdError;
-use std::task::{Context as Task, Poll};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Request, Response, Uri};
 use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use mgp_types::service::BoxFuture;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 
 use super::config::HttpClientConfig;
+use super::connector::{Connector, Security, connector};
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
-use super::trust::Roots;
 
-/// The connector, over a resolver of names.
-#[cfg(feature = "tls")]
-pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<HttpConnector<R>>;
-/// The connector, over a resolver of names.
-#[cfg(not(feature = "tls"))]
-pub(in crate::http) type Connector<R> = HttpConnector<R>;
+/// What is sent: its URI is a path, and it has a `Host`.
+pub(super) type Message = Request<Full<Bytes>>;
 
-/// A pool of connections.
-pub(super) type Pool = Client<Timed<Connector<GaiResolver>>, Full<Bytes>>;
-
+type Sender = SendRequest<Full<Bytes>>;
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How long a silent connection may be dead without being noticed.
-const KEEPALIVE: Duration = Duration::from_mins(1);
 /// What hyper's buffer must hold at least.
 const LEAST_BUFFER: usize = 8 << 10;
+
+/// A pool of connections.
+pub(super) struct Pool<C = Connector<GaiResolver>> {
+    connector: C,
+    to: Uri,
+    connect_timeout: Duration,
+    settings: Builder,
+    kept: Arc<Kept>,
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PoolError {
+    /// No connection could be opened.
+    #[error("client error (Connect)")]
+    Connect(#[source] BoxError),
+    /// A new connection ended before a byte of the request was written.
+    #[error("client error (Canceled)")]
+    Unsent(#[source] hyper::Error),
+    /// The connection broke; a server may have seen the request.
+    #[error("client error (SendRequest)")]
+    Broken(#[source] hyper::Error),
+}
+
+impl PoolError {
+    pub(super) fn is_connect(&self) -> bool {
+        matches!(self, Self::Connect(_))
+    }
+}
 
 /// A pool for an endpoint.
 pub(super) fn pool(
@@ -45,125 +73,230 @@ pub(super) fn pool(
 ) -> Result<Pool, HttpClientError> {
     let secure = if endpoint.is_https() { Security::Tls } else { Security::None };
     let connector = connector(GaiResolver::new(), secure, &config.roots, &endpoint.to_string())?;
-    let connector = Timed { connector, bound: config.connect_timeout };
-    let client = Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        // Only where not one byte of the request was written, so that no server can have seen it.
-        .retry_canceled_requests(true)
-        .pool_idle_timeout(config.idle_timeout)
-        .pool_max_idle_per_host(config.idle_connections)
-        .http1_max_buf_size(config.header_bytes.max(LEAST_BUFFER))
-        .build(connector);
-    Ok(client)
+    Ok(Pool::new(connector, endpoint.uri().clone(), config))
 }
 
-/// Whether certificates will be needed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Security {
-    Tls,
+impl<C> Pool<C> {
+    fn new(connector: C, to: Uri, config: &HttpClientConfig) -> Self {
+        let mut settings = Builder::new();
+        settings.max_buf_size(config.header_bytes.max(LEAST_BUFFER));
+        let kept = Kept::new(config.idle_connections, config.idle_timeout);
+        let connect_timeout = config.connect_timeout;
+        Self { connector, to, connect_timeout, settings, kept: Arc::new(kept) }
+    }
+}
+
+impl<C> Pool<C>
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync,
+    C::Response: Read + Write + Unpin + Send + 'static,
+{
+    /// Sends a request on a connection that is free, or on a new one; gives the response with its body unread.
+    ///
+    /// It is sent a second time only where not one byte of it was written, so that no server can have seen it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection of the request.
+    pub(super) async fn send(&self, mut message: Message) -> Result<Response<Incoming>, PoolError> {
+        loop {
+            let (mut sender, is_new) = match self.free().await {
+                Some(sender) => (sender, false),
+                None => (Box::pin(self.open()).await?, true),
+            };
+            match sender.try_send_request(message).await {
+                Ok(response) => {
+                    Kept::put(&self.kept, sender);
+                    return Ok(response);
+                }
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) if !is_new => message = unsent,
+                    Some(_) => return Err(PoolError::Unsent(error.into_error())),
+                    None => return Err(PoolError::Broken(error.into_error())),
+                },
+            }
+        }
+    }
+
+    /// A connection that waits for a request.
+    async fn free(&self) -> Option<Sender> {
+        match self.kept.take() {
+            Taken::Free(sender) => Some(sender),
+            Taken::None => None,
+            // One may have an answer that was read this moment, and be free once its own task had its turn.
+            Taken::Busy => {
+                yield_now().await;
+                match self.kept.take() {
+                    Taken::Free(sender) => Some(sender),
+                    Taken::None | Taken::Busy => None,
+                }
+            }
+        }
+    }
+
+    /// Opens a connection, within a bound that includes the handshake of TLS, and lets it run.
+    async fn open(&self) -> Result<Sender, PoolError> {
+        let bound = self.connect_timeout;
+        let opening = async {
+            let mut connector = self.connector.clone();
+            poll_fn(|task| connector.poll_ready(task)).await?;
+            connector.call(self.to.clone()).await
+        };
+        let io = match timeout(bound, opening).await {
+            Ok(opened) => opened.map_err(|error| PoolError::Connect(error.into()))?,
+            Err(_) => {
+                return Err(PoolError::Connect(format!("no connection within {bound:?}").into()));
+            }
+        };
+        let (mut sender, connection) =
+            self.settings.handshake(io).await.map_err(PoolError::Broken)?;
+        let (tell, told) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+                // Only who opened it still listens.
+                let _ = tell.send(error);
+            }
+        });
+        match sender.ready().await {
+            Ok(()) => Ok(sender),
+            // Its own task knows why.
+            Err(error) => Err(PoolError::Broken(told.await.unwrap_or(error))),
+        }
+    }
+}
+
+/// The connections that are kept.
+struct Kept {
+    state: Mutex<State>,
+    bound: usize,
+    time: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    /// The oldest first.
+    all: Vec<One>,
+    /// Closes those whose time is over; there while one is kept.
+    reaper: Option<JoinHandle<()>>,
+}
+
+struct One {
+    sender: Sender,
+    since: Instant,
+}
+
+/// What there was.
+enum Taken {
+    Free(Sender),
+    /// None that is free, some whose response is still read.
+    Busy,
     None,
 }
 
-/// A connector over a resolver.
-pub(in crate::http) fn connector<R>(
-    resolver: R,
-    secure: Security,
-    roots: &Roots,
-    place: &str,
-) -> Result<Connector<R>, HttpClientError> {
-    let mut plain = HttpConnector::new_with_resolver(resolver);
-    plain.enforce_http(false);
-    plain.set_nodelay(true);
-    plain.set_keepalive(Some(KEEPALIVE));
-    over_tls(plain, secure, roots, place)
-}
-
-#[cfg(feature = "tls")]
-fn over_tls<R>(
-    plain: HttpConnector<R>,
-    secure: Security,
-    roots: &Roots,
-    _place: &str,
-) -> Result<Connector<R>, HttpClientError> {
-    use hyper_rustls::HttpsConnectorBuilder;
-    use rustls::{ClientConfig, RootCertStore};
-
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
-    let trusted = match secure {
-        Security::Tls => roots.store()?,
-        // Reading the system's authorities takes longer than many a client lives.
-        Security::None => RootCertStore::empty(),
-    };
-    let tls = builder.with_root_certificates(trusted).with_no_client_auth();
-    Ok(HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(plain))
-}
-
-#[cfg(not(feature = "tls"))]
-fn over_tls<R>(
-    plain: HttpConnector<R>,
-    secure: Security,
-    _roots: &Roots,
-    place: &str,
-) -> Result<Connector<R>, HttpClientError> {
-    match secure {
-        Security::Tls => Err(HttpClientError::NoTls(place.to_owned())),
-        Security::None => Ok(plain),
-    }
-}
-
-/// Bounds the time to open a connection, the handshake of TLS included.
-#[derive(Clone, Debug)]
-pub(super) struct Timed<C> {
-    connector: C,
-    bound: Duration,
-}
-
-impl<C> Service<Uri> for Timed<C>
-where
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static>,
-{
-    type Response = C::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
-        self.connector.poll_ready(task).map_err(Into::into)
+impl Kept {
+    fn new(bound: usize, time: Duration) -> Self {
+        Self { state: Mutex::default(), bound, time }
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let (opening, bound) = (self.connector.call(uri), self.bound);
-        Box::pin(async move {
-            match tokio::time::timeout(bound, opening).await {
-                Ok(opened) => opened.map_err(Into::into),
-                Err(_) => Err(format!("no connection within {bound:?}").into()),
-            }
-        })
-    }
-}
-
-/// An error and what is below it, each thing said once.
-pub(in crate::http) fn causes(error: &(dyn StdError + 'static)) -> String {
-    let mut words = Vec::<String>::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let said = error.to_string();
-        if !said.is_empty() && !words.iter().any(|before| before.contains(&said)) {
-            words.push(said);
+    /// The newest that is free; those that are of no use are left out on the way.
+    fn take(&self) -> Taken {
+        // Senders are dropped after the lock: that wakes the tasks of their connections.
+        let mut useless = Vec::new();
+        let mut state = self.state();
+        let (all, mut taken) = (&mut state.all, Taken::None);
+        if all.is_empty() {
+            return taken;
         }
-        next = error.source();
+        let now = Instant::now();
+        for at in (0..all.len()).rev() {
+            if all[at].sender.is_closed() || self.is_over(&all[at], now) {
+                useless.push(all.remove(at));
+            } else if all[at].sender.is_ready() {
+                taken = Taken::Free(all.remove(at).sender);
+                break;
+            } else {
+                taken = Taken::Busy;
+            }
+        }
+        drop(state);
+        taken
     }
-    words.join(": ")
+
+    /// Keeps one, and sees to it that it is closed in time.
+    fn put(kept: &Arc<Self>, sender: Sender) {
+        if kept.bound == 0 || sender.is_closed() {
+            return;
+        }
+        let mut useless = Vec::new();
+        let mut state = kept.state();
+        let State { all, reaper } = &mut *state;
+        if all.len() >= kept.bound {
+            useless.extend(all.extract_if(.., |one| one.sender.is_closed()));
+            if all.len() >= kept.bound {
+                useless.push(all.remove(0));
+            }
+        }
+        let since = Instant::now();
+        all.push(One { sender, since });
+        // It may have ended with its runtime.
+        if reaper.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(until) = since.checked_add(kept.time)
+        {
+            *reaper = Some(tokio::spawn(reap(Arc::downgrade(kept), until)));
+        }
+        drop(state);
+    }
+
+    /// Closes those whose time is over; says when the next one's is, and gives up its office where none is left.
+    fn close_old(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let old = state
+            .all
+            .extract_if(.., |one| one.sender.is_closed() || self.is_over(one, now))
+            .collect::<Vec<_>>();
+        let next = state.all.first().and_then(|one| one.since.checked_add(self.time));
+        if next.is_none() {
+            // Under the lock, so that whoever keeps the next one sees that nobody watches over it.
+            state.reaper = None;
+        }
+        drop(state);
+        drop(old);
+        next
+    }
+
+    fn is_over(&self, one: &One, now: Instant) -> bool {
+        now.duration_since(one.since) >= self.time
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// The pool is gone, and all that it kept.
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(reaper) = self.state().reaper.take() {
+            reaper.abort();
+        }
+    }
+}
+
+/// Closes connections in time, as long as there are some.
+async fn reap(kept: Weak<Kept>, mut until: Instant) {
+    loop {
+        sleep_until(until).await;
+        let Some(next) = kept.upgrade().and_then(|kept| kept.close_old()) else { return };
+        until = next;
+    }
+}
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(all(test, not(feature = "tls")))]
-mod tests {
+mod without_tls {
     use super::*;
 
     #[test]

@@ -24,11 +24,10 @@ use super::again::Again;
 use super::answer::{Answer, Kind, kind};
 use super::core::{Core, Place, gone, is_gone, opened};
 use super::dispatch::Origin;
-use super::error::Fault;
+use super::error::{Fault, causes};
 use super::fresh::Fresh;
-use super::headers::{LAST_EVENT, modern, modern_revision, posting};
-use super::pool::causes;
-use super::session::Lease;
+use super::headers::{Echo, LAST_EVENT, modern_revision, posting};
+use super::session::{Lease, Opened};
 use super::sse::{SseReader, TooLong};
 use super::wire::drain;
 use super::wishes::{Repeated, Wish};
@@ -46,20 +45,37 @@ const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// A request, written.
 struct Written {
     number: i64,
-    headers: HeaderMap,
+    /// What its headers repeat; nothing in the legacy era.
+    echo: Option<Echo>,
     body: Bytes,
-    is_legacy: bool,
     opens: bool,
     /// Whether a session that is gone is opened anew for it.
     renews: bool,
     again: Again,
 }
 
+impl Written {
+    fn is_legacy(&self) -> bool {
+        self.echo.is_none()
+    }
+
+    fn headers(&self, session: Option<&Opened>) -> HeaderMap {
+        let mut headers = posting();
+        if let Some(echo) = &self.echo {
+            echo.stamp(&mut headers);
+        }
+        if let Some(session) = session {
+            session.stamp(&mut headers);
+        }
+        headers
+    }
+}
+
 /// What becomes known of a request on its way.
 #[derive(Default)]
 struct Known {
-    /// The headers of the response.
-    headers: OnceLock<HeaderMap>,
+    /// The headers of the response, where it opens a session.
+    headers: OnceLock<Box<HeaderMap>>,
     /// The session it was sent in last.
     lease: Mutex<Option<Lease>>,
 }
@@ -102,18 +118,17 @@ impl Core {
             }
             return Ok(reply);
         }
-        let (reply, headers) = Arc::clone(&self).ask(call.clone()).await?;
-        Fresh::new(&self, opened(&reply, &headers)).begin(call)?;
+        let (reply, headers) = Box::pin(Arc::clone(&self).ask(call.clone())).await?;
+        Fresh::new(&self, opened(&reply, headers.as_deref())).begin(call)?;
         Ok(reply)
     }
 
-    /// Asks, and gives the headers of the response with the answer.
+    /// Asks, and gives the headers of the response with the answer, where it opens a session.
     pub(super) async fn ask(
         self: Arc<Self>,
         mut call: Call,
-    ) -> Result<(Reply, HeaderMap), RpcError> {
+    ) -> Result<(Reply, Option<Box<HeaderMap>>), RpcError> {
         let (number, slot) = self.shared.pending.enter(call.cx()).ok_or_else(gone)?;
-        let revision = modern_revision(&call);
         let opens = call.is::<Initialize>();
         let known = Known::default();
         let waiting = Waiting { core: &self, number, known: &known };
@@ -121,18 +136,15 @@ impl Core {
             let token = Payload::from_trusted(number.to_string());
             call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
         }
-        let mut headers = posting();
-        if let Some(revision) = &revision {
-            modern(&mut headers, &call, revision)?;
-        }
+        let revision = modern_revision(&call);
+        let echo = revision.map(|revision| Echo::of(&call, &revision)).transpose()?;
         let mut body = Vec::with_capacity(USUAL);
         let id = Id::Number(number);
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
-        let is_legacy = revision.is_none();
         let again = Again::of(call.method().as_str());
         let renews = call.cx().extensions.get::<Repeated>().is_none();
         let body = body.into();
-        let written = Written { number, headers, body, is_legacy, opens, renews, again };
+        let written = Written { number, echo, body, opens, renews, again };
         let outlet = call.cx().outlet.clone();
         drop(call);
 
@@ -163,16 +175,16 @@ impl Core {
             }
         };
         drop(waiting);
-        outcome.map(|reply| (reply, known.headers.get().cloned().unwrap_or_default()))
+        outcome.map(|reply| (reply, known.headers.get().cloned()))
     }
 
     /// Sends the request until it is answered, or cannot be any more.
     async fn exchange(self: &Arc<Self>, request: &Written, known: &Known) -> Result<(), RpcError> {
         let (response, lease) = self.post_request(request, known).await?;
         if request.opens {
-            let _ = known.headers.set(response.headers().clone());
+            let _ = known.headers.set(Box::new(response.headers().clone()));
         }
-        let from = if request.is_legacy {
+        let from = if request.is_legacy() {
             Origin::Request(request.number, lease)
         } else {
             Origin::Modern(request.number)
@@ -188,7 +200,7 @@ impl Core {
             Answer::Nothing => {
                 Err(Fault::Form("the server took the request and answered nothing".into()).into())
             }
-            Answer::Events(body) => self.until_answered(body, from, request, lease).await,
+            Answer::Events(body) => Box::pin(self.until_answered(body, from, request, lease)).await,
         }
     }
 
@@ -200,18 +212,18 @@ impl Core {
     ) -> Result<(Response<Incoming>, Option<Lease>), RpcError> {
         let mut is_renewed = false;
         loop {
-            let mut headers = Cow::Borrowed(&request.headers);
-            let in_session = request.is_legacy && !request.opens;
-            let lease = in_session.then(|| self.session.stamp(headers.to_mut()));
+            let in_session = request.is_legacy() && !request.opens;
+            let (lease, session) = in_session.then(|| self.session.now()).unzip();
             known.is_sent_in(lease);
+            let made = || request.headers(session.as_ref());
             let response =
-                self.wire.send(&Method::POST, &headers, &request.body, request.again).await?;
+                self.wire.send(&Method::POST, &made, &request.body, request.again).await?;
             let lost = lease.filter(|lease| request.renews && is_gone(response.status(), *lease));
             let Some(lost) = lost else {
                 return Ok((response, lease));
             };
             known.is_sent_in(None);
-            drain(response.into_body()).await;
+            Box::pin(drain(response.into_body())).await;
             if is_renewed {
                 return Err(Fault::Session("not even the one it just gave".into()).into());
             }
@@ -311,7 +323,8 @@ impl Core {
         if let Some(last) = last {
             headers.insert(LAST_EVENT, last.clone());
         }
-        let response = self.wire.send(&Method::GET, &headers, &Bytes::new(), Again::Once).await?;
+        let made = || headers.clone();
+        let response = self.wire.send(&Method::GET, &made, &Bytes::new(), Again::Once).await?;
         let (head, body) = response.into_parts();
         if head.status.is_success() && kind(&head.headers) == Some(Kind::Events) {
             return Ok(Stream::Open(body));

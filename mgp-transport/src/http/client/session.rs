@@ -35,6 +35,12 @@ struct State {
     is_closed: bool,
 }
 
+impl State {
+    fn lease(&self) -> Lease {
+        Lease { generation: self.generation, is_named: self.id.is_some() }
+    }
+}
+
 /// Which session something was sent or came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
@@ -61,21 +67,23 @@ impl Opened {
 }
 
 impl Session {
+    /// The session there is, and what its requests carry.
+    pub(super) fn now(&self) -> (Lease, Opened) {
+        let state = self.state();
+        let opened = Opened { id: state.id.clone(), revision: state.revision.clone() };
+        (state.lease(), opened)
+    }
+
     /// Writes the headers of the session, and says which one it is.
     pub(super) fn stamp(&self, headers: &mut HeaderMap) -> Lease {
-        let state = self.state();
-        if let Some(id) = &state.id {
-            headers.insert(SESSION, id.clone());
-        }
-        if let Some(revision) = &state.revision {
-            headers.insert(REVISION, revision.clone());
-        }
-        Lease { generation: state.generation, is_named: state.id.is_some() }
+        let (lease, opened) = self.now();
+        opened.stamp(headers);
+        lease
     }
 
     /// Which session there is.
     pub(super) fn lease(&self) -> Lease {
-        self.stamp(&mut HeaderMap::new())
+        self.state().lease()
     }
 
     /// Writes the headers of this session and of no other; `false` when it was replaced or ended.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, LOCATION, USER_AGENT, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, HOST, LOCATION, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -14,9 +14,9 @@ use mgp_types::service::shown_url;
 
 use super::again::Again;
 use super::config::HttpClientConfig;
-use super::endpoint::Endpoint;
-use super::error::{Fault, HttpClientError};
-use super::pool::{Pool, causes, pool};
+use super::endpoint::{Endpoint, Goal};
+use super::error::{Fault, HttpClientError, causes};
+use super::pool::{Message, Pool, PoolError, pool};
 use super::trust::distrust;
 use crate::http::{Refused, Shown, Target};
 
@@ -29,7 +29,21 @@ const REST_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Wire {
     pub(super) endpoint: Endpoint,
     pub(super) config: HttpClientConfig,
+    goal: Goal,
     pool: Pool,
+}
+
+/// Makes the headers of a request, for each time it is sent.
+pub(super) type Make<'a> = &'a (dyn Fn() -> HeaderMap + Sync);
+
+/// A request that was sent.
+struct Sending<'a> {
+    method: &'a Method,
+    headers: Make<'a>,
+    body: &'a Bytes,
+    again: Again,
+    /// What it showed.
+    shown: Shown,
 }
 
 impl Wire {
@@ -42,90 +56,147 @@ impl Wire {
             return Err(HttpClientError::InClear(endpoint.to_string()));
         }
         let pool = pool(&endpoint, &config)?;
-        Ok(Self { endpoint, config, pool })
+        let goal = Goal::of(endpoint.uri());
+        Ok(Self { endpoint, config, goal, pool })
     }
 
     /// Sends a request until the server takes or refuses it; gives the response with its body unread.
+    ///
+    /// Its headers are made anew for each time it is sent, which mostly is once.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
     pub(super) async fn send(
         &self,
         method: &Method,
-        headers: &HeaderMap,
+        headers: Make<'_>,
         body: &Bytes,
-        mut again: Again,
+        again: Again,
     ) -> Result<Response<Incoming>, RpcError> {
-        let mut target = self.endpoint.uri().clone();
-        let (mut refusals, mut is_redirected) = (0, false);
+        let shown = self.shown(method, &self.goal).await?;
+        let message = self.message(method, headers(), body, &self.goal, &shown)?;
+        let outcome = self.pool.send(message).await;
+        if let Ok(response) = &outcome
+            && !self.is_open_question(response)
+        {
+            self.hear(response.headers());
+            return outcome.map_err(|error| self.failed(&error).into());
+        }
+        // Boxed, as hardly a request comes here and each would hold the room for it.
+        let sending = Sending { method, headers, body, again, shown };
+        Box::pin(self.go_on(sending, outcome)).await
+    }
+
+    /// What becomes of a request that was not simply answered.
+    async fn go_on(
+        &self,
+        mut sending: Sending<'_>,
+        mut outcome: Result<Response<Incoming>, PoolError>,
+    ) -> Result<Response<Incoming>, RpcError> {
+        let (mut refusals, mut moved) = (0, None::<Goal>);
         loop {
-            let shown = match &self.config.credentials {
-                // Of the place it goes to now: after a redirect, and again after a refusal.
-                Some(credentials) => {
-                    let url = target.to_string();
-                    credentials.shown(Target::new(method.as_str(), &url)).await?
+            match outcome {
+                Ok(response) if !self.is_open_question(&response) => {
+                    self.hear(response.headers());
+                    return Ok(response);
                 }
-                None => Shown::default(),
-            };
-            let mut request = Request::new(Full::new(body.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = target.clone();
-            *request.headers_mut() = headers.clone();
-            // Those of the request go first, since they are more.
-            for (name, value) in &self.config.headers {
-                if !headers.contains_key(name) {
-                    request.headers_mut().append(name, value.clone());
+                Ok(response) => {
+                    if let Some(credentials) = &self.config.credentials
+                        && is_refusal(&response)
+                    {
+                        if refusals >= self.config.refusals {
+                            self.hear(response.headers());
+                            return Ok(response);
+                        }
+                        refusals += 1;
+                        let refusal =
+                            refused(&response, sending.shown.authorization.take(), refusals);
+                        drain(response.into_body()).await;
+                        credentials.refused(refusal).await?;
+                    } else {
+                        self.hear(response.headers());
+                        moved = Some(self.redirected(&response, moved.is_some())?);
+                        drain(response.into_body()).await;
+                    }
                 }
-            }
-            show(&shown, request.headers_mut())?;
-            let response = match self.pool.request(request).await {
-                Ok(response) => response,
-                Err(error) if again.take(&error) => {
+                Err(error) if sending.again.take(&error) => {
                     tracing::debug!(%error, "the connection broke before an answer: once more");
-                    continue;
                 }
                 Err(error) => return Err(self.failed(&error).into()),
-            };
-            let status = response.status();
-            let nonce = nonce(response.headers());
-            if is_refusal(&response)
-                && let Some(credentials) = &self.config.credentials
-                && refusals < self.config.refusals
-            {
-                refusals += 1;
-                let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
-                let challenges =
-                    challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-                let shown = shown.authorization;
-                let refusal = Refused::new(status.as_u16(), challenges.collect(), shown)
-                    .nonce(nonce)
-                    .times(refusals);
-                drain(response.into_body()).await;
-                credentials.refused(refusal).await?;
-                continue;
             }
-            if let (Some(credentials), Some(nonce)) = (&self.config.credentials, nonce) {
-                credentials.nonce(&nonce);
-            }
-            if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-                let to = response.headers().get(LOCATION);
-                let to = to.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-                let to = to.unwrap_or_default();
-                let keeps = matches!(
-                    status,
-                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-                );
-                match self.endpoint.beside(&to).filter(|_| keeps && !is_redirected) {
-                    Some(there) => {
-                        is_redirected = true;
-                        target = there;
-                        drain(response.into_body()).await;
-                        continue;
-                    }
-                    None => return Err(Fault::Redirect { status, to: shown_url(&to) }.into()),
+            // Of the place it goes to now: after a redirect, and again after a refusal.
+            let goal = moved.as_ref().unwrap_or(&self.goal);
+            sending.shown = self.shown(sending.method, goal).await?;
+            let headers = (sending.headers)();
+            let message =
+                self.message(sending.method, headers, sending.body, goal, &sending.shown)?;
+            outcome = self.pool.send(message).await;
+        }
+    }
+
+    async fn shown(&self, method: &Method, goal: &Goal) -> Result<Shown, RpcError> {
+        match &self.config.credentials {
+            Some(credentials) => credentials.shown(Target::new(method.as_str(), &goal.url)).await,
+            None => Ok(Shown::default()),
+        }
+    }
+
+    /// A request as it is written.
+    fn message(
+        &self,
+        method: &Method,
+        mut headers: HeaderMap,
+        body: &Bytes,
+        goal: &Goal,
+        shown: &Shown,
+    ) -> Result<Message, Fault> {
+        // Those of the request go first, since they are more.
+        for name in self.config.headers.keys() {
+            if !headers.contains_key(name) {
+                for value in self.config.headers.get_all(name) {
+                    headers.append(name, value.clone());
                 }
             }
-            return Ok(response);
+        }
+        show(shown, &mut headers)?;
+        headers.entry(HOST).or_insert_with(|| goal.host.clone());
+        let mut message = Request::new(Full::new(body.clone()));
+        *message.method_mut() = method.clone();
+        *message.uri_mut() = goal.path.clone();
+        *message.headers_mut() = headers;
+        Ok(message)
+    }
+
+    /// Whether there is more to do about a response than to read it.
+    fn is_open_question(&self, response: &Response<Incoming>) -> bool {
+        is_redirect(response.status())
+            || (self.config.credentials.is_some() && is_refusal(response))
+    }
+
+    /// Notes what a response brings for the proofs of later requests.
+    fn hear(&self, headers: &HeaderMap) {
+        if let Some(credentials) = &self.config.credentials
+            && let Some(nonce) = nonce(headers)
+        {
+            credentials.nonce(&nonce);
+        }
+    }
+
+    /// Where a response sends its request, if that is followed.
+    fn redirected(
+        &self,
+        response: &Response<Incoming>,
+        is_redirected: bool,
+    ) -> Result<Goal, Fault> {
+        let status = response.status();
+        let to = response.headers().get(LOCATION);
+        let to = to.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
+        let to = to.unwrap_or_default();
+        let keeps =
+            matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        match self.endpoint.beside(&to).filter(|_| keeps && !is_redirected) {
+            Some(there) => Ok(Goal::of(&there)),
+            None => Err(Fault::Redirect { status, to: shown_url(&to) }),
         }
     }
 
@@ -134,7 +205,7 @@ impl Wire {
         Fault::status(status, headers, self.config.credentials.is_some())
     }
 
-    fn failed(&self, error: &hyper_util::client::legacy::Error) -> Fault {
+    fn failed(&self, error: &PoolError) -> Fault {
         let (place, why) = (self.endpoint.to_string(), causes(error));
         if let Some(why) = distrust(error) {
             Fault::Untrusted { place, why }
@@ -169,6 +240,20 @@ fn nonce(headers: &HeaderMap) -> Option<String> {
     let mut found = headers.get_all("dpop-nonce").iter();
     let one = found.next().filter(|_| found.next().is_none())?;
     one.to_str().ok().map(str::to_owned)
+}
+
+/// What credentials are told of a refusal.
+fn refused(response: &Response<Incoming>, shown: Option<String>, times: u32) -> Refused {
+    let headers = response.headers();
+    let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+    let challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Refused::new(response.status().as_u16(), challenges.collect(), shown)
+        .nonce(nonce(headers))
+        .times(times)
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
 /// 401, or 403 with a challenge: other credentials may help.

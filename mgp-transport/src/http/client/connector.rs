@@ -1,0 +1,81 @@
+//! What opens connections: names, TCP, and TLS where it is built in.
+//!
+//! Applies to: outbound.
+
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::HttpConnector;
+
+use super::error::HttpClientError;
+use super::trust::Roots;
+
+/// The connector, over a resolver of names.
+#[cfg(feature = "tls")]
+pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<HttpConnector<R>>;
+/// The connector, over a resolver of names.
+#[cfg(not(feature = "tls"))]
+pub(in crate::http) type Connector<R> = HttpConnector<R>;
+
+/// How long a silent connection may be dead without being noticed.
+const KEEPALIVE: Duration = Duration::from_mins(1);
+
+/// Whether certificates will be needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Security {
+    Tls,
+    None,
+}
+
+/// A connector over a resolver.
+pub(in crate::http) fn connector<R>(
+    resolver: R,
+    secure: Security,
+    roots: &Roots,
+    place: &str,
+) -> Result<Connector<R>, HttpClientError> {
+    let mut plain = HttpConnector::new_with_resolver(resolver);
+    plain.enforce_http(false);
+    plain.set_nodelay(true);
+    plain.set_keepalive(Some(KEEPALIVE));
+    over_tls(plain, secure, roots, place)
+}
+
+#[cfg(feature = "tls")]
+fn over_tls<R>(
+    plain: HttpConnector<R>,
+    secure: Security,
+    roots: &Roots,
+    _place: &str,
+) -> Result<Connector<R>, HttpClientError> {
+    use hyper_rustls::HttpsConnectorBuilder;
+    use rustls::{ClientConfig, RootCertStore};
+
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
+    let trusted = match secure {
+        Security::Tls => roots.store()?,
+        // Reading the system's authorities takes longer than many a client lives.
+        Security::None => RootCertStore::empty(),
+    };
+    let tls = builder.with_root_certificates(trusted).with_no_client_auth();
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(plain))
+}
+
+#[cfg(not(feature = "tls"))]
+fn over_tls<R>(
+    plain: HttpConnector<R>,
+    secure: Security,
+    _roots: &Roots,
+    place: &str,
+) -> Result<Connector<R>, HttpClientError> {
+    match secure {
+        Security::Tls => Err(HttpClientError::NoTls(place.to_owned())),
+        Security::None => Ok(plain),
+    }
+}

@@ -1,0 +1,348 @@
+//! The pool over connections in memory: which one a request gets, and when they are closed.
+//!
+//! Applies to: outbound.
+
+use std::task::{Context as Task, Poll};
+
+use futures_util::future::{BoxFuture, FutureExt as _, join_all};
+use http::HeaderValue;
+use http::header::HOST;
+use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance};
+
+use super::*;
+
+const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no";
+const IDLE: Duration = Duration::from_secs(55);
+
+/// Connects to whoever holds the other end.
+#[derive(Clone)]
+struct Dial(mpsc::UnboundedSender<DuplexStream>);
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<DuplexStream>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (near, far) = duplex(4096);
+        let sent = self.0.send(far).map_err(|_| "nobody listens".into());
+        async move { sent.map(|()| TokioIo::new(near)) }.boxed()
+    }
+}
+
+/// Never connects.
+#[derive(Clone)]
+struct Silent;
+
+impl Service<Uri> for Silent {
+    type Response = TokioIo<DuplexStream>;
+    type Error = BoxError;
+    type Future = std::future::Pending<Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        std::future::pending()
+    }
+}
+
+/// A pool that keeps so many, and where its connections arrive.
+fn pair(
+    idle_connections: usize,
+    idle_timeout: Duration,
+) -> (Pool<Dial>, mpsc::UnboundedReceiver<DuplexStream>) {
+    let (dial, far) = mpsc::unbounded_channel();
+    let config = HttpClientConfig { idle_connections, idle_timeout, ..Default::default() };
+    (Pool::new(Dial(dial), Uri::from_static("http://h/"), &config), far)
+}
+
+fn message() -> Message {
+    let mut message = Request::new(Full::default());
+    *message.uri_mut() = Uri::from_static("/mcp");
+    message.headers_mut().insert(HOST, HeaderValue::from_static("h"));
+    message
+}
+
+/// Reads a request and answers it; `false` when the connection ended before.
+async fn answer(far: &mut DuplexStream, with: &str) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match far.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return false,
+        }
+    }
+    assert!(head.starts_with(b"GET /mcp HTTP/1.1\r\n"), "{:?}", String::from_utf8_lossy(&head));
+    far.write_all(with.as_bytes()).await.is_ok()
+}
+
+async fn is_closed(far: &mut DuplexStream) -> bool {
+    far.read_u8().await.is_err()
+}
+
+/// Lets the tasks of the connections see what happened.
+async fn settle() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
+}
+
+/// One request on a connection that is opened for it.
+async fn opened(
+    pool: &Pool<Dial>,
+    far: &mut mpsc::UnboundedReceiver<DuplexStream>,
+    with: &str,
+) -> (Response<Incoming>, DuplexStream) {
+    let answering = async {
+        let mut far = far.recv().await.unwrap();
+        assert!(answer(&mut far, with).await);
+        far
+    };
+    let (response, far) = tokio::join!(pool.send(message()), answering);
+    (response.unwrap(), far)
+}
+
+/// One request on this connection.
+async fn repeated(pool: &Pool<Dial>, far: &mut DuplexStream) {
+    let (response, answered) = tokio::join!(pool.send(message()), answer(far, WHOLE));
+    assert!(answered, "it went elsewhere");
+    whole(response.unwrap()).await;
+}
+
+async fn whole(response: Response<Incoming>) {
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_serves_one_request_after_another() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    for _ in 0..3 {
+        repeated(&pool, &mut far).await;
+    }
+    assert!(dialled.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_is_not_used() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    drop(far);
+    settle().await;
+    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    assert_eq!(pool.kept.state().all.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_written_is_sent_on_another() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, first) = opened(&pool, &mut dialled, BEGUN).await;
+    let (other, mut second) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(other).await;
+    let mut first = first;
+    first.write_all(b"k").await.unwrap();
+    whole(response).await;
+    settle().await;
+    // Its task has not seen it when the request is handed over.
+    drop(first);
+    // The newest is taken first, and there is another behind it.
+    let mut state = pool.kept.state();
+    state.all.reverse();
+    assert!(state.all.iter().all(|one| one.sender.is_ready() && !one.sender.is_closed()));
+    drop(state);
+    repeated(&pool, &mut second).await;
+    // And where there is none any more, on a new one.
+    drop(second);
+    assert!(pool.kept.state().all.iter().all(|one| one.sender.is_ready()));
+    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_may_have_seen_is_not_sent_again() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    let hanging_up = async {
+        assert!(answer(&mut far, "").await);
+        drop(far);
+    };
+    let (response, ()) = tokio::join!(pool.send(message()), hanging_up);
+    let error = response.unwrap_err();
+    assert!(matches!(error, PoolError::Broken(_)), "{error:?}");
+    assert!(dialled.try_recv().is_err(), "it was sent again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_connection_is_not_handed_out() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (streaming, mut first) = opened(&pool, &mut dialled, BEGUN).await;
+    // It is kept already, and not free.
+    assert_eq!(pool.kept.state().all.len(), 1);
+    let (response, mut second) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    repeated(&pool, &mut second).await;
+    drop(second);
+    settle().await;
+    first.write_all(b"k").await.unwrap();
+    whole(streaming).await;
+    repeated(&pool, &mut first).await;
+    assert!(dialled.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_are_kept_and_the_oldest_gives_way() {
+    let (pool, mut dialled) = pair(2, IDLE);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(opened(&pool, &mut dialled, BEGUN).await);
+    }
+    assert_eq!(pool.kept.state().all.len(), 2);
+    let mut far = Vec::new();
+    for (response, mut end) in all {
+        // What gave way is not cut.
+        end.write_all(b"k").await.unwrap();
+        whole(response).await;
+        far.push(end);
+    }
+    settle().await;
+    assert!(is_closed(&mut far[0]).await);
+    assert!(is_closed(&mut far[1]).now_or_never().is_none());
+    assert!(is_closed(&mut far[2]).now_or_never().is_none());
+
+    let (pool, mut dialled) = pair(0, IDLE);
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    assert!(is_closed(&mut far).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_ones_are_closed_in_time_though_nobody_calls() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    // Twice: the one who closed the first lot has left.
+    for _ in 0..2 {
+        let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
+        first.write_all(b"k").await.unwrap();
+        let (other, mut second) = opened(&pool, &mut dialled, WHOLE).await;
+        (whole(response).await, whole(other).await);
+        advance(IDLE / 2).await;
+        repeated(&pool, &mut second).await;
+        let begun = Instant::now();
+        assert!(is_closed(&mut first).await);
+        assert!(begun.elapsed() <= IDLE / 2 + Duration::from_millis(2), "{:?}", begun.elapsed());
+        assert!(is_closed(&mut second).now_or_never().is_none());
+        assert!(is_closed(&mut second).await);
+        assert!(begun.elapsed() <= IDLE + Duration::from_millis(2), "{:?}", begun.elapsed());
+        settle().await;
+        assert!(pool.kept.state().reaper.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_is_not_used_though_it_was_not_closed_yet() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, _first) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    settle().await;
+    pool.kept.state().reaper.take().unwrap().abort();
+    advance(IDLE).await;
+    let (response, _second) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_dropped_closes_its_connections_at_once() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    let watch = Arc::downgrade(&pool.kept);
+    let begun = Instant::now();
+    drop(pool);
+    assert!(is_closed(&mut far).await);
+    assert_eq!((begun.elapsed(), watch.strong_count()), (Duration::ZERO, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_closes_its_connection() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let mut sending = Box::pin(pool.send(message()));
+    let mut far = tokio::select! {
+        _ = &mut sending => panic!("nobody answered"),
+        far = async {
+            let mut far = dialled.recv().await.unwrap();
+            assert!(answer(&mut far, "").await);
+            far
+        } => far,
+    };
+    drop(sending);
+    assert!(is_closed(&mut far).await);
+    assert!(pool.kept.state().all.is_empty());
+    // So does a body that is dropped.
+    let (response, mut far) = opened(&pool, &mut dialled, BEGUN).await;
+    drop(response);
+    assert!(is_closed(&mut far).await);
+    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_say_whether_there_was_a_connection() {
+    let (pool, dialled) = pair(8, IDLE);
+    drop(dialled);
+    let error = pool.send(message()).await.unwrap_err();
+    assert!(error.is_connect(), "{error:?}");
+
+    let config = HttpClientConfig::default();
+    let pool = Pool::new(Silent, Uri::from_static("http://h/"), &config);
+    let error = pool.send(message()).await.unwrap_err();
+    assert!(error.is_connect() && format!("{error:?}").contains("within 10s"), "{error:?}");
+
+    let (pool, mut dialled) = pair(8, IDLE);
+    let hanging_up = async { drop(dialled.recv().await) };
+    let (response, ()) = tokio::join!(pool.send(message()), hanging_up);
+    let error = response.unwrap_err();
+    assert!(!error.is_connect(), "{error:?}");
+}
+
+/// Calls, the bound and the one who closes the old ones at the same time: nothing fails, and nothing stays open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_that_is_put_back_while_others_are_closed_is_closed_too() {
+    let (pool, mut dialled) = pair(4, Duration::from_millis(1));
+    let (over, mut is_over) = oneshot::channel::<()>();
+    let serving = tokio::spawn(async move {
+        let mut ends = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(mut far) = dialled.recv() => {
+                    ends.spawn(async move { while answer(&mut far, WHOLE).await {} });
+                }
+                _ = &mut is_over => return ends,
+            }
+        }
+    });
+    let callers = (0..16).map(|_| async {
+        for _ in 0..100 {
+            whole(pool.send(message()).await.unwrap()).await;
+        }
+    });
+    join_all(callers).await;
+    over.send(()).unwrap();
+    // With the pool still there: each connection ends because its time is over.
+    serving.await.unwrap().join_all().await;
+    drop(pool);
+}
