@@ -168,8 +168,9 @@ impl KernelBuilder {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             self.registering.scripts = Some(folder.join(SCRIPTS));
         }
-        let (governance, db) = self.governance().in_folder_with_db(folder).await?;
-        let index = ToolIndex::builder().open(db).await?;
+        let index = |db| ToolIndex::builder().open(db);
+        let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
+        let index = index?;
         let loaded = self.load(&governance).await?;
         self.with(governance, index, loaded).await
     }

@@ -78,7 +78,7 @@ impl GovernanceBuilder {
     /// # Cancel safety
     /// Dropping the future leaves the folder as it is; it may be in use for a moment still.
     pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Governance, FolderError> {
-        Ok(self.in_folder_with_db(folder).await?.0)
+        Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
     /// The same, with the database of the state for whoever keeps more in it.
@@ -89,15 +89,40 @@ impl GovernanceBuilder {
     /// # Cancel safety
     /// As [`in_folder`](Self::in_folder).
     pub async fn in_folder_with_db(
-        mut self,
+        self,
         folder: impl AsRef<Path>,
     ) -> Result<(Governance, Db), FolderError> {
+        self.in_folder_beside(folder, std::future::ready).await
+    }
+
+    /// The same, and opens what somebody else keeps in the database of the state, at the same time as the log.
+    ///
+    /// # Errors
+    /// [`FolderError`], however far the other one got.
+    ///
+    /// # Cancel safety
+    /// As [`in_folder`](Self::in_folder), and as that of the other one.
+    pub async fn in_folder_beside<F: Future>(
+        self,
+        folder: impl AsRef<Path>,
+        beside: impl FnOnce(Db) -> F,
+    ) -> Result<(Governance, F::Output), FolderError> {
         let folder = &absolute(folder.as_ref());
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
         let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
-        let store: Arc<dyn Store> = Arc::new(db.clone());
-        let before = LogPlace::kept(&*store, folder).await.map_err(FolderError::state(&path))?;
+        let governed = self.on_store(folder, &path, Arc::new(db.clone()));
+        let beside = beside(db);
+        tokio::try_join!(governed, async { Ok(beside.await) })
+    }
+
+    async fn on_store(
+        mut self,
+        folder: &Path,
+        path: &Path,
+        store: Arc<dyn Store>,
+    ) -> Result<Governance, FolderError> {
+        let before = LogPlace::kept(&*store, folder).await.map_err(FolderError::state(path))?;
         let mut config = LogConfig::new(folder.join(LOG)).name(LOG).digest_key(folder.join(KEY));
         let place = match self.logging.take() {
             Some(change) => {
@@ -108,16 +133,16 @@ impl GovernanceBuilder {
             None => before.clone(),
         };
         if place != before {
-            before.finish(&store).await.map_err(FolderError::state(&path))?;
+            before.finish(&store).await.map_err(FolderError::state(path))?;
         }
         (config.dir, config.name) = (place.dir.clone(), place.name.clone());
         let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
         if place != before {
-            place.keep(&*store).await.map_err(FolderError::state(&path))?;
+            place.keep(&*store).await.map_err(FolderError::state(path))?;
         }
         let governance = self.store(store).log(log).build();
-        governance.open().await.map_err(FolderError::state(&path))?;
-        Ok((governance, db))
+        governance.open().await.map_err(FolderError::state(path))?;
+        Ok(governance)
     }
 }
 
@@ -362,6 +387,20 @@ mod tests {
         }
         close(governance).await;
         let _governance = Governance::in_folder(&folder.0).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_opened_is_told_however_long_the_rest_takes() {
+        let folder = Folder::new("beside");
+        let (_governance, records) = Governance::builder()
+            .in_folder_beside(&folder.0, |db| async move { db.load("audit").await })
+            .await
+            .unwrap();
+        assert!(records.is_ok());
+        let again = Governance::builder()
+            .in_folder_beside(&folder.0, |_| std::future::pending::<()>())
+            .await;
+        assert!(matches!(again, Err(FolderError::Log(LogError::Taken { .. }))));
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ mod control;
 mod demo;
 mod example;
 mod exit;
+mod frugal;
 mod hosts;
 mod launch;
 mod lock;
@@ -105,6 +106,7 @@ fn detached(cli: Cli) -> Ended {
 }
 
 fn on_a_runtime(work: impl Future<Output = Ended>) -> Ended {
+    frugal::share_memory();
     Keeper::this_program(KEEPER).install();
     // One thread: a kernel waits for others most of the time, and each thread costs memory and hand-overs.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::attach::House;
 use crate::cli::{Detached, Global, Serve};
 use crate::exit::{Ended, Failure};
+use crate::frugal;
 use crate::launch;
 use crate::lock::{self, Lock, Locked};
 use crate::preface::{self, Greeting, NAMELESS};
@@ -148,6 +149,8 @@ async fn kernel(
         report.served();
     }
     tracing::info!(http = url, servers = servers.len(), "served");
+    // It ends with the runtime.
+    tokio::spawn(frugal::whenever_it_rests());
     let greeting = Greeting { config: reachable.config, http: url, servers, ..Greeting::welcome() };
 
     #[cfg(unix)]

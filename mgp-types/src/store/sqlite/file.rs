@@ -34,24 +34,42 @@ pub(super) enum Use {
     Read,
 }
 
-/// Makes the file where there is none, and brings its tables up to date; the connection to write with.
+/// A file that is open.
+pub(super) struct Opened {
+    /// The connection to write with.
+    pub(super) conn: Connection,
+    /// Whether the disk is owed all of it, as [`settle`] pays.
+    pub(super) owes: bool,
+}
+
+/// Makes the file where there is none, and brings its tables up to date.
 ///
 /// It is not checked as a whole (`PRAGMA quick_check`): 100,000 records take 50 ms where they are in memory already,
 /// and opening after a kill may take 100 ms.
 /// A kill damages nothing, because the log has checksums; what a disk damages is told when it is read.
-pub(super) fn open(config: &DbConfig) -> Result<Connection, StoreError> {
+pub(super) fn open(config: &DbConfig) -> Result<Opened, StoreError> {
     let path = absolute(&config.path)?;
     make(&path).map_err(StoreError::failed)?;
     let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
     let begins = if is_empty { Use::Begin } else { Use::Write };
     // The paths are named here: what follows does not know them.
-    connect(config, begins).and_then(prepared).map_err(|error| match error {
+    let opened = connect(config, begins).and_then(prepared).and_then(|conn| {
+        synchronise(&conn, config.durability)?;
+        Ok(Opened { conn, owes: is_empty && config.durability == Durability::Normal })
+    });
+    opened.map_err(|error| match error {
         StoreError::Unreadable(why) => {
             StoreError::Unreadable(format!("`{}`: {why}", path.display()))
         }
         StoreError::Failed(source) => DbFault::Opening { path, source }.into(),
         other => other,
     })
+}
+
+/// Brings to the disk what was committed so far, and the names of the files; any connection may do it.
+pub(super) fn settle(conn: &Connection) -> rusqlite::Result<()> {
+    // It tells of pages that somebody still reads, which come with the next one; nobody is waited for.
+    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
 /// A database that no other connection sees.
@@ -81,17 +99,28 @@ pub(super) fn connect(config: &DbConfig, purpose: Use) -> Result<Connection, Sto
         // There is nothing to go back to, so it needs no journal to become a shared one: one wait for the disk, not four.
         // Where another process was quicker this is refused, and what follows finds everything done.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
+        if config.durability == Durability::Normal {
+            // Nor is there anything to lose: whoever opens it does not wait for the disk, which is paid soon after.
+            conn.pragma_update(None, "synchronous", "OFF")?;
+        }
     }
     share(&conn, config.patience)?;
-    let synchronous = match config.durability {
-        Durability::Normal => "NORMAL",
-        Durability::Full => "FULL",
-    };
-    conn.pragma_update(None, "synchronous", synchronous)?;
+    if purpose == Use::Write {
+        synchronise(&conn, config.durability)?;
+    }
     // On macOS a mere `fsync` leaves the data in the disk's own memory.
     conn.pragma_update(None, "fullfsync", config.durability == Durability::Full)?;
     conn.pragma_update(None, "journal_size_limit", LOG_MAX)?;
     Ok(conn)
+}
+
+/// Has each commit survive what it is to survive.
+fn synchronise(conn: &Connection, durability: Durability) -> Result<(), StoreError> {
+    let synchronous = match durability {
+        Durability::Normal => "NORMAL",
+        Durability::Full => "FULL",
+    };
+    Ok(conn.pragma_update(None, "synchronous", synchronous)?)
 }
 
 fn prepared(conn: Connection) -> Result<Connection, StoreError> {

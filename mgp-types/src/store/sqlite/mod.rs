@@ -79,7 +79,8 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The death of the process, however it comes; a loss of power may undo the last changes, all of each.
+    /// The death of the process, however it comes; a loss of power may undo the last changes, all of each, and of a
+    /// file that was made a tenth of a second ago all of it.
     ///
     /// Revisions and numbers of events that were undone are given again: an audit log that syncs each of its records
     /// wants [`Full`](Self::Full) here.

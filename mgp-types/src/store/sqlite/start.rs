@@ -62,12 +62,12 @@ fn in_memory() -> Result<(Db, Kept), StoreError> {
 }
 
 fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
-    let conn = file::open(&config)?;
+    let file::Opened { conn, owes } = file::open(&config)?;
     let (news, known) = watch::channel(records::revision(&conn)?);
     let (write, jobs) = sync_channel(config.waiting.max(1));
     let told = news.clone();
     let (read, reads) = reader("mgp-store-read", &config, move |conn, jobs| {
-        threads::read_and_look(conn, jobs, &told);
+        threads::read_and_look(conn, jobs, &told, owes);
     })?;
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };

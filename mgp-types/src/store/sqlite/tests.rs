@@ -329,6 +329,41 @@ async fn a_write_that_ends_the_transaction_is_told_and_the_store_goes_on() {
     db.commit(put("a")).await.unwrap();
 }
 
+// === what reaches the disk ===
+
+#[tokio::test]
+async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
+    let folder = Folder::new();
+    let db = folder.open().await;
+    db.commit(put("a")).await.unwrap();
+    // All of it was in the log beside it, which the disk need not have.
+    let is_there = async || {
+        while fs::metadata(folder.file()).unwrap().len() <= 4096 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, is_there()).await.unwrap();
+    db.commit(put("b")).await.unwrap();
+    assert_eq!(keys(&db).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn commits_survive_what_was_said_in_a_new_file_too() {
+    for (durability, level) in [(Durability::Normal, 1), (Durability::Full, 2)] {
+        let folder = Folder::new();
+        for age in ["new", "known"] {
+            let mut config = DbConfig::new(folder.file());
+            config.durability = durability;
+            let db = config.open().await.unwrap();
+            let ask = |conn: &Connection| {
+                Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, u32>(0))?)
+            };
+            assert_eq!(db.write(ask).await.unwrap(), level, "{durability:?}, {age}");
+            db.close().await;
+        }
+    }
+}
+
 // === what goes wrong ===
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::DbFault;
+use super::file;
 use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
@@ -24,6 +25,9 @@ const TOGETHER_MAX: usize = 256;
 ///
 /// A look takes 7 µs, and the waking for it up to 70 µs: a fifth of a per cent of one core.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the disk is owed a file that was just made: those who open it read most in that time, and come first.
+const OWING: Duration = Duration::from_millis(50);
 
 /// Does what is to be written.
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
@@ -41,10 +45,13 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     }
 }
 
-/// Reads for the store itself, and tells what other processes changed.
-pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
+/// Reads for the store itself, and tells what other processes changed; brings a file to the disk that is owed to it.
+///
+/// Whoever writes does not wait for that. Where it ends before, closing does the same.
+pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>, owes: bool) {
     let mut look = Look { seen: None, failing: false };
     let mut due = Instant::now();
+    let mut owed = owes.then_some(due);
     loop {
         match jobs.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(job) => read_one(conn, job),
@@ -54,6 +61,11 @@ pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender
         if Instant::now() >= due {
             look.look(conn, news);
             due = Instant::now() + LOOK;
+        }
+        if owed.take_if(|since| since.elapsed() >= OWING).is_some()
+            && let Err(error) = file::settle(conn)
+        {
+            tracing::warn!(%error, "a new store is brought to the disk later");
         }
     }
 }
