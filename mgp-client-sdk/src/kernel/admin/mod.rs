@@ -7,6 +7,7 @@
 
 mod approvals;
 mod audit;
+mod lacking;
 mod permissions;
 mod process;
 mod servers;

@@ -176,7 +176,8 @@ impl Shown for All {
             return one(server, page);
         }
         let rows = self.servers.iter().map(|server| {
-            let says = server.error.as_deref().map_or_else(|| server.reach.clone(), str::to_owned);
+            // What is wrong comes first; where all is well, what it runs.
+            let says = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
                 state(&server.status),
@@ -184,7 +185,7 @@ impl Shown for All {
                 Cell::number(server.tools),
                 Cell::number(server.tokens),
                 Cell::number(server.restarts),
-                brief(&says, 90).into(),
+                brief(says, 90).into(),
             ]
         });
         page.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
@@ -194,7 +195,7 @@ impl Shown for All {
 /// A server in full.
 fn one(server: &KernelServer, page: &mut Page) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
-    let lines: [(&str, Option<String>); 13] = [
+    let lines: [(&str, Option<String>); 14] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
@@ -207,6 +208,7 @@ fn one(server: &KernelServer, page: &mut Page) {
         ("MCP", server.protocol_version.clone()),
         ("MGP", mgp),
         ("tools", Some(format!("{}, {} tokens", server.tools, server.tokens))),
+        ("lacks", server.lacks.clone()),
         ("configured in", Some(server.source.clone())),
     ];
     page.marked(&state(&server.status), &server.id);
