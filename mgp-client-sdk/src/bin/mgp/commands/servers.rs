@@ -15,9 +15,10 @@ use mgp_client_sdk::types::mgp::{
     DeregisterParams, KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams,
     KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
+use mgp_client_sdk::types::service::ServerId;
 use mgp_client_sdk::types::store::MemoryStore;
 use mgp_discovery::import::{Fate, Host, Plan, read};
-use mgp_discovery::{Sources, Trust};
+use mgp_discovery::{Registrations, Sources, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, brief, show};
 use crate::own_file::OwnFile;
 use crate::places::Configured;
-use crate::{control, span};
+use crate::{control, span, state};
 
 /// How long a server may take to be there.
 const STARTS: Duration = Duration::from_secs(30);
@@ -346,10 +347,33 @@ async fn add(global: &Global, add: &Add) -> Ended {
     };
     plan.apply()?;
     let mut added = Added { id: add.id.clone(), file, notes, granted: Vec::new() };
+    if is_registered(global, &add.id).await {
+        let id = &add.id;
+        added.notes.push(format!(
+            "`{id}` was registered while a kernel ran; that server rests as long as this entry is there, and `mgp servers rm {id}` gives it back"
+        ));
+    }
     if !add.no_grant {
         added.granted = grants(global, add, &added.file).await?;
     }
     show(global, &added)
+}
+
+/// Whether the id is that of a server that was registered while a kernel ran.
+async fn is_registered(global: &Global, id: &str) -> bool {
+    let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
+    if !is_there {
+        return false;
+    }
+    let Ok(store) = state::db(global).await else { return false };
+    match Registrations::is_approved_in(&store, &ServerId::from(id)).await {
+        Ok(is_registered) => is_registered,
+        Err(error) => {
+            // The entry is written all the same.
+            tracing::debug!(%error, "whether the id is registered is not known");
+            false
+        }
+    }
 }
 
 fn entry(add: &Add) -> Value {
