@@ -10,10 +10,9 @@ use crate::world::{Home, example};
 #[test]
 fn a_server_without_tools_says_why_it_has_none() {
     let echo = example("echo");
-    let mut config = String::new();
-    for id in ["report", "reprot", "kernel"] {
-        config += &format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");
-    }
+    let mut config: String = ["report", "reprot", "kernel"]
+        .map(|id| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n"))
+        .concat();
     config += "[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n";
     let kernel = Kernel::new(&config);
     let home = &kernel.home;

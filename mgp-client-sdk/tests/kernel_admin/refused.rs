@@ -129,7 +129,7 @@ async fn an_answer_that_nobody_waits_for_is_refused_in_every_spelling_on_the_rec
                 assert_eq!(error.code().0, 1000, "{spelling}: {error}");
             }
             // To an operator it says what is so: there is nothing to answer.
-            let error = operator.call(&spelling).args(&json!({})).await.unwrap_err();
+            let error = operator.call(&spelling).args(json!({})).await.unwrap_err();
             assert_ne!(error.code().0, 1000, "{spelling}: {error}");
         }
         // As a method it is unknown, as any that was not negotiated.

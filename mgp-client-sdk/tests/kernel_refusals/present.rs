@@ -1,10 +1,11 @@
 //! Who is there, as an operator sees it: keys, sessions and callers that stand alone, over every carrier.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, EraChoice};
 use mgp_types::mcp::Era;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::serving::Serving;
 use crate::world::{World, until};

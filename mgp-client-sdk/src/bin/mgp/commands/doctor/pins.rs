@@ -163,9 +163,10 @@ fn room(agent: &str, budget: &ContextBudget, pinned: &[&Tool]) -> Option<Check> 
     let (what, fix) = error.split_once("; ").unwrap_or((&error, ""));
     // Others give way up to here; beyond, what is pinned is cut short or left out.
     let most = budget.max_tokens.saturating_sub(budget.discovery_reserve);
-    let (level, more) = match tokens > most {
-        true => (Level::Fail, ", and not all of them are listed whole"),
-        false => (Level::Warn, ""),
+    let (level, more) = if tokens > most {
+        (Level::Fail, ", and not all of them are listed whole")
+    } else {
+        (Level::Warn, "")
     };
     Some(Check::new("pins", level, format!("`{agent}`: {what}{more}")).fix(fix))
 }
