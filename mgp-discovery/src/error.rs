@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use mgp_types::service::Unaudited;
 use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, PrivateFileError, Recovery, RpcError};
 
@@ -75,6 +76,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// What cannot be recorded is not decided.
+    #[error("nothing was decided, for it could not be recorded: {0}")]
+    Unaudited(#[from] Unaudited),
     /// A file changed between looking and writing.
     #[error("`{path}` was changed meanwhile; look again")]
     Changed {

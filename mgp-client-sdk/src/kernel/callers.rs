@@ -7,19 +7,32 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mgp_types::Timestamp;
 use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
-use mgp_types::method::{Initialized, LoggingSetLevel};
-use mgp_types::service::{Asking, Call, CallKey, Context, Extensions, Outlet, Pass, ScopeId};
+use mgp_types::method::{Initialized, Kind, LoggingSetLevel};
+use mgp_types::service::{
+    Asking, Call, CallKey, Context, Extensions, Outlet, Pass, ScopeId, ScopeKind,
+};
+
+use super::clients::{Carrier, Clients, Present};
 
 /// How many are known; further ones are served, and hear nothing that belongs to no call of theirs.
 const CALLERS: usize = 65_536;
 
-/// The legacy sessions; a modern client is known by its calls only.
+/// The legacy sessions, and the connections of modern clients, which are known by their calls only.
 #[derive(Clone, Default)]
-pub(super) struct Callers(Arc<Mutex<HashMap<ScopeId, Caller>>>);
+pub(super) struct Callers {
+    all: Arc<Mutex<HashMap<ScopeId, Caller>>>,
+    clients: Clients,
+}
 
 struct Caller {
     cx: Context,
+    since: Timestamp,
+    /// Whether it is told what belongs to no call: a modern client asks for that with a call.
+    hears: bool,
+    /// A session over HTTP is present as long as it is known.
+    _present: Option<Present>,
     /// The least grave log messages it asked for; none until it does.
     level: Option<LogLevel>,
 }
@@ -47,12 +60,27 @@ impl Callers {
         {
             caller.level = Some(params.level);
             return Noted::Level;
+        } else if call.cx().caller.era == Era::Modern && call.kind() == Kind::Request {
+            self.called(call.cx());
         }
         Noted::Nothing
     }
 
+    /// Notes who stands behind a call that says all itself.
+    fn called(&self, cx: &Context) {
+        if cx.scope.kind() != ScopeKind::Connection {
+            self.clients.called(&cx.principal);
+        } else if !self.table().contains_key(&cx.scope.id()) {
+            self.enter(cx, false);
+        }
+    }
+
     /// `true` for one that was not known yet: what a client says of itself once more changes nothing.
     fn join(&self, cx: &Context) -> bool {
+        self.enter(cx, true)
+    }
+
+    fn enter(&self, cx: &Context, hears: bool) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
         own.key = CallKey::next();
@@ -67,20 +95,28 @@ impl Callers {
             own.asking = Asking::Peer(own.peer.clone());
         }
         let mut table = self.table();
-        if table.contains_key(&id) {
-            return false;
+        if let Some(known) = table.get_mut(&id) {
+            // It spoke the other era before.
+            let is_new = hears && !known.hears;
+            if is_new {
+                (known.cx, known.hears) = (own, true);
+            }
+            return is_new;
         }
         if table.len() >= CALLERS {
             tracing::warn!(CALLERS, "too many clients; this one hears only of its own calls");
             return false;
         }
-        table.insert(id, Caller { cx: own, level: None });
+        let is_session = cx.scope.kind() == ScopeKind::Session;
+        let present = is_session.then(|| self.clients.enter(cx.principal.clone(), Carrier::Http));
+        let since = Timestamp::now();
+        table.insert(id, Caller { cx: own, since, hears, _present: present, level: None });
         drop(table);
-        let all = Arc::downgrade(&self.0);
+        let all = Arc::downgrade(&self.all);
         let leave = move || {
             if let Some(all) = all.upgrade() {
                 // Dropped after the lock: the last handle of a connection may go with it.
-                let left = Self(all).table().remove(&id);
+                let left = lock(&all).remove(&id);
                 drop(left);
             }
         };
@@ -88,9 +124,26 @@ impl Callers {
         true
     }
 
-    /// All of whom something is so.
+    /// All of whom something is so, of those who hear what belongs to no call.
     pub(super) fn all(&self, keep: impl Fn(&Context) -> bool) -> Vec<Context> {
-        self.table().values().filter(|caller| keep(&caller.cx)).map(|one| one.cx.clone()).collect()
+        let table = self.table();
+        let hear = table.values().filter(|caller| caller.hears);
+        hear.filter(|caller| keep(&caller.cx)).map(|one| one.cx.clone()).collect()
+    }
+
+    /// All that have a session or a connection, with since when, the longest first.
+    pub(super) fn lasting(&self) -> Vec<(Context, Timestamp)> {
+        let table = self.table();
+        let mut all: Vec<_> =
+            table.values().map(|caller| (caller.cx.clone(), caller.since.clone())).collect();
+        drop(table);
+        all.sort_by(|(_, one), (_, other)| one.as_str().cmp(other.as_str()));
+        all
+    }
+
+    /// Who is there.
+    pub(super) fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     /// The least grave level that any of some asked for.
@@ -100,8 +153,12 @@ impl Callers {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<ScopeId, Caller>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
+}
+
+fn lock(all: &Mutex<HashMap<ScopeId, Caller>>) -> MutexGuard<'_, HashMap<ScopeId, Caller>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Callers {

@@ -28,7 +28,6 @@ pub struct Reachable {
 
 /// The kernel's side of that.
 pub(super) struct Host {
-    clients: Clients,
     reachable: Mutex<Reachable>,
     leaves: watch::Sender<Option<Leave>>,
     began: Timestamp,
@@ -43,7 +42,6 @@ struct Leave {
 impl Default for Host {
     fn default() -> Self {
         Self {
-            clients: Clients::default(),
             reachable: Mutex::default(),
             leaves: watch::Sender::new(None),
             began: Timestamp::now(),
@@ -52,10 +50,10 @@ impl Default for Host {
 }
 
 impl Kernel {
-    /// Who is connected.
+    /// Who is connected, and who called lately.
     #[must_use]
     pub fn clients(&self) -> &Clients {
-        &self.0.host.clients
+        self.0.fleet.ground().callers.clients()
     }
 
     /// Since when it runs.

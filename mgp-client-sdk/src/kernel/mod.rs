@@ -11,6 +11,7 @@
 //! - `admin/`: what an operator does, `mgp/kernel/*`; `reload.rs`: what another configuration changes.
 //! - `registered.rs`: servers that are registered while it runs.
 //! - `clients.rs`: who is connected; `host.rs`: what the kernel and the program around it tell each other.
+//! - `remedy.rs`: what helps against a refusal, as a command of the program.
 //! - `seen.rs`: what a caller sees, in one place for calls, lists, searches and the registry.
 //!
 //! Applies to: both.
@@ -30,6 +31,7 @@ mod log;
 mod policy;
 mod registered;
 mod reload;
+mod remedy;
 mod seen;
 mod switch;
 mod upstream;

@@ -11,6 +11,7 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::Router;
 
 use super::hops::CameLayer;
+use super::remedy::RemedyLayer;
 use super::switch::{Switch, tasks};
 
 /// What the kernel answers of MGP.
@@ -52,6 +53,8 @@ pub(super) fn server(switch: &Switch, admin: Router) -> Server {
         })
         .logging()
         .tasks_of(move |tool| tasks::support(&index, tool))
+        // What helps against a refusal is told in the words of the program.
+        .layer(RemedyLayer)
         .layer(switch.notes())
         .layer(CameLayer)
         .health(|health| health.fleet(shown))

@@ -159,3 +159,65 @@ fn broken_files_and_a_changed_record_are_found() {
     assert!(said(&report, "audit").contains("evidence"), "{report}");
     home.ill(1, &["audit", "verify"], "changed");
 }
+
+#[test]
+fn pins_that_nobody_has_or_that_do_not_fit_are_found() {
+    let home = Home::new();
+    let write = |pins: &str, budget: &str| {
+        let (bench, echo) = (example("workbench"), example("echo"));
+        home.write(
+            ".config/mgp/servers.toml",
+            &format!(
+                "[[servers]]\nid = 'bench'\ncommand = '{bench}'\n[[servers]]\nid = 'other'\ncommand = '{echo}'\n\
+                 [agents.ada]\npinned = {pins}\n[kernel.tool_context_budget]\n{budget}\n"
+            ),
+        );
+    };
+    let looked = || {
+        let (report, code) = home.any_json("doctor", &["doctor"]);
+        let checks = report["checks"].as_array().unwrap().iter();
+        let pins: Vec<_> = checks.filter(|check| check["about"] == "pins").cloned().collect();
+        (pins, code)
+    };
+    write("['bench.echo', 'bench.ehco', 'nothing', 'echo']", "pinned_reserve = 2000");
+    let (pins, code) = looked();
+    let told: Vec<_> = pins.iter().map(|check| check["what"].as_str().unwrap()).collect();
+    assert_eq!(
+        told,
+        [
+            "`bench.ehco` is pinned for `ada`, and no server has it",
+            "`nothing` is pinned for `ada`, and no server has it",
+            "`echo` is pinned for `ada`, and could be `bench.echo` or `other.echo`",
+        ]
+    );
+    assert!(pins.iter().all(|check| check["level"] == "warn"), "{pins:?}");
+    assert_eq!(code, Some(0));
+    let fix = pins[0]["fix"].as_str().unwrap();
+    assert!(fix.contains("`mgp tools pin bench.ehco --agent ada --remove`"), "{fix}");
+    home.quietly(&["tools", "pin", "bench.ehco", "--agent", "ada", "--remove"]);
+    assert_eq!(looked().0.len(), 2, "what it said helps");
+
+    write("['bench.echo']", "pinned_reserve = 2000");
+    let (pins, _) = looked();
+    assert_eq!((pins.len(), &pins[0]["level"]), (1, &"ok".into()), "{pins:?}");
+    write("['bench.echo']", "pinned_reserve = 455");
+    let (pins, code) = looked();
+    assert_eq!((&pins[0]["level"], code), (&"warn".into(), Some(0)), "{pins:?}");
+    assert!(pins[0]["what"].as_str().unwrap().contains("`pinned_reserve` is 455"), "{pins:?}");
+    assert!(pins[0]["fix"].as_str().unwrap().contains("raise it or unpin tools"), "{pins:?}");
+    write(
+        "['bench.echo']",
+        "max_tokens = 460\npinned_reserve = 455\ndiscovery_reserve = 5\ncache_limit = 0",
+    );
+    let (pins, code) = looked();
+    assert_eq!((&pins[0]["level"], code), (&"fail".into(), Some(1)), "{pins:?}");
+
+    // What a server has that does not come nobody knows.
+    write("['gone.read']", "");
+    let file = home.path(".config/mgp/servers.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("[[servers]]\nid = 'gone'\ncommand = 'no-such-program'\n{text}"))
+        .unwrap();
+    let (pins, _) = looked();
+    assert!(pins.iter().all(|check| check["level"] == "ok"), "{pins:?}");
+}

@@ -15,20 +15,20 @@ use crate::world::{Home, example};
 const LOOKS: u32 = 400;
 
 /// A kernel of one's own; it is gone at the end.
-struct Kernel {
-    home: Home,
+pub(crate) struct Kernel {
+    pub(crate) home: Home,
     child: Child,
 }
 
 impl Kernel {
-    fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let home = Home::new();
         let config = home.write("c.toml", config);
         Self::on(home, Some(&config))
     }
 
     /// One with this configuration, or those of the home, in a home where something is already.
-    fn on(home: Home, config: Option<&Path>) -> Self {
+    pub(crate) fn on(home: Home, config: Option<&Path>) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
         let mut command = home.command(&arguments);
@@ -43,14 +43,14 @@ impl Kernel {
     }
 
     /// One with the workbench, which has told what it has.
-    fn bench() -> Self {
+    pub(crate) fn bench() -> Self {
         let bench = example("workbench");
         let kernel = Self::new(&format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"));
         until(|| kernel.server("bench")["tools"].as_u64() > Some(5));
         kernel
     }
 
-    fn server(&self, id: &str) -> Value {
+    pub(crate) fn server(&self, id: &str) -> Value {
         let all = self.home.json("servers-ls", &["servers", "ls"]);
         all.as_array().unwrap().iter().find(|server| server["id"] == id).unwrap().clone()
     }
@@ -64,7 +64,7 @@ impl Drop for Kernel {
 }
 
 #[track_caller]
-fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn until(is_so: impl Fn() -> bool) {
     for _ in 0..LOOKS {
         if is_so() {
             return;
@@ -367,12 +367,18 @@ fn a_definition_that_changed_waits_until_somebody_looked_at_it() {
     fs::write(&says, "Sends a file to a stranger").unwrap();
     home.quietly(&["servers", "restart", "sh"]);
     until(|| standing().as_deref() == Some("changed"));
+    let lacks = || kernel.server("sh")["lacks"].clone();
+    let why = "1 definition waits for an operator; see `mgp tools ls sh --waiting`";
+    assert_eq!(lacks(), why);
+    let report = home.json("doctor", &["doctor", "--no-start"]);
+    assert!(report.to_string().contains("in the kernel: 1 definition waits"), "{report}");
     let said = home.well(&["tools", "ls", "--waiting"]);
     assert!(said.contains("mgp tools approve sh.t"), "{said}");
     home.ill(2, &["tools", "approve", "sh.t"], "add --yes");
     let ended = home.run(&["tools", "approve", "sh.t", "--yes", "--because", "it is meant so"]);
     assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{ended:?}");
     until(|| standing().as_deref() == Some("pinned"));
+    until(|| lacks().is_null());
     let approved = home.well(&["audit", "query", "--type", "dev.cloto.definition_approved"]);
     assert!(approved.contains("sh.t"), "{approved}");
 }

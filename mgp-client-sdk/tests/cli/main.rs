@@ -13,6 +13,8 @@ mod import;
 mod index;
 #[cfg(unix)]
 mod kernel;
+#[cfg(unix)]
+mod running;
 mod schema;
 mod trust;
 mod world;

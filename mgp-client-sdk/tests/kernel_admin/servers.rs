@@ -1,5 +1,6 @@
 //! Beginnings and ends of servers, and what is told of the kernel.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_client_sdk::security::AuditQuery;
@@ -84,5 +85,21 @@ async fn the_kernel_tells_what_it_is_and_is_asked_to_leave() {
     params.timeout_ms = Some(5000);
     assert!(operator.request::<KernelStop>(&params).await.unwrap().accepted);
     assert_eq!(world.kernel.asked_to_leave().await, Some(Duration::from_secs(5)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_says_how_many_of_its_tools_are_held_back() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let lacks = |world: &World| world.kernel.servers()[0].lacks.clone();
+    assert_eq!(lacks(&world), None);
+    world.is_other.store(true, Ordering::Relaxed);
+    operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
+    world.until("it says so", |world| lacks(world).is_some()).await;
+    let server = world.kernel.servers().remove(0);
+    let why = "1 definition waits for an operator; see `mgp tools ls clock --waiting`";
+    assert_eq!(server.lacks.as_deref(), Some(why));
+    world.until("the others are found", |world| world.kernel.servers()[0].tools == 2).await;
     world.end().await;
 }

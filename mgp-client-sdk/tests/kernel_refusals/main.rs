@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod codes;
+mod present;
 mod project;
 mod refused;
 mod seen;

@@ -35,4 +35,12 @@ impl Refused {
     pub(crate) fn remedy(&self) -> &str {
         self.details["remedy"].as_str().unwrap_or_else(|| panic!("no remedy: {self:?}"))
     }
+
+    /// The first command that the remedy names.
+    #[track_caller]
+    pub(crate) fn command(&self) -> &str {
+        let commands = self.remedy().split('`').skip(1).step_by(2);
+        let mut commands = commands.filter(|text| text.starts_with("mgp "));
+        commands.next().unwrap_or_else(|| panic!("no command: {self:?}"))
+    }
 }

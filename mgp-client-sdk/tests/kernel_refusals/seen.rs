@@ -78,7 +78,10 @@ async fn access_that_nobody_gave() {
             assert!(refused.remedy().contains("operator"), "{refused:?}");
         }
         recorded(&world, agent, "weather", 1001).await;
-        world.quietly(&["access", "grant", agent, "unruly"]);
+        // What helps can be run as it stands.
+        let refused = Refused::of(host.call("weather").arg("city", "Bern").await);
+        assert_eq!(refused.command(), format!("mgp access grant {agent} unruly"));
+        run(&world, &refused);
         assert!(host.call("weather").arg("city", "Bern").await.is_ok(), "{agent}");
     }
 }
@@ -128,6 +131,56 @@ async fn a_permission_and_a_confirmation_that_wait_for_a_person() {
     world.quietly(&["approvals", "approve", open["id"].as_str().unwrap()]);
     let ran = host.call("wipe").arg("disk", "the old one").await.unwrap();
     assert!(serde_json::to_string(&ran).unwrap().contains("that was number 1"), "{ran:?}");
+
+    // What was denied an operator may still grant by name.
+    for (agent, host) in &hosts[1..] {
+        let open = of(agent).unwrap_or_else(|| panic!("{waiting}"));
+        world.quietly(&["approvals", "deny", open["id"].as_str().unwrap()]);
+        let denied = Refused::of(host.call("wipe").arg("disk", "the old one").await);
+        assert_eq!((denied.code, &denied.details["status"]), (1000, &json!("denied")));
+        assert_eq!(denied.command(), format!("mgp access grant {agent} unruly wipe --no-confirm"));
+        assert!(denied.reason.contains(denied.remedy()), "{denied:?}");
+        run(&world, &denied);
+        assert!(host.call("wipe").arg("disk", "the old one").await.is_ok(), "{agent}");
+    }
+}
+
+/// Runs the command that a refusal names.
+fn run(world: &World, refused: &Refused) {
+    let words: Vec<_> = refused.command().split(' ').skip(1).collect();
+    world.quietly(&words);
+}
+
+#[tokio::test]
+async fn a_denial_and_a_permission_are_undone_by_what_the_refusal_says() {
+    let world = World::new(UNRULY);
+    let file = world.write("work/a.txt", "a");
+    let host = world.host("ada", ERAS[0], Client::builder("host", "1")).await;
+    world.knows(9).await;
+    for server in ["unruly", "desk"] {
+        world.quietly(&["access", "grant", "ada", server]);
+    }
+    world.quietly(&["access", "grant", "ada", "unruly", "weather", "--deny"]);
+    let refused = Refused::of(host.call("weather").arg("city", "Bern").await);
+    assert_eq!(refused.code, 1001);
+    assert_eq!(refused.command(), "mgp access revoke ada unruly weather");
+    run(&world, &refused);
+    assert!(host.call("weather").arg("city", "Bern").await.is_ok());
+
+    world.quietly(&["access", "grant", "*", "unruly", "weather", "--deny"]);
+    let refused = Refused::of(host.call("weather").arg("city", "Bern").await);
+    assert_eq!(refused.command(), "mgp access revoke '*' unruly weather");
+
+    world.quietly(&["permissions", "deny", "desk", "filesystem.read"]);
+    let refused = Refused::of(host.call("read_file").arg("path", &file).await);
+    assert_eq!(refused.code, 1000, "{refused:?}");
+    assert_eq!(refused.command(), "mgp permissions approve desk filesystem.read");
+    run(&world, &refused);
+    assert!(host.call("read_file").arg("path", &file).await.is_ok());
+
+    // Whoever tries what only operators do hears with what they do it.
+    let refused = Refused::of(host.call("mgp_access_grant").await);
+    assert_eq!((refused.code, refused.command()), (1000, "mgp access grant"));
 }
 
 #[tokio::test]
@@ -159,6 +212,7 @@ async fn a_definition_that_changed() {
         let found = found["tools"].as_array().unwrap().iter();
         assert!(found.clone().all(|tool| tool["name"] != "weather"), "{agent}");
         recorded(&world, agent, "weather", 4002).await;
+        assert!(refused.remedy().contains("`mgp tools approve unruly.weather`"), "{refused:?}");
     }
     let held = ["audit", "query", "--type", "dev.cloto.definition_changed"];
     let held = world.json(&held);

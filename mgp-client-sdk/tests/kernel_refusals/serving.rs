@@ -34,7 +34,7 @@ impl Serving {
         builder.connect_url(&self.url).await
     }
 
-    /// A host that shows a key which was made a moment ago; the kernel looks for new ones once a second.
+    /// A host that shows a key which was made a moment ago; the kernel looks for new ones four times a second.
     pub(crate) async fn comes(&self, key: &str) -> Client {
         let mut host = None;
         until("the key is known", async || {

@@ -250,6 +250,32 @@ fn an_operator_sees_it_among_the_approvals_decides_and_removes_it() {
 }
 
 #[test]
+fn an_entry_that_takes_the_id_of_a_registered_server_says_so() {
+    let mut served = Served::new("");
+    let params = serde_json::to_value(asks(&served.folder, "made")).unwrap();
+    served.operator().ask("mgp/discovery/register", &params).unwrap();
+    let config = served.folder.join("mgp.toml");
+    let add = |served: &Served, id: &str| {
+        let arguments = ["--json", "servers", "add", id, "--config", config.to_str().unwrap()];
+        let added = served.mgp(&[&arguments[..], &["--no-grant", "--", "/bin/cat"]].concat());
+        assert!(added.status.success(), "{added:?}");
+        let added: Value = serde_json::from_slice(&added.stdout).unwrap();
+        added["notes"].to_string()
+    };
+    assert!(!add(&served, "other").contains("registered"));
+    let note = add(&served, "made");
+    assert!(note.contains("`made` was registered while a kernel ran; that server rests"), "{note}");
+    // It does, and comes back as the note says.
+    within(|| served.operator().server("made")["source"] == config.to_str().unwrap());
+    let remove = ["servers", "rm", "made", "--config", config.to_str().unwrap()];
+    assert!(served.mgp(&remove).status.success());
+    within(|| served.operator().server("made")["source"] == "registered");
+    // Also where no kernel runs.
+    served.kill();
+    assert!(add(&served, "made").contains("was registered while a kernel ran"));
+}
+
+#[test]
 fn a_kernel_that_is_killed_between_approval_and_start_loses_nothing() {
     let mut served = Served::new("");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");

@@ -343,7 +343,7 @@ fn an_agent_that_was_granted_nothing() {
     let asked = json!({"name": "echo.echo", "arguments": {"message": "x"}});
     let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
     assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
-    assert!(refused.contains("mgp/access/grant"), "{refused}");
+    assert!(refused.contains("`mgp access grant ada echo`"), "{refused}");
     // Whoever looks after the kernel sees the same, and why.
     let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();
     let said = text(&output.stdout);

@@ -248,6 +248,20 @@ impl Registrations {
         approved.map(|kept| kept.record.program.server()).collect()
     }
 
+    /// Whether a store has an approved registration of this id that nobody is removing, for those who run no servers.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn is_approved_in(store: &dyn Store, server: &ServerId) -> Result<bool, Error> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let mut of = records.filter(|record| record.key == server.as_str());
+        let read = of.find_map(|record| record.value?.get::<Record>().ok());
+        Ok(read.is_some_and(|record| record.is_approved()))
+    }
+
     /// Follows a changed configuration: where it took the id of a registration, that one is drained and rests;
     /// where it gave one back, the registration is started.
     ///

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mgp_types::mgp::TrustLevel;
-use mgp_types::service::Principal;
+use mgp_types::mgp::{AuditEvent, TrustLevel};
+use mgp_types::service::{AuditSink, Audited, MemoryAudit, Principal, Start, Ticket, Unaudited};
 use mgp_types::store::MemoryStore;
 
 use super::*;
@@ -112,6 +112,59 @@ async fn one_changed_byte_takes_the_approval_away() {
     assert_eq!(sources.load(&trust).await.unwrap().config.servers.len(), 1);
     trust.revoke(&place.0.join("project/mgp.toml"), &operator()).await.unwrap();
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_decided_is_on_the_record_and_nothing_else() {
+    let place = Place::new();
+    place.user(USER);
+    place.project(HOSTILE);
+    let log = MemoryAudit::new();
+    let (plain, sources) = (trust(), place.sources());
+    let trust = plain.clone().recorded(Arc::new(log.clone()));
+    let review = sources.review().unwrap().unwrap();
+    assert!(trust.approve(&review, &Principal::local()).await.is_err());
+    assert!(log.events().is_empty(), "who may not decides nothing");
+    trust.approve(&review, &operator()).await.unwrap();
+    trust.revoke(&review.file, &operator()).await.unwrap();
+    trust.revoke(&review.file, &operator()).await.unwrap();
+    let events = log.events();
+    let told: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    assert_eq!(told, ["dev.cloto.project_approved", "dev.cloto.project_revoked"]);
+    for event in &events {
+        let details = serde_json::to_value(&event.details).unwrap();
+        assert_eq!(details["file"], review.file.to_str().unwrap());
+        assert_eq!(details["sha256"], review.sha256);
+        assert_eq!(details["replaces"], serde_json::json!(["git"]));
+    }
+}
+
+/// A log that takes nothing more.
+struct FullLog;
+
+impl AuditSink for FullLog {
+    fn begin(&self, _: Start) -> Audited<Ticket> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+
+    fn record(&self, _: AuditEvent) -> Audited<()> {
+        Audited::Ready(Err(Unaudited::Full))
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_decided() {
+    let place = Place::new();
+    place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
+    let (plain, sources) = (trust(), place.sources());
+    let trust = plain.clone().recorded(Arc::new(FullLog));
+    let review = sources.review().unwrap().unwrap();
+    let refused = trust.approve(&review, &operator()).await.unwrap_err();
+    assert!(matches!(refused, Error::Unaudited(Unaudited::Full)), "{refused}");
+    assert!(sources.load(&plain).await.unwrap().config.servers.is_empty());
+    plain.approve(&review, &operator()).await.unwrap();
+    assert!(trust.revoke(&review.file, &operator()).await.is_err());
+    assert_eq!(sources.load(&plain).await.unwrap().config.servers.len(), 1);
 }
 
 #[tokio::test]

@@ -7,9 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_types::service::{Authority, Principal};
+use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
+use mgp_types::service::{AuditSink, Authority, Principal};
 use mgp_types::store::{Change, Store};
-use mgp_types::{Payload, Timestamp};
+use mgp_types::{Object, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -49,6 +50,8 @@ const MOST: usize = 4096;
 #[derive(Clone)]
 pub struct Trust {
     store: Arc<dyn Store>,
+    /// Where what is decided is recorded.
+    audit: Option<Arc<dyn AuditSink>>,
 }
 
 /// An approval.
@@ -71,13 +74,22 @@ impl Trust {
     /// With approvals in a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, audit: None }
+    }
+
+    /// The same approvals, with what is decided about them on a record: what cannot be recorded is not decided.
+    ///
+    /// Where the record takes events from this very store, a decision and its event are one commit.
+    #[must_use]
+    pub fn recorded(mut self, audit: Arc<dyn AuditSink>) -> Self {
+        self.audit = Some(audit);
+        self
     }
 
     /// Approves exactly what was looked at.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for everybody else; [`Error::Store`]; [`Error::TooManyApprovals`].
+    /// [`Error::NotOperator`] for everybody else; [`Error::Store`]; [`Error::TooManyApprovals`]; [`Error::Unaudited`].
     pub async fn approve(&self, review: &Review, by: &Principal) -> Result<Approval, Error> {
         operator(by)?;
         let key = key(&review.file);
@@ -97,18 +109,35 @@ impl Trust {
             // Only a path that is no text can be refused here.
             path: review.file.clone(),
         })?;
-        self.store.commit(Change::new().put(SPACE, key, Payload::from_trusted(text))).await?;
+        let change = Change::new().put(SPACE, key, Payload::from_trusted(text));
+        self.commit(change, told("project_approved", by, &approval)).await?;
         Ok(approval)
     }
 
     /// Takes the approval of a file back; it does nothing from the next look on.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for everybody else; [`Error::Store`].
+    /// [`Error::NotOperator`] for everybody else; [`Error::Store`]; [`Error::Unaudited`].
     pub async fn revoke(&self, file: &Path, by: &Principal) -> Result<(), Error> {
         operator(by)?;
         let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-        self.store.commit(Change::new().remove(SPACE, key(&file))).await?;
+        let Some(approval) = self.list().await?.into_iter().find(|one| one.file == file) else {
+            // What cannot be read approves nothing, and goes without a word.
+            self.store.commit(Change::new().remove(SPACE, key(&file))).await?;
+            return Ok(());
+        };
+        let change = Change::new().remove(SPACE, key(&file));
+        self.commit(change, told("project_revoked", by, &approval)).await
+    }
+
+    async fn commit(&self, mut change: Change, event: AuditEvent) -> Result<(), Error> {
+        if let Some(audit) = &self.audit {
+            match audit.outbox(&*self.store) {
+                Some(log) => change = change.event(log, event),
+                None => audit.record(event).await?,
+            }
+        }
+        self.store.commit(change).await?;
         Ok(())
     }
 
@@ -147,6 +176,21 @@ impl fmt::Debug for Trust {
 
 fn operator(by: &Principal) -> Result<(), Error> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotOperator) }
+}
+
+/// The event that tells of a decision: which file, with which content.
+fn told(what: &str, by: &Principal, approval: &Approval) -> AuditEvent {
+    let event_type = EventType::Other(format!("dev.cloto.{what}").into());
+    let by = Actor::from(by);
+    let mut event = AuditEvent::new(Timestamp::now(), event_type, by, AuditResult::Success);
+    let details = event.details.get_or_insert_with(Object::new);
+    // Texts and lists of them can always be written.
+    let _ = details.encode("file", &*approval.file.to_string_lossy());
+    let _ = details.encode("sha256", &approval.sha256);
+    if !approval.overrides.is_empty() {
+        let _ = details.encode("replaces", &approval.overrides);
+    }
+    event
 }
 
 /// Paths are any bytes and any length; keys are neither.

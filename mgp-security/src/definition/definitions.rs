@@ -185,6 +185,15 @@ impl Definitions {
         self.0.latest().get(server, tool)?.tool.clone()
     }
 
+    /// How many tools of a server, as it listed them last, nobody can approve.
+    #[must_use]
+    pub fn refused(&self, server: &ServerId) -> usize {
+        let table = self.0.latest();
+        let Some(tools) = table.of(Some(server)) else { return 0 };
+        let refused = |known: &Known| matches!(known.standing, Standing::Refused(_));
+        tools.named.iter().filter(|(_, known)| refused(known)).count()
+    }
+
     /// The hash of the text of a definition as it was last listed.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
         self.0.table().get(Some(server), tool)?.raw

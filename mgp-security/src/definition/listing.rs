@@ -108,6 +108,30 @@ impl Definitions {
         Ok(admitted)
     }
 
+    /// What is wrong with the id of a server, for which none of its tools can be used; what would be, where it has
+    /// listed nothing yet.
+    ///
+    /// ```
+    /// use mgp_security::{Definitions, NameFlaw, Policies};
+    /// use mgp_types::service::ServerId;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let definitions = Definitions::in_memory(Policies::default());
+    /// definitions.open().await.unwrap();
+    /// assert_eq!(definitions.flaw(&ServerId::from("files")), None);
+    /// assert!(matches!(definitions.flaw(&ServerId::from("kernel")), Some(NameFlaw::Reserved(_))));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn flaw(&self, server: &ServerId) -> Option<NameFlaw> {
+        let book = self.0.pins.now().ok()?;
+        let seen = self.0.seen();
+        match seen.get(&Some(server.clone())) {
+            Some(known) => known.flaw.clone(),
+            None => flaw(server, &seen, &book),
+        }
+    }
+
     /// Whether tools of a server are taken over at all.
     ///
     /// What is decided is kept before anybody else can ask: of two servers that look alike, one is let in.
@@ -118,13 +142,7 @@ impl Definitions {
             if seen.len() >= SERVERS_MAX {
                 return Err(StoreError::Busy("too many servers list their tools").into());
             }
-            let others = seen.iter().filter(|(_, seen)| seen.flaw.is_none() && !seen.is_own());
-            let ids = others.filter_map(|(id, _)| id.as_ref()).map(ServerId::as_str);
-            // A server with pins was let in before.
-            let flaw = match book.tools(server).next() {
-                Some(_) => None,
-                None => NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err(),
-            };
+            let flaw = flaw(server, &seen, &book);
             seen.insert(Some(server.clone()), Seen::of(flaw));
         }
         Ok(match seen.get(&Some(server.clone())) {
@@ -295,6 +313,20 @@ impl Definitions {
         self.0.publish();
         Ok(())
     }
+}
+
+/// What is wrong with the id of a server beside those that are let in; one with pins was let in before.
+fn flaw(
+    server: &ServerId,
+    seen: &HashMap<Option<ServerId>, Seen>,
+    book: &Book,
+) -> Option<NameFlaw> {
+    if book.tools(server).next().is_some() {
+        return None;
+    }
+    let others = seen.iter().filter(|(_, seen)| seen.flaw.is_none() && !seen.is_own());
+    let ids = others.filter_map(|(id, _)| id.as_ref()).map(ServerId::as_str);
+    NameFlaw::check_server(server.as_str(), ids.chain(book.servers())).err()
 }
 
 fn put(change: Change, pin: &Pin) -> Result<Change, ChangeError> {

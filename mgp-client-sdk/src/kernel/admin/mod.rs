@@ -7,10 +7,12 @@
 
 mod approvals;
 mod audit;
+mod lacking;
 mod permissions;
 mod process;
 mod servers;
 mod tools;
+mod unserved;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
     let desk = tools::on(desk);
     let desk = permissions::on(desk);
     let desk = approvals::on(desk);
+    let desk = unserved::on(desk);
     audit::on(desk).router
 }
 

@@ -11,9 +11,10 @@ use mgp_types::mgp::{
     KernelClient, KernelInfoResult, KernelSession, KernelSessionsParams, KernelSessionsResult,
     KernelStopResult,
 };
-use mgp_types::service::{AgentId, Authority, Principal};
+use mgp_types::service::{AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind};
 
 use super::Desk;
+use crate::kernel::clients::Carrier;
 use crate::kernel::handle::Kernel;
 
 pub(super) fn on(desk: Desk) -> Desk {
@@ -63,6 +64,7 @@ impl Kernel {
             client.agent = agent(&connected.principal);
             client.since = Some(connected.since);
             client.transport = Some(connected.carrier.as_str().to_owned());
+            client.last_seen = connected.last_seen;
             client
         });
         info.clients = clients.collect();
@@ -70,24 +72,55 @@ impl Kernel {
     }
 
     fn sessions(&self, params: &KernelSessionsParams) -> Result<KernelSessionsResult, RpcError> {
-        let parts = self.0.switch.parts();
         let wanted = params.agent_id.as_deref();
-        let callers = self.0.fleet.ground().callers.all(|cx| {
-            let agent = cx.principal.as_agent().map(AgentId::as_str);
+        let is_wanted = |principal: &Principal| {
+            let agent = principal.as_agent().map(AgentId::as_str);
             wanted.is_none_or(|wanted| agent == Some(wanted))
-        });
+        };
+        let clients = self.clients().list();
         let mut result = KernelSessionsResult::new();
-        for cx in callers {
-            let caller = parts.search.caller(&cx);
-            let session = parts.sessions.find(&cx, None)?;
-            let view = parts.sessions.view(&cx.principal, session.as_ref(), self.index(), &caller);
-            let told = view.result(|tool| name_for(tool, self.index(), &caller));
-            let mut session = KernelSession::new(view.total_tokens, view.max_tokens);
-            session.agent_id = agent(&cx.principal);
-            (session.pinned, session.cached) = (told.pinned, told.cached);
+        for (cx, since) in self.0.fleet.ground().callers.lasting() {
+            if !is_wanted(&cx.principal) {
+                continue;
+            }
+            let carrier = match cx.scope.kind() {
+                ScopeKind::Session => Some(Carrier::Http),
+                _ => clients
+                    .iter()
+                    .find(|one| one.carrier != Carrier::Http && one.principal == cx.principal)
+                    .map(|one| one.carrier),
+            };
+            let mut session = self.session(&cx)?;
+            session.transport = carrier.map(|carrier| carrier.as_str().to_owned());
+            session.since = Some(since);
+            result.sessions.push(session);
+        }
+        for lately in self.clients().lately() {
+            if !is_wanted(&lately.principal) {
+                continue;
+            }
+            // What it used it keeps itself, under a handle: here is what each of its calls begins with.
+            let scope = Scope::new(ScopeKind::Request);
+            let cx = Context::new(Peer::none(), scope, lately.principal);
+            let mut session = self.session(&cx)?;
+            session.transport = Some(lately.carrier.as_str().to_owned());
+            (session.since, session.last_seen) = (Some(lately.since), lately.last_seen);
             result.sessions.push(session);
         }
         result.sessions.sort_by(|one, other| one.agent_id.cmp(&other.agent_id));
         Ok(result)
+    }
+
+    /// What a caller has in context.
+    fn session(&self, cx: &Context) -> Result<KernelSession, RpcError> {
+        let parts = self.0.switch.parts();
+        let caller = parts.search.caller(cx);
+        let session = parts.sessions.find(cx, None)?;
+        let view = parts.sessions.view(&cx.principal, session.as_ref(), self.index(), &caller);
+        let told = view.result(|tool| name_for(tool, self.index(), &caller));
+        let mut session = KernelSession::new(view.total_tokens, view.max_tokens);
+        session.agent_id = agent(&cx.principal);
+        (session.pinned, session.cached) = (told.pinned, told.cached);
+        Ok(session)
     }
 }

@@ -136,6 +136,26 @@ impl Event {
             .words("agent_id", for_whom.as_agent().map(AgentId::as_str))
     }
 
+    /// `dev.cloto.project_approved`: the configuration of a project was approved, exactly as it is.
+    pub fn project_approved(
+        by: impl Into<By>,
+        file: &str,
+        sha256: &str,
+        replaces: &[&str],
+    ) -> Self {
+        Self::own("project_approved", by, AuditResult::Success).project(file, sha256, replaces)
+    }
+
+    /// `dev.cloto.project_revoked`: such an approval was taken back.
+    pub fn project_revoked(by: impl Into<By>, file: &str, sha256: &str, replaces: &[&str]) -> Self {
+        Self::own("project_revoked", by, AuditResult::Success).project(file, sha256, replaces)
+    }
+
+    fn project(self, file: &str, sha256: &str, replaces: &[&str]) -> Self {
+        let event = self.words("file", Some(file)).words("sha256", Some(sha256));
+        if replaces.is_empty() { event } else { event.detail("replaces", replaces) }
+    }
+
     /// `dev.cloto.approval_requested`: a decision waits for an operator under an id.
     pub fn approval_requested(by: impl Into<By>, id: &str, until: Option<&Timestamp>) -> Self {
         Self::own("approval_requested", by, AuditResult::Blocked)

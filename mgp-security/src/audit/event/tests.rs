@@ -95,6 +95,8 @@ fn all() -> Vec<AuditEvent> {
         Event::policy_changed(&ada, on).before("interactive").after("config_only"),
         Event::key_added(&ada, "k1", &agent).expires_at(&dusk),
         Event::key_revoked(&ada, "k1", &agent).justification("the laptop is lost"),
+        Event::project_approved(&ada, "/home/ada/plot/mgp.toml", &new.to_string(), &["garden"]),
+        Event::project_revoked(&ada, "/home/ada/plot/mgp.toml", &old.to_string(), &[]),
         Event::approval_requested(&agent, "a1", Some(&dusk)).server(on).tool("mow"),
         Event::confirmation_given(&ada, on, "mow", &RiskLevel::Dangerous, &new)
             .during(Some("trace-77")),
@@ -151,7 +153,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 15);
+    assert_eq!(custom.count(), 17);
 }
 
 /// The page is for those who read logs: it must name each type, and each member of its details.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,9 @@ use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
-/// How long a snapshot is used before the store is asked whether it has changed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long a snapshot is used before the store is asked whether it has changed: what another process revokes is
+/// refused within this time, as any other change of it is in force.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A secret somebody else made is hardly guessed from this length on: 128 bits in base64.
 const STRONG_SECRET: usize = 22;
@@ -77,6 +78,8 @@ struct Shared {
     reading: tokio::sync::Mutex<()>,
     /// When the stamp of the store is looked at next, in milliseconds since `born`.
     look_at: AtomicU64,
+    /// Whether somebody reads the store for those who cannot wait.
+    catching_up: AtomicBool,
     born: Instant,
 }
 
@@ -136,6 +139,7 @@ impl ApiKeys {
             snapshot: RwLock::new(Arc::new(snapshot)),
             reading: tokio::sync::Mutex::new(()),
             look_at: AtomicU64::new(0),
+            catching_up: AtomicBool::new(false),
             born: Instant::now(),
         });
         Self { shared, holder: None }
@@ -213,7 +217,7 @@ impl ApiKeys {
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may have been revoked, and is then refused within a second.
+    /// A key whose future was dropped may have been revoked, and is then refused within 250 ms.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
         let whose = self.whose(id).await;
         self.shared.store.revoke(id).await?;
@@ -226,7 +230,7 @@ impl ApiKeys {
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may have been removed, and is then refused within a second.
+    /// A key whose future was dropped may have been removed, and is then refused within 250 ms.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
         let whose = self.whose(id).await;
         self.shared.store.remove(id).await?;
@@ -280,25 +284,38 @@ impl ApiKeys {
         if let Looked::Up(decided) = self.look(key) {
             return decided;
         }
-        let held = self.shared.reading.lock().await;
-        // Somebody else may have read it while this one waited.
-        if self.shared.is_outdated(&self.shared.snapshot())
-            && let Err(error) = self.shared.read().await
-        {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the keys cannot be read; every key is refused"
-            );
-        }
-        drop(held);
+        self.shared.catch_up().await;
         let key = KeyText::parse(key).ok_or(AuthRefused::NOT_VALID)?;
         self.shared.snapshot().decide(key, SystemTime::now())
     }
 
     /// Whether a key that was good still is, as far as is known in memory.
+    ///
+    /// It is asked for every part of a stream and cannot wait: where the store has changed it is read meanwhile, so that
+    /// a stream ends also if no request comes.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
+        if self.shared.is_due() {
+            if self.shared.is_outdated(&snapshot) {
+                self.catch_up_meanwhile();
+            } else {
+                self.shared.looked();
+            }
+        }
         !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
+    }
+
+    /// Reads the store in a task of its own, one at a time.
+    fn catch_up_meanwhile(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.shared.catching_up.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        runtime.spawn(async move {
+            shared.catch_up().await;
+            shared.catching_up.store(false, Ordering::Release);
+        });
     }
 
     /// Whether a credential is meant to be a key.
@@ -313,7 +330,7 @@ impl ApiKeys {
         };
         let shared = &*self.shared;
         let snapshot = shared.snapshot();
-        if shared.since_born() >= shared.look_at.load(Ordering::Relaxed) {
+        if shared.is_due() {
             if shared.is_outdated(&snapshot) {
                 return Looked::Outdated;
             }
@@ -362,10 +379,28 @@ impl Shared {
         outcome
     }
 
+    /// Reads the store if it has changed; while it cannot be read no key is good.
+    async fn catch_up(&self) {
+        let _held = self.reading.lock().await;
+        // Somebody else may have read it while this one waited.
+        if self.is_outdated(&self.snapshot())
+            && let Err(error) = self.read().await
+        {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the keys cannot be read; every key is refused"
+            );
+        }
+    }
+
+    /// Whether it is time to look at the store again.
+    fn is_due(&self) -> bool {
+        self.since_born() >= self.look_at.load(Ordering::Relaxed)
+    }
+
     /// A broken store is tried again at every look.
     fn is_outdated(&self, snapshot: &Snapshot) -> bool {
-        let due = self.since_born() >= self.look_at.load(Ordering::Relaxed);
-        due && (snapshot.broken || snapshot.stamp != self.store.stamp())
+        self.is_due() && (snapshot.broken || snapshot.stamp != self.store.stamp())
     }
 
     fn looked(&self) {

@@ -5,7 +5,7 @@
 //! same work.
 //!
 //! Decisions read a snapshot in memory. What this process changes holds at once; what another process changes in the
-//! store holds within a second, see [`KeyStore::stamp`].
+//! store holds within 250 ms, see [`KeyStore::stamp`].
 //!
 //! Applies to: inbound.
 

@@ -25,8 +25,8 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Removes the record of an id.
     fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>>;
 
-    /// Changes whenever the records may have changed; asked at most once a second, on the path of a request,
-    /// so it answers in microseconds.
+    /// Changes whenever the records may have changed; asked at most four times a second, on the path of a
+    /// request, so it answers in microseconds.
     fn stamp(&self) -> u64;
 }
 

@@ -32,7 +32,7 @@ record! {
         req tools: u64,
         /// The agents that are configured.
         def agents: Vec<String>,
-        /// Who is connected.
+        /// Who is connected, and who called lately.
         def clients: Vec<KernelClient>,
     }
 
@@ -46,6 +46,8 @@ record! {
         opt since: Option<Timestamp>,
         /// How it is connected: `stdio`, `socket`, `http`.
         opt transport: Option<String>,
+        /// When it last called, of one that has neither connection nor session.
+        opt last_seen: Option<Timestamp>,
     }
 
     /// Parameters of `mgp/kernel/stop`.
@@ -106,7 +108,7 @@ record! {
 
     /// Result of `mgp/kernel/sessions`.
     pub struct KernelSessionsResult {
-        /// The sessions, the oldest first.
+        /// The sessions by agent, those of callers among them that were seen lately.
         def sessions: Vec<KernelSession>,
     }
 
@@ -118,6 +120,8 @@ record! {
         opt transport: Option<String>,
         /// Since when.
         opt since: Option<Timestamp>,
+        /// When it last called, of one that has neither connection nor session.
+        opt last_seen: Option<Timestamp>,
         /// Tools that are always there.
         def pinned: Vec<String>,
         /// Tools that were used.

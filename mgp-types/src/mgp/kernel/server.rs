@@ -47,6 +47,8 @@ record! {
         opt since: Option<Timestamp>,
         /// Why it is not there.
         opt error: Option<String>,
+        /// Why it has no tools, or lacks some of those it lists.
+        opt lacks: Option<String>,
         /// How many tools it has.
         def tools: u64,
         /// How many tokens all of them cost.

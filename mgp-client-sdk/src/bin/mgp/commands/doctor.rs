@@ -5,8 +5,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use mgp_client_sdk::types::method::KernelInfo;
-use mgp_client_sdk::types::mgp::KernelInfoParams;
 use mgp_discovery::{Loaded, Severity, Trust};
 use serde::Serialize;
 use std::sync::Arc;
@@ -15,9 +13,11 @@ use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, show};
 use crate::places::Configured;
-use crate::{control, span, state};
+use crate::{span, state};
 
 mod folder;
+mod kernel;
+mod pins;
 mod server;
 
 /// `mgp doctor`.
@@ -60,7 +60,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Check {
-    /// `config`, `state`, `audit`, `kernel`, `keys`, `model`, or `server`.
+    /// `config`, `state`, `audit`, `kernel`, `keys`, `model`, `pins`, or `server`.
     about: &'static str,
     /// The server, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,11 +138,12 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
     let mut checks = Vec::new();
     let config = config(global, doctor, &mut checks).await;
     checks.extend(folder::state(global).await);
-    checks.push(kernel(global).await);
+    let running = kernel::look(global, &mut checks).await;
     checks.extend(folder::keys(global).await);
     // What is stopped by an error in its entry is a server too.
-    let (mut servers, mut broken) =
-        config.map(|loaded| (loaded.config.servers, loaded.broken)).unwrap_or_default();
+    let (config, mut broken) =
+        config.map(|loaded| (loaded.config, loaded.broken)).unwrap_or_default();
+    let mut servers = config.servers.clone();
     if !doctor.server.is_empty() {
         if let Some(unknown) = doctor.server.iter().find(|id| {
             !broken.contains(id) && !servers.iter().any(|server| server.id.as_str() == **id)
@@ -155,7 +156,15 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
         broken.retain(|server| doctor.server.contains(server));
         checks.retain(|check| check.server.as_ref().is_none_or(|id| doctor.server.contains(id)));
     }
-    let judged = server::judge(global, doctor, &servers).await;
+    let judged = server::judge(global, doctor, &servers, &running).await;
+    // Whoever asks about one server asks about nothing else.
+    if doctor.server.is_empty() {
+        let named = servers.iter().map(|server| server.id.as_str());
+        let named: Vec<_> = named.chain(broken.iter().map(String::as_str)).collect();
+        checks.extend(running.others(&named));
+        let known = pins::Known::of(&servers, &judged, &broken, &running);
+        checks.extend(pins::judge(&config, &known));
+    }
     let mut report = Report {
         level: Level::Ok,
         servers: servers.len() + broken.len(),
@@ -222,41 +231,4 @@ async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Op
         ));
     }
     Some(loaded)
-}
-
-/// The kernel that runs, if one does.
-async fn kernel(global: &Global) -> Check {
-    let client = match control::connect(global).await {
-        Ok(client) => client,
-        Err(failure) if failure.is_no_kernel() => {
-            let socket = state::folder(global).map(|folder| folder.join("mgp.sock"));
-            let what = match socket {
-                Ok(socket) if socket.exists() => {
-                    "no kernel runs; one that was killed left its socket, which the next one replaces"
-                }
-                _ => "no kernel runs; a host starts one when it needs it",
-            };
-            return Check::new("kernel", Level::Ok, what);
-        }
-        Err(failure) => {
-            return Check::new("kernel", Level::Fail, failure.to_string())
-                .fix("end it, then start it again");
-        }
-    };
-    match client.request::<KernelInfo>(&KernelInfoParams::new()).await {
-        Ok(info) if info.version != env!("CARGO_PKG_VERSION") => {
-            let what =
-                format!("version {} runs, and this is {}", info.version, env!("CARGO_PKG_VERSION"));
-            Check::new("kernel", Level::Warn, what).fix("run `mgp stop`; hosts start the new one")
-        }
-        Ok(info) => {
-            let what = format!("runs as process {}, {} connected", info.pid, info.clients.len());
-            Check::new("kernel", Level::Ok, what)
-        }
-        Err(error) => Check::new(
-            "kernel",
-            Level::Warn,
-            format!("it runs, but does not say how it is: {error}"),
-        ),
-    }
 }

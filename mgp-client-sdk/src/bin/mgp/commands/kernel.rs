@@ -84,10 +84,11 @@ impl Shown for Status {
                 if client.operator { "operator".into() } else { Cell::from(who) },
                 client.transport.as_deref().into(),
                 client.since.as_ref().map(ToString::to_string).into(),
+                client.last_seen.as_ref().map(ToString::to_string).into(),
             ]
         });
         if !info.clients.is_empty() {
-            page.table(["CONNECTED", "OVER", "SINCE"], rows);
+            page.table(["CONNECTED", "OVER", "SINCE", "LAST SEEN"], rows);
         }
     }
 }
@@ -102,12 +103,13 @@ impl Shown for All {
                 session.agent_id.as_deref().into(),
                 session.transport.as_deref().into(),
                 session.since.as_ref().map(ToString::to_string).into(),
+                session.last_seen.as_ref().map(ToString::to_string).into(),
                 format!("{}/{}", session.total_tokens, session.max_tokens).into(),
                 Cell::number(session.pinned.len()),
                 session.cached.join(" ").into(),
             ]
         });
-        page.table(["AGENT", "OVER", "SINCE", "TOKENS", "PINNED", "CACHED"], rows);
+        page.table(["AGENT", "OVER", "SINCE", "LAST SEEN", "TOKENS", "PINNED", "CACHED"], rows);
     }
 }
 

@@ -15,9 +15,10 @@ use mgp_client_sdk::types::mgp::{
     DeregisterParams, KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams,
     KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
 };
+use mgp_client_sdk::types::service::ServerId;
 use mgp_client_sdk::types::store::MemoryStore;
 use mgp_discovery::import::{Fate, Host, Plan, read};
-use mgp_discovery::{Sources, Trust};
+use mgp_discovery::{Registrations, Sources, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, brief, show};
 use crate::own_file::OwnFile;
 use crate::places::Configured;
-use crate::{control, span};
+use crate::{control, span, state};
 
 /// How long a server may take to be there.
 const STARTS: Duration = Duration::from_secs(30);
@@ -176,7 +177,8 @@ impl Shown for All {
             return one(server, page);
         }
         let rows = self.servers.iter().map(|server| {
-            let says = server.error.as_deref().map_or_else(|| server.reach.clone(), str::to_owned);
+            // What is wrong comes first; where all is well, what it runs.
+            let says = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
                 state(&server.status),
@@ -184,7 +186,7 @@ impl Shown for All {
                 Cell::number(server.tools),
                 Cell::number(server.tokens),
                 Cell::number(server.restarts),
-                brief(&says, 90).into(),
+                brief(says, 90).into(),
             ]
         });
         page.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
@@ -194,7 +196,7 @@ impl Shown for All {
 /// A server in full.
 fn one(server: &KernelServer, page: &mut Page) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
-    let lines: [(&str, Option<String>); 13] = [
+    let lines: [(&str, Option<String>); 14] = [
         ("runs", Some(server.reach.clone())),
         ("error", server.error.clone()),
         ("since", server.since.as_ref().map(ToString::to_string)),
@@ -207,6 +209,7 @@ fn one(server: &KernelServer, page: &mut Page) {
         ("MCP", server.protocol_version.clone()),
         ("MGP", mgp),
         ("tools", Some(format!("{}, {} tokens", server.tools, server.tokens))),
+        ("lacks", server.lacks.clone()),
         ("configured in", Some(server.source.clone())),
     ];
     page.marked(&state(&server.status), &server.id);
@@ -344,10 +347,33 @@ async fn add(global: &Global, add: &Add) -> Ended {
     };
     plan.apply()?;
     let mut added = Added { id: add.id.clone(), file, notes, granted: Vec::new() };
+    if is_registered(global, &add.id).await {
+        let id = &add.id;
+        added.notes.push(format!(
+            "`{id}` was registered while a kernel ran; that server rests as long as this entry is there, and `mgp servers rm {id}` gives it back"
+        ));
+    }
     if !add.no_grant {
         added.granted = grants(global, add, &added.file).await?;
     }
     show(global, &added)
+}
+
+/// Whether the id is that of a server that was registered while a kernel ran.
+async fn is_registered(global: &Global, id: &str) -> bool {
+    let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
+    if !is_there {
+        return false;
+    }
+    let Ok(store) = state::db(global).await else { return false };
+    match Registrations::is_approved_in(&store, &ServerId::from(id)).await {
+        Ok(is_registered) => is_registered,
+        Err(error) => {
+            // The entry is written all the same.
+            tracing::debug!(%error, "whether the id is registered is not known");
+            false
+        }
+    }
 }
 
 fn entry(add: &Add) -> Value {

@@ -15,6 +15,7 @@ use crate::ask;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::output::{Page, Shown, note, show};
+use crate::record::{self, Record};
 use crate::state;
 
 /// `mgp trust`.
@@ -154,6 +155,11 @@ impl Shown for Approvals {
     }
 }
 
+/// The approvals, with what is decided on the record.
+fn decides(record: &Record) -> Trust {
+    Trust::new(Arc::clone(record.store())).recorded(record.sink())
+}
+
 pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
     let trust = Trust::new(Arc::new(state::db(global).await?));
     let operator = Principal::local().operator();
@@ -169,7 +175,10 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
                 "`{file}` is not approved; see `mgp trust --list`"
             )));
         }
-        return Ok(trust.revoke(file, &operator).await?);
+        let record = record::open(global).await?;
+        let revoked = decides(&record).revoke(file, &operator).await;
+        record.close().await?;
+        return Ok(revoked?);
     }
     let Some(review) = Sources::of_process().review()? else {
         return Err(Failure::failed(
@@ -196,7 +205,11 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
             }
         }
     }
-    trust.approve(&review, &operator).await?;
+    // Only now: a kernel that begins does not wait for an answer.
+    let record = record::open(global).await?;
+    let approved = decides(&record).approve(&review, &operator).await;
+    record.close().await?;
+    approved?;
     judged.approved = true;
     show(global, &judged)
 }

@@ -149,7 +149,7 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
 /// What an event says of its reason.
 pub(super) fn why(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
-    let words = ["reason", "message", "rule", "error", "justification", "permission"];
+    let words = ["reason", "message", "rule", "error", "justification", "permission", "file"];
     let said = words.iter().find_map(|word| details.get(word))?;
     Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned))
 }

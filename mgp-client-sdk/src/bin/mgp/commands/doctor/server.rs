@@ -5,10 +5,12 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_client_sdk::security::{Definitions, Governance, NameFlaw, Standing};
+use mgp_client_sdk::types::mcp::Tool;
 use mgp_discovery::{Reach, Server, clear_secrets};
 use mgp_toolindex::TokenCounter;
 
 use super::super::probe::{Probed, Prober, shown};
+use super::kernel::Running;
 use super::{Check, Doctor, Level};
 use crate::cli::Global;
 use crate::output::{Progress, brief};
@@ -21,6 +23,8 @@ pub(super) struct Judged {
     pub(super) checks: Vec<Check>,
     pub(super) tools: usize,
     pub(super) tokens: u64,
+    /// What it lists, each with what it costs; none where it was not asked or did not answer.
+    pub(super) listed: Option<Vec<(String, u64)>>,
 }
 
 impl Judged {
@@ -30,7 +34,12 @@ impl Judged {
 }
 
 /// Looks at servers; in their order.
-pub(super) async fn judge(global: &Global, doctor: &Doctor, servers: &[Server]) -> Vec<Judged> {
+pub(super) async fn judge(
+    global: &Global,
+    doctor: &Doctor,
+    servers: &[Server],
+    running: &Running,
+) -> Vec<Judged> {
     let governance = Governance::builder().build();
     let definitions = governance.definitions();
     let prober = Prober::new(doctor.timeout);
@@ -66,10 +75,17 @@ pub(super) async fn judge(global: &Global, doctor: &Doctor, servers: &[Server]) 
         .map(|(server, probed)| {
             let id = server.id.as_str();
             let mut judged = one(server, probed, definitions, &counter);
-            if let Err(flaw) = NameFlaw::check_server(id, others(id)) {
-                let check =
-                    Check::new("server", Level::Fail, format!("its id cannot be used: {flaw}"));
-                judged.checks.push(check.of(id));
+            let told = running.server(id);
+            // Of two that look alike a kernel lets one in, and knows which.
+            let is_in = told.is_some_and(|server| server.tools > 0);
+            if let Err(flaw) = NameFlaw::check_server(id, others(id))
+                && !is_in
+            {
+                judged.checks.push(flawed(&flaw, server));
+            } else if let Some(check) = running.lacks(id)
+                && !judged.is_broken()
+            {
+                judged.checks.push(check);
             }
             judged
         })
@@ -83,7 +99,7 @@ fn one(
     counter: &TokenCounter,
 ) -> Judged {
     let id = server.id.as_str();
-    let mut judged = Judged { checks: Vec::new(), tools: 0, tokens: 0 };
+    let mut judged = Judged { checks: Vec::new(), tools: 0, tokens: 0, listed: None };
     let mut say = |level, what: String, fix: Option<String>| {
         let mut check = Check::new("server", level, what).of(id);
         check.fix = fix;
@@ -104,9 +120,19 @@ fn one(
             say(Level::Fail, what, Some(fix));
         }
         Some(Ok(probed)) => {
-            let texts = probed.tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
-            let tokens: u64 = texts.map(|text| u64::from(counter.count(&text))).sum();
+            let cost = |tool: &Tool| {
+                let text = serde_json::to_string(tool).unwrap_or_default();
+                u64::from(counter.count(&text))
+            };
+            let costs: Vec<_> =
+                probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
+            let tokens: u64 = costs.iter().map(|(_, tokens)| tokens).sum();
             (judged.tools, judged.tokens) = (probed.tools.len(), tokens);
+            // What is held back is there all the same, and costs nothing.
+            let held =
+                probed.listed.iter().filter(|name| costs.iter().all(|(own, _)| own != *name));
+            let held: Vec<_> = held.map(|name| (name.clone(), 0)).collect();
+            judged.listed = Some([costs, held].concat());
             let mut say = |level, what: String, fix: Option<String>| {
                 let mut check = Check::new("server", level, what).of(id);
                 check.fix = fix;
@@ -134,6 +160,19 @@ fn one(
         }
     }
     judged
+}
+
+/// An id that keeps all tools of a server away.
+fn flawed(flaw: &NameFlaw, server: &Server) -> Check {
+    let what = match flaw {
+        NameFlaw::LooksLike { like, .. } => {
+            format!("its id looks like `{like}`, so that one of the two has no tools")
+        }
+        NameFlaw::Reserved(_) => "its id is reserved, so that it has no tools".to_owned(),
+        flaw => format!("its id cannot be used: {flaw}"),
+    };
+    let fix = format!("give it another `id` in `{}`", server.file.display());
+    Check::new("server", Level::Fail, what).fix(fix).of(server.id.as_str())
 }
 
 /// What to do where nobody knows better.
