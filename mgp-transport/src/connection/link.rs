@@ -116,7 +116,10 @@ impl Link for WireLink {
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
     use mgp_types::mcp::Era;
     use mgp_types::service::{Body, InputRequired};
-    if cx.callee.era == Era::Legacy {
+    // Most results do not even mention what would make them more than a result; the look is cheaper than the parse.
+    let mentions = |words| result.as_str().contains(words);
+    let is_more = mentions("\"input_required\"") || mentions("\"task\"") || mentions(r"\u");
+    if cx.callee.era == Era::Legacy || !is_more {
         return Reply::raw(result);
     }
     match mgp_types::service::result_type(&result).as_deref() {
@@ -126,5 +129,34 @@ pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
         },
         Some("task") => Reply::Task(Body::new(result)),
         _ => Reply::raw(result),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::mcp::Revision;
+    use mgp_types::service::{Facts, Principal, Scope, ScopeKind};
+
+    use super::*;
+
+    #[test]
+    fn the_kind_of_an_answer_is_its_own_member_in_any_spelling() {
+        let kind = |text: &'static str| {
+            let scope = Scope::new(ScopeKind::Connection);
+            let mut cx = Context::new(Peer::none(), scope, Principal::local());
+            cx.callee = Arc::new(Facts::new(Revision::MODERN));
+            match read_reply(&cx, Payload::from_trusted(text)) {
+                Reply::InputRequired(_) => "questions",
+                Reply::Task(_) => "task",
+                _ => "result",
+            }
+        };
+        assert_eq!(kind(r#"{"resultType":"complete","content":[]}"#), "result");
+        assert_eq!(kind(r#"{"resultType":"task","taskId":"1"}"#), "task");
+        assert_eq!(kind(r#"{"result\u0054ype":"t\u0061sk"}"#), "task");
+        let asks = r#"{"resultType":"input_required","requestState":"s"}"#;
+        assert_eq!(kind(asks), "questions");
+        let told = r#"{"resultType":"complete","structuredContent":{"resultType":"task"}}"#;
+        assert_eq!(kind(told), "result");
     }
 }
