@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
-use mgp_types::service::shown_url;
+use mgp_types::service::{BoxFuture, shown_url};
 
 use super::again::Again;
 use super::config::HttpClientConfig;
@@ -74,17 +74,30 @@ impl Wire {
         again: Again,
     ) -> Result<Response<Incoming>, RpcError> {
         let shown = self.shown(method, &self.goal).await?;
-        let message = self.message(method, headers(), body, &self.goal, &shown)?;
-        let outcome = self.pool.send(message).await;
-        if let Ok(response) = &outcome
-            && !self.is_open_question(response)
-        {
-            self.hear(response.headers());
-            return outcome.map_err(|error| self.failed(&error).into());
+        let sent = self.pool.send(self.message(method, headers(), body, &self.goal, &shown)?);
+        let outcome = sent.await;
+        let later = match self.settled(outcome, Sending { method, headers, body, again, shown }) {
+            Ok(response) => return Ok(response),
+            Err(later) => later,
+        };
+        later.await
+    }
+
+    /// The response, where it is simply an answer.
+    ///
+    /// What is left to do otherwise is boxed, as hardly a request comes there and each would hold the room for it.
+    fn settled<'a>(
+        &'a self,
+        outcome: Result<Response<Incoming>, PoolError>,
+        sending: Sending<'a>,
+    ) -> Result<Response<Incoming>, BoxFuture<'a, Result<Response<Incoming>, RpcError>>> {
+        match outcome {
+            Ok(response) if !self.is_open_question(&response) => {
+                self.hear(response.headers());
+                Ok(response)
+            }
+            outcome => Err(Box::pin(self.go_on(sending, outcome))),
         }
-        // Boxed, as hardly a request comes here and each would hold the room for it.
-        let sending = Sending { method, headers, body, again, shown };
-        Box::pin(self.go_on(sending, outcome)).await
     }
 
     /// What becomes of a request that was not simply answered.
