@@ -98,6 +98,7 @@ where
     /// Sends a request on a connection that is free, or on a new one; gives the response with its body unread.
     ///
     /// It is sent a second time only where not one byte of it was written, so that no server can have seen it.
+    /// A connection that is free has it when this returns, whether the future is polled or not.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.

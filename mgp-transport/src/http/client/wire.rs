@@ -311,4 +311,30 @@ mod tests {
         judged(far, USER_AGENT, false).unwrap();
         judged("http://localhost:8000/mcp", key, false).unwrap();
     }
+
+    #[test]
+    fn headers_of_ones_own_give_way_to_those_of_the_request_as_a_whole() {
+        let mut config = HttpClientConfig::default();
+        for (name, value) in [("x-two", "1"), ("x-two", "2"), ("x-own", "1"), ("x-own", "2")] {
+            config.headers.append(name, HeaderValue::from_static(value));
+        }
+        let said = |config: HttpClientConfig| {
+            let endpoint = Endpoint::parse("http://localhost:8000/mcp?a=b").unwrap();
+            let wire = Wire::new(endpoint, config).unwrap();
+            let headers = [(HeaderName::from_static("x-own"), HeaderValue::from_static("0"))];
+            let (headers, shown) = (headers.into_iter().collect(), Shown::default());
+            let message = wire.message(&Method::POST, headers, &Bytes::new(), &wire.goal, &shown);
+            let message = message.unwrap();
+            let all = |name: &str| {
+                let values = message.headers().get_all(name).iter();
+                values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            (message.uri().to_string(), all("x-two"), all("x-own"), all("host"))
+        };
+        let (uri, two, own, host) = said(config.clone());
+        assert_eq!((uri.as_str(), host), ("/mcp?a=b", vec!["localhost:8000".to_owned()]));
+        assert_eq!((two, own), (vec!["1".to_owned(), "2".to_owned()], vec!["0".to_owned()]));
+        config.headers.insert(HOST, HeaderValue::from_static("other"));
+        assert_eq!(said(config).3, ["other"]);
+    }
 }

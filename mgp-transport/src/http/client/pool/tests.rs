@@ -293,6 +293,17 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.kept.state().all.is_empty());
+    // So does one on a connection that was used before.
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    let mut sending = Box::pin(pool.send(message()));
+    tokio::select! {
+        _ = &mut sending => panic!("nobody answered"),
+        asked = answer(&mut far, "") => assert!(asked),
+    }
+    drop(sending);
+    assert!(is_closed(&mut far).await);
+    assert!(pool.kept.state().all.is_empty());
     // So does a body that is dropped.
     let (response, mut far) = opened(&pool, &mut dialled, BEGUN).await;
     drop(response);
