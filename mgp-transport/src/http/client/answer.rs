@@ -18,46 +18,52 @@ use super::wire::Wire;
 /// How much of a refusal is read.
 const REFUSAL_BYTES: usize = 256 << 10;
 
-/// What a server answered.
+/// What a server answered, by its head.
 pub(super) enum Answer {
-    /// One message, or several in an array.
-    Json(ByteString),
+    /// One message, or several in an array, still to be read.
+    Json(Incoming),
     /// Events, still to be read.
     Events(Incoming),
-    /// It took the message.
-    Nothing,
+    /// Neither.
+    Other(Box<Response<Incoming>>),
+}
+
+impl Answer {
+    pub(super) fn of(response: Response<Incoming>) -> Self {
+        match kind(response.headers()).filter(|_| response.status().is_success()) {
+            Some(Kind::Json) => Self::Json(response.into_body()),
+            Some(Kind::Events) => Self::Events(response.into_body()),
+            None => Self::Other(Box::new(response)),
+        }
+    }
 }
 
 impl Wire {
-    /// Reads a response as far as it can be read at once.
-    pub(super) async fn read(&self, response: Response<Incoming>) -> Result<Answer, RpcError> {
+    /// Reads JSON; `None` where there is nothing.
+    pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
+        let text = whole(body, self.config.response_bytes, "the answer").await?;
+        Ok(Some(text).filter(|text| !text.trim().is_empty()))
+    }
+
+    /// Says what is wrong with a response that is neither JSON nor a stream; nothing where it took the message.
+    pub(super) async fn read_other(&self, response: Response<Incoming>) -> Result<(), RpcError> {
         let (head, body) = response.into_parts();
         if !head.status.is_success() {
-            return Err(Box::pin(self.read_refusal(head.status, &head.headers, body)).await);
+            return Err(self.read_refusal(head.status, &head.headers, body).await);
         }
-        match kind(&head.headers) {
-            Some(Kind::Events) => Ok(Answer::Events(body)),
-            Some(Kind::Json) => {
-                let text = whole(body, self.config.response_bytes, "the answer").await?;
-                Ok(if text.trim().is_empty() { Answer::Nothing } else { Answer::Json(text) })
-            }
-            None if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
-                || body.is_end_stream() =>
-            {
-                Box::pin(super::wire::drain(body)).await;
-                Ok(Answer::Nothing)
-            }
-            None => {
-                let named = head.headers.get(CONTENT_TYPE);
-                let named =
-                    named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
-                Err(Fault::Form(format!(
-                    "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
-                    self.endpoint
-                ))
-                .into())
-            }
+        if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+            || body.is_end_stream()
+        {
+            super::wire::drain(body).await;
+            return Ok(());
         }
+        let named = head.headers.get(CONTENT_TYPE);
+        let named = named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
+        Err(Fault::Form(format!(
+            "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
+            self.endpoint
+        ))
+        .into())
     }
 
     /// The error a refusal stands for: the one in its body, else what its status says.

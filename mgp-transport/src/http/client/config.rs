@@ -32,7 +32,7 @@ pub struct HttpClientConfig {
     pub requests: usize,
     /// Requests of the server that run at once; further ones are answered 3001. 256.
     pub server_requests: usize,
-    /// Connections kept for later. 32.
+    /// Connections kept for later, those whose response is still read among them. 32.
     pub idle_connections: usize,
     /// How long they are kept. 55 s, below the minute after which many servers hang up.
     pub idle_timeout: Duration,

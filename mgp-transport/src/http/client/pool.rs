@@ -8,13 +8,16 @@
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
@@ -32,6 +35,7 @@ use super::error::HttpClientError;
 pub(super) type Message = Request<Full<Bytes>>;
 
 type Sender = SendRequest<Full<Bytes>>;
+type Answered = Result<Response<Incoming>, PoolError>;
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// What hyper's buffer must hold at least.
@@ -94,14 +98,46 @@ where
     /// Sends a request on a connection that is free, or on a new one; gives the response with its body unread.
     ///
     /// It is sent a second time only where not one byte of it was written, so that no server can have seen it.
+    /// A connection that is free has it when this returns, whether the future is polled or not.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
-    pub(super) async fn send(&self, mut message: Message) -> Result<Response<Incoming>, PoolError> {
+    pub(super) fn send(&self, message: Message) -> impl Future<Output = Answered> + Send {
+        // The request is large, so it goes to hyper before there is a future of ours that would hold it.
+        match self.kept.take() {
+            Taken::Free(mut sender) => {
+                let sent = Box::pin(sender.try_send_request(message));
+                Either::Left(self.answered(sender, sent))
+            }
+            Taken::Busy | Taken::None => Either::Right(Box::pin(self.send_elsewhere(message))),
+        }
+    }
+
+    /// Waits for the answer of a request that was handed to a connection which was used before.
+    async fn answered<F>(&self, sender: Sender, sent: Pin<Box<F>>) -> Answered
+    where
+        F: Future<Output = Result<Response<Incoming>, TrySendError<Message>>>,
+    {
+        let elsewhere = match sent.await {
+            Ok(response) => {
+                Kept::put(&self.kept, sender);
+                return Ok(response);
+            }
+            Err(mut error) => match error.take_message() {
+                Some(unsent) => Box::pin(self.send_elsewhere(unsent)),
+                None => return Err(PoolError::Broken(error.into_error())),
+            },
+        };
+        drop(sender);
+        elsewhere.await
+    }
+
+    /// The same as to send, where the first try found nothing.
+    async fn send_elsewhere(&self, mut message: Message) -> Answered {
         loop {
             let (mut sender, is_new) = match self.free().await {
                 Some(sender) => (sender, false),
-                None => (Box::pin(self.open()).await?, true),
+                None => (self.open().await?, true),
             };
             match sender.try_send_request(message).await {
                 Ok(response) => {

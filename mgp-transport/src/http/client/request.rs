@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mgp_types::method::{Initialize, SubscriptionsListen};
-use mgp_types::service::{Call, ItemKind, Reply, write_call};
+use mgp_types::service::{BoxFuture, Call, ItemKind, Outlet, Reply, write_call};
 use mgp_types::{Id, Payload, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -46,7 +46,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(10);
 struct Written {
     number: i64,
     /// What its headers repeat; nothing in the legacy era.
-    echo: Option<Echo>,
+    echo: Option<Box<Echo>>,
     body: Bytes,
     opens: bool,
     /// Whether a session that is gone is opened anew for it.
@@ -68,6 +68,26 @@ impl Written {
             session.stamp(&mut headers);
         }
         headers
+    }
+
+    /// What came, by its head, of which is kept what opens a session.
+    fn answer(&self, response: Response<Incoming>, known: &Known) -> Answer {
+        if self.opens {
+            let _ = known.headers.set(Box::new(response.headers().clone()));
+        }
+        Answer::of(response)
+    }
+
+    /// The response, unless it says that the session is gone and a new one is to be opened for the request.
+    fn in_session(
+        &self,
+        response: Response<Incoming>,
+        lease: Option<Lease>,
+    ) -> Result<Response<Incoming>, (Lease, Incoming)> {
+        match lease.filter(|lease| self.renews && is_gone(response.status(), *lease)) {
+            Some(lost) => Err((lost, response.into_body())),
+            None => Ok(response),
+        }
     }
 }
 
@@ -137,7 +157,7 @@ impl Core {
             call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
         }
         let revision = modern_revision(&call);
-        let echo = revision.map(|revision| Echo::of(&call, &revision)).transpose()?;
+        let echo = revision.map(|revision| Echo::of(&call, &revision)).transpose()?.map(Box::new);
         let mut body = Vec::with_capacity(USUAL);
         let id = Id::Number(number);
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
@@ -166,13 +186,11 @@ impl Core {
                     }
                 }
             };
-            match next {
-                Next::Item(item) => {
-                    // A consumer that left is no reason to lose the answer.
-                    let _ = outlet.send(item).await;
-                }
-                Next::Done(outcome) => break outcome,
-            }
+            let passing_on = match passed_on(next, &outlet) {
+                Ok(passing_on) => passing_on,
+                Err(outcome) => break outcome,
+            };
+            passing_on.await;
         };
         drop(waiting);
         outcome.map(|reply| (reply, known.headers.get().cloned()))
@@ -181,27 +199,29 @@ impl Core {
     /// Sends the request until it is answered, or cannot be any more.
     async fn exchange(self: &Arc<Self>, request: &Written, known: &Known) -> Result<(), RpcError> {
         let (response, lease) = self.post_request(request, known).await?;
-        if request.opens {
-            let _ = known.headers.set(Box::new(response.headers().clone()));
-        }
         let from = if request.is_legacy() {
             Origin::Request(request.number, lease)
         } else {
             Origin::Modern(request.number)
         };
-        match self.wire.read(response).await? {
-            Answer::Json(text) => {
-                self.take(text, from);
-                if self.is_answered(request.number) {
-                    return Ok(());
+        match request.answer(response, known) {
+            Answer::Json(body) => {
+                if let Some(text) = self.wire.read(body).await? {
+                    self.take(text, from);
+                    if self.is_answered(request.number) {
+                        return Ok(());
+                    }
+                    let why = "the server's JSON does not answer the request";
+                    return Err(Fault::Form(why.into()).into());
                 }
-                Err(Fault::Form("the server's JSON does not answer the request".into()).into())
             }
-            Answer::Nothing => {
-                Err(Fault::Form("the server took the request and answered nothing".into()).into())
+            // Boxed, as most requests need no room for what follows.
+            Answer::Events(body) => {
+                return Box::pin(self.until_answered(body, from, request, lease)).await;
             }
-            Answer::Events(body) => Box::pin(self.until_answered(body, from, request, lease)).await,
+            Answer::Other(response) => Box::pin(self.wire.read_other(*response)).await?,
         }
+        Err(Fault::Form("the server took the request and answered nothing".into()).into())
     }
 
     /// POSTs the request; in a new session, once, where the old one is gone. Says in which one it is.
@@ -215,15 +235,15 @@ impl Core {
             let in_session = request.is_legacy() && !request.opens;
             let (lease, session) = in_session.then(|| self.session.now()).unzip();
             known.is_sent_in(lease);
-            let made = || request.headers(session.as_ref());
+            let made = || request.headers(session.as_deref());
             let response =
                 self.wire.send(&Method::POST, &made, &request.body, request.again).await?;
-            let lost = lease.filter(|lease| request.renews && is_gone(response.status(), *lease));
-            let Some(lost) = lost else {
-                return Ok((response, lease));
+            let (lost, rest) = match request.in_session(response, lease) {
+                Ok(response) => return Ok((response, lease)),
+                Err(lost) => lost,
             };
             known.is_sent_in(None);
-            Box::pin(drain(response.into_body())).await;
+            Box::pin(drain(rest)).await;
             if is_renewed {
                 return Err(Fault::Session("not even the one it just gave".into()).into());
             }
@@ -400,6 +420,17 @@ impl Core {
     }
 }
 
+/// Gives an item to its consumer, or gives back what is none: the outcome.
+fn passed_on(next: Next, outlet: &Outlet) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
+    match next {
+        Next::Item(item) => Ok(Box::pin(async move {
+            // A consumer that left is no reason to lose the answer.
+            let _ = outlet.send(item).await;
+        })),
+        Next::Done(outcome) => Err(outcome),
+    }
+}
+
 /// What a GET gave.
 pub(super) enum Stream {
     Open(Incoming),
@@ -433,5 +464,28 @@ impl Drop for Waiting<'_> {
                 tracing::debug!(%error, "a cancellation was not told");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{Request as _, ToolsCall};
+    use mgp_types::service::{Params, Principal, Router, Stack};
+
+    use super::*;
+    use crate::connection::Limits;
+    use crate::http::client::wire::Wire;
+    use crate::http::{Endpoint, HttpClientConfig};
+
+    #[tokio::test]
+    async fn the_future_of_a_call_was_so_large_that_moving_it_cost_more_than_the_call() {
+        let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
+        let wire = Wire::new(endpoint, HttpClientConfig::default()).unwrap();
+        let stack = Stack::new(Router::new());
+        let (core, _jobs) = Core::new(wire, stack, Principal::local(), Limits::default());
+        let method = mgp_types::service::Method::from_static(ToolsCall::METHOD);
+        let call = Call::request(method, Params::none(), core.context());
+        let size = size_of_val(&core.request(call));
+        assert!(size <= 900, "{size} bytes");
     }
 }

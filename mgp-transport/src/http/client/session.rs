@@ -2,7 +2,7 @@
 //!
 //! Applies to: outbound, legacy.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, HeaderValue};
 use mgp_types::service::Call;
@@ -23,8 +23,8 @@ pub(super) struct Session {
 
 #[derive(Default)]
 struct State {
-    id: Option<HeaderValue>,
-    revision: Option<HeaderValue>,
+    /// What its requests carry.
+    opened: Arc<Opened>,
     /// The call that opened it.
     opening: Option<Call>,
     /// What it was asked to do; the next one is asked the same.
@@ -37,7 +37,7 @@ struct State {
 
 impl State {
     fn lease(&self) -> Lease {
-        Lease { generation: self.generation, is_named: self.id.is_some() }
+        Lease { generation: self.generation, is_named: self.opened.id.is_some() }
     }
 }
 
@@ -50,6 +50,7 @@ pub(super) struct Lease {
 }
 
 /// What opens a session.
+#[derive(Default)]
 pub(super) struct Opened {
     pub(super) id: Option<HeaderValue>,
     pub(super) revision: Option<HeaderValue>,
@@ -68,10 +69,9 @@ impl Opened {
 
 impl Session {
     /// The session there is, and what its requests carry.
-    pub(super) fn now(&self) -> (Lease, Opened) {
+    pub(super) fn now(&self) -> (Lease, Arc<Opened>) {
         let state = self.state();
-        let opened = Opened { id: state.id.clone(), revision: state.revision.clone() };
-        (state.lease(), opened)
+        (state.lease(), Arc::clone(&state.opened))
     }
 
     /// Writes the headers of the session, and says which one it is.
@@ -125,7 +125,7 @@ impl Session {
 
     /// The revision that was settled.
     pub(super) fn revision(&self) -> Option<HeaderValue> {
-        self.state().revision.clone()
+        self.state().opened.revision.clone()
     }
 
     /// Begins a session; where it is closed for good, the new one is given back, to be ended at the server.
@@ -135,8 +135,7 @@ impl Session {
             return Err(opened);
         }
         state.generation += 1;
-        state.id = opened.id;
-        state.revision = opened.revision;
+        state.opened = Arc::new(opened);
         state.opening = Some(by);
         drop(state);
         self.turned.notify_waiters();

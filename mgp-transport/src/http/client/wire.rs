@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use mgp_types::RpcError;
-use mgp_types::service::shown_url;
+use mgp_types::service::{BoxFuture, shown_url};
 
 use super::again::Again;
 use super::config::HttpClientConfig;
@@ -74,17 +74,30 @@ impl Wire {
         again: Again,
     ) -> Result<Response<Incoming>, RpcError> {
         let shown = self.shown(method, &self.goal).await?;
-        let message = self.message(method, headers(), body, &self.goal, &shown)?;
-        let outcome = self.pool.send(message).await;
-        if let Ok(response) = &outcome
-            && !self.is_open_question(response)
-        {
-            self.hear(response.headers());
-            return outcome.map_err(|error| self.failed(&error).into());
+        let sent = self.pool.send(self.message(method, headers(), body, &self.goal, &shown)?);
+        let outcome = sent.await;
+        let later = match self.settled(outcome, Sending { method, headers, body, again, shown }) {
+            Ok(response) => return Ok(response),
+            Err(later) => later,
+        };
+        later.await
+    }
+
+    /// The response, where it is simply an answer.
+    ///
+    /// What is left to do otherwise is boxed, as hardly a request comes there and each would hold the room for it.
+    fn settled<'a>(
+        &'a self,
+        outcome: Result<Response<Incoming>, PoolError>,
+        sending: Sending<'a>,
+    ) -> Result<Response<Incoming>, BoxFuture<'a, Result<Response<Incoming>, RpcError>>> {
+        match outcome {
+            Ok(response) if !self.is_open_question(&response) => {
+                self.hear(response.headers());
+                Ok(response)
+            }
+            outcome => Err(Box::pin(self.go_on(sending, outcome))),
         }
-        // Boxed, as hardly a request comes here and each would hold the room for it.
-        let sending = Sending { method, headers, body, again, shown };
-        Box::pin(self.go_on(sending, outcome)).await
     }
 
     /// What becomes of a request that was not simply answered.
@@ -297,5 +310,31 @@ mod tests {
         judged(far, key.clone(), true).unwrap();
         judged(far, USER_AGENT, false).unwrap();
         judged("http://localhost:8000/mcp", key, false).unwrap();
+    }
+
+    #[test]
+    fn headers_of_ones_own_give_way_to_those_of_the_request_as_a_whole() {
+        let mut config = HttpClientConfig::default();
+        for (name, value) in [("x-two", "1"), ("x-two", "2"), ("x-own", "1"), ("x-own", "2")] {
+            config.headers.append(name, HeaderValue::from_static(value));
+        }
+        let said = |config: HttpClientConfig| {
+            let endpoint = Endpoint::parse("http://localhost:8000/mcp?a=b").unwrap();
+            let wire = Wire::new(endpoint, config).unwrap();
+            let headers = [(HeaderName::from_static("x-own"), HeaderValue::from_static("0"))];
+            let (headers, shown) = (headers.into_iter().collect(), Shown::default());
+            let message = wire.message(&Method::POST, headers, &Bytes::new(), &wire.goal, &shown);
+            let message = message.unwrap();
+            let all = |name: &str| {
+                let values = message.headers().get_all(name).iter();
+                values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            (message.uri().to_string(), all("x-two"), all("x-own"), all("host"))
+        };
+        let (uri, two, own, host) = said(config.clone());
+        assert_eq!((uri.as_str(), host), ("/mcp?a=b", vec!["localhost:8000".to_owned()]));
+        assert_eq!((two, own), (vec!["1".to_owned(), "2".to_owned()], vec!["0".to_owned()]));
+        config.headers.insert(HOST, HeaderValue::from_static("other"));
+        assert_eq!(said(config).3, ["other"]);
     }
 }

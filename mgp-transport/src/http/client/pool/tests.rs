@@ -151,20 +151,20 @@ async fn a_closed_connection_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn what_was_not_written_is_sent_on_another() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, first) = opened(&pool, &mut dialled, BEGUN).await;
+    let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
     let (other, mut second) = opened(&pool, &mut dialled, WHOLE).await;
     whole(other).await;
-    let mut first = first;
     first.write_all(b"k").await.unwrap();
     whole(response).await;
     settle().await;
     // Its task has not seen it when the request is handed over.
     drop(first);
     // The newest is taken first, and there is another behind it.
-    let mut state = pool.kept.state();
-    state.all.reverse();
-    assert!(state.all.iter().all(|one| one.sender.is_ready() && !one.sender.is_closed()));
-    drop(state);
+    {
+        let mut state = pool.kept.state();
+        state.all.reverse();
+        assert!(state.all.iter().all(|one| one.sender.is_ready() && !one.sender.is_closed()));
+    }
     repeated(&pool, &mut second).await;
     // And where there is none any more, on a new one.
     drop(second);
@@ -239,7 +239,8 @@ async fn idle_ones_are_closed_in_time_though_nobody_calls() {
         let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
         first.write_all(b"k").await.unwrap();
         let (other, mut second) = opened(&pool, &mut dialled, WHOLE).await;
-        (whole(response).await, whole(other).await);
+        whole(response).await;
+        whole(other).await;
         advance(IDLE / 2).await;
         repeated(&pool, &mut second).await;
         let begun = Instant::now();
@@ -289,6 +290,17 @@ async fn a_call_that_is_dropped_closes_its_connection() {
             far
         } => far,
     };
+    drop(sending);
+    assert!(is_closed(&mut far).await);
+    assert!(pool.kept.state().all.is_empty());
+    // So does one on a connection that was used before.
+    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
+    whole(response).await;
+    let mut sending = Box::pin(pool.send(message()));
+    tokio::select! {
+        _ = &mut sending => panic!("nobody answered"),
+        asked = answer(&mut far, "") => assert!(asked),
+    }
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.kept.state().all.is_empty());
