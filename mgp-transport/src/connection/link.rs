@@ -135,7 +135,7 @@ pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
 #[cfg(test)]
 mod tests {
     use mgp_types::mcp::Revision;
-    use mgp_types::service::{Facts, Principal, Scope, ScopeKind};
+    use mgp_types::service::{Facts, Peer, Principal, Scope, ScopeKind};
 
     use super::*;
 

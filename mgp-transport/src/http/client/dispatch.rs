@@ -13,7 +13,7 @@ use mgp_types::service::{
     BadMessage, Call, CallKey, Context, Message, Method, Params, Peer, Reply, WireRules,
     write_answer,
 };
-use mgp_types::{ErrorCode, Id, Payload, RpcError};
+use mgp_types::{ErrorCode, Id, RpcError};
 
 use super::core::{Core, Job, Place};
 use super::headers::posting;
@@ -66,7 +66,7 @@ impl Core {
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
                     let pending = &self.shared.pending;
-                    pending.answer(id, |cx| outcome.map(|result| read(cx, result)))
+                    pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "an answer to no request of ours");
@@ -191,20 +191,6 @@ impl Core {
     }
 }
 
-/// Reads a result, which is looked through only where neither of its ends says that it is complete.
-fn read(cx: &Context, result: Payload) -> Reply {
-    if says_complete(result.as_str()) { Reply::raw(result) } else { read_reply(cx, result) }
-}
-
-/// Whether the first or the last member of an object is `resultType` and says that the result is complete.
-///
-/// At its end, what is no escaped quote is one that ends or begins a text, so nothing else can stand there.
-fn says_complete(object: &str) -> bool {
-    let first = object.strip_prefix(r#"{"resultType":"complete""#);
-    first.is_some_and(|rest| rest.starts_with([',', '}']))
-        || object.ends_with(r#","resultType":"complete"}"#)
-}
-
 /// A request of the server that runs.
 struct Running {
     core: Arc<Core>,
@@ -223,33 +209,5 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.core.counters.running.fetch_sub(1, Ordering::Relaxed);
         self.core.counters.held.fetch_sub(self.size, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mgp_types::service::result_type;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(object: &str, says: bool) {
-        assert_eq!(says_complete(object), says, "{object}");
-        let kind = result_type(&Payload::parse(object.to_owned()).unwrap());
-        // Said twice it is nothing, which is read as complete too.
-        assert!(!says || kind.is_none_or(|kind| kind == "complete"), "{object}");
-    }
-
-    #[test]
-    fn a_result_is_complete_where_one_of_its_ends_says_so() {
-        check(r#"{"resultType":"complete"}"#, true);
-        check(r#"{"resultType":"complete","content":[]}"#, true);
-        check(r#"{"content":[],"resultType":"complete"}"#, true);
-        check(r#"{"resultType":"task","resultType":"complete"}"#, true);
-        check(r#"{"resultType":"task","a":{"b":1,"resultType":"complete"}}"#, false);
-        check(r#"{"resultType":"task","a":",\"resultType\":\"complete\"}"}"#, false);
-        check(r#"{"a":1,"resultType":"complete","b":2}"#, false);
-        check(r#"{"resultType":"completed"}"#, false);
-        check("{}", false);
     }
 }
