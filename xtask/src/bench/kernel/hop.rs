@@ -3,7 +3,7 @@
 use super::super::{
     Effort,
     http::run::{Ask, Form, call_instructions, drive, number},
-    measure::{Lengths, echo, instructions, run_alone},
+    measure::{Lengths, echo, run_alone},
     programs::Server,
     row::Row,
 };
@@ -33,6 +33,8 @@ fn of(world: &World, name: &str) -> Outcome<Place> {
 }
 
 /// Instructions: they repeat, so one measurement is enough.
+///
+/// Over stdio there are none: what keeps a child needs a system call that valgrind does not know.
 pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let lengths = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -50,11 +52,6 @@ pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
             Row::new(name, "instructions", Some(count(&ours)?), Some(INSTRUCTIONS))
                 .beside("floor", Some(count(&floor)?)),
         );
-    }
-    let ours = world.hop_stdio(&of(world, "counted-stdio")?);
-    for depth in [1, 16] {
-        let counted = instructions(&world.generator, &ours, echo(64, depth), lengths)?;
-        rows.push(Row::new(format!("stdio, depth {depth}"), "instructions", Some(counted), None));
     }
     Ok(rows)
 }
