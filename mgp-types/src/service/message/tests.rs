@@ -159,3 +159,14 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_is_written_as_json_whatever_is_in_it() {
+    let all: String = (0..=0x2ff).filter_map(char::from_u32).collect();
+    for text in ["", "plain", "a\"b", "a\\b", "a\nb", "\u{0}", "\u{7f}", "日本語", "\u{2028}", &all]
+    {
+        let mut out = Vec::new();
+        super::write_text(&mut out, text);
+        assert_eq!(out, serde_json::to_vec(text).unwrap(), "{text:?}");
+    }
+}
