@@ -49,7 +49,7 @@ struct Table {
     came: bool,
     there: BTreeMap<u64, Connected>,
     /// Who called lately over HTTP, without a session.
-    lately: HashMap<Principal, Called>,
+    lately: HashMap<Principal, Called, ahash::RandomState>,
 }
 
 /// When somebody called.

@@ -53,10 +53,13 @@ pub(super) fn server(switch: &Switch, admin: Router) -> Server {
         })
         .logging()
         .tasks_of(move |tool| tasks::support(&index, tool))
-        // What helps against a refusal is told in the words of the program.
-        .layer(RemedyLayer)
-        .layer(switch.notes())
-        .layer(CameLayer)
+        .layer((
+            // How far a call has come, before anything is made of it.
+            CameLayer,
+            switch.notes(),
+            // What helps against a refusal is told in the words of the program.
+            RemedyLayer,
+        ))
         .health(|health| health.fleet(shown))
         .endpoints(router)
 }

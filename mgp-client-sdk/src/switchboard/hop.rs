@@ -187,7 +187,7 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
     }
     // Each round is a call of its own; this one stays as it came.
     let cx = call.cx();
-    let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_string().into());
+    let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.asking {
         Asking::Via(asker) => asker.kept(ROUND).and_then(|kept| kept.get().ok()),
         _ => None,

@@ -147,7 +147,7 @@ impl Mirrors {
         }
         let mut again = self.mirrored(&call)?;
         let cx = again.cx_mut();
-        cx.logical.get_or_insert_with(|| cx.key.to_string().into());
+        cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
         inner.call(again).await
     }

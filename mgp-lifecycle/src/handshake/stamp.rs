@@ -8,11 +8,12 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use mgp_types::mcp::{Era, key};
+use bytestring::ByteString;
+use mgp_types::mcp::{Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply, ServerId};
-use mgp_types::{ErrorCode, Payload, RpcError, to_hex, unguessable};
+use mgp_types::{ErrorCode, Payload, RpcError, push_hex, unguessable};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -29,10 +30,14 @@ pub struct StampLayer {
     server: Option<ServerId>,
 }
 
+/// How many members of `_meta` a hop adds at most: those below, and a token for progress.
+const MEMBERS: usize = 6;
+
 /// The members of `_meta` that every modern request carries, encoded once.
 #[derive(Debug)]
 struct Stamps {
     info: Payload,
+    revision: Payload,
     capabilities: Payload,
     /// The same, with the tasks extension.
     with_tasks: Payload,
@@ -65,6 +70,7 @@ impl StampLayer {
         }
         let stamps = Stamps {
             info: Payload::of(&offer.info)?,
+            revision: quoted(Revision::MODERN.as_str()),
             capabilities: plain,
             with_tasks: Payload::of(&capabilities)?,
             handle: Payload::of(&unguessable()?)?,
@@ -131,10 +137,16 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
         let says = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && says {
             let stamps = &self.layer.offer;
-            let revision = quoted(facts.revision.as_str());
+            let revision = if facts.revision == Revision::MODERN {
+                stamps.revision.clone()
+            } else {
+                quoted(facts.revision.as_str())
+            };
             let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);
             let capabilities = if tasks { &stamps.with_tasks } else { &stamps.capabilities };
-            call.hop_mut().meta.extend([
+            let meta = &mut call.hop_mut().meta;
+            meta.reserve(MEMBERS);
+            meta.extend([
                 (Cow::Borrowed(key::PROTOCOL_VERSION), revision),
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities.clone()),
                 (Cow::Borrowed(key::CLIENT_INFO), stamps.info.clone()),
@@ -179,13 +191,17 @@ fn is_of_open_telemetry(trace: &str) -> bool {
 
 /// The trace in the words of OpenTelemetry; every call writes one, so it is put together by hand.
 fn traceparent(trace: &str, call: CallKey) -> Payload {
-    let mut text = String::with_capacity(64);
-    text.push_str("\"00-");
-    text.push_str(trace);
-    text.push('-');
-    text.push_str(&to_hex(&call.as_u64().to_be_bytes()));
-    text.push_str("-01\"");
-    Payload::from_trusted(text)
+    let span = call.as_u64().to_be_bytes();
+    let (before, after) = ("\"00-", "-01\"");
+    // Its exact length: text with room behind it would be a second allocation.
+    let mut text =
+        Vec::with_capacity(before.len() + trace.len() + 1 + 2 * span.len() + after.len());
+    text.extend_from_slice(before.as_bytes());
+    text.extend_from_slice(trace.as_bytes());
+    text.push(b'-');
+    push_hex(&span, &mut text);
+    text.extend_from_slice(after.as_bytes());
+    Payload::from_trusted(ByteString::try_from(text).unwrap_or_default())
 }
 
 /// A string as JSON that has nothing to be escaped.

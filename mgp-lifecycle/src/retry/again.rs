@@ -132,7 +132,7 @@ impl<S: MgpService> Kept<S> {
     fn attempt(&self, attempt: Attempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();
-        cx.logical.get_or_insert_with(|| cx.key.to_string().into());
+        cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
         if !attempt.waited.is_zero() {
             // What was decided further out may no longer hold.

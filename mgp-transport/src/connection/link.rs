@@ -2,12 +2,11 @@
 //!
 //! Applies to: both.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, InFlight, ItemKind, Kind, Link, OutMeta, Params, Reply, closed,
+    BoxFuture, Call, Context, InFlight, Kind, Link, OutMeta, Params, Reply, closed,
     write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
@@ -33,20 +32,19 @@ impl Shared {
 
     async fn request(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
         self.outbox.room().await.map_err(|_| gone())?;
-        let (number, slot) = self.pending.enter(call.cx()).ok_or_else(gone)?;
+        let number = self.pending.number(&mut call).ok_or_else(gone)?;
         let waiting = Waiting { shared: &self, number, cancels: !call.is::<Initialize>() };
-        if call.cx().outlet.wants(ItemKind::Progress) {
-            let token = Payload::from_trusted(number.to_string());
-            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
-        }
+        let outlet = call.cx().outlet.clone();
+        let mut slot = None;
         self.outbox
             .push(|out| {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
+                // Before it leaves, so that its answer finds it.
+                slot = self.pending.enter(number, call);
             })
             .map_err(|_| gone())?;
-        let outlet = call.cx().outlet.clone();
-        drop(call);
+        let slot = slot.ok_or_else(gone)?;
         let outcome = slot.outcome(&outlet).await;
         drop(waiting);
         outcome

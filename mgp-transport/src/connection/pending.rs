@@ -2,14 +2,18 @@
 //!
 //! Applies to: both.
 
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use mgp_types::service::{Context, InFlight, Inbox, Item, Mailslot, Outlet, Reply, Room, lost};
-use mgp_types::{Id, RpcError};
+use mgp_types::service::{
+    Call, Context, InFlight, Inbox, Item, ItemKind, Mailslot, Outlet, Params, Reply, Room, lost,
+};
+use mgp_types::{Id, Payload, RpcError};
+use rustc_hash::FxHashMap;
 
 /// How many partial results of one call may wait for their consumer.
 const INBOX_ITEMS: usize = 256;
@@ -37,12 +41,14 @@ pub(crate) struct InboxBudget {
 struct Table {
     next: i64,
     closed: bool,
-    entries: HashMap<i64, Entry>,
+    /// The numbers are ours, so that nobody chooses them for their hashes.
+    entries: FxHashMap<i64, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    cx: Context,
+    /// The request without its params: it holds the context already, in one word.
+    call: Call,
     slot: Arc<Slot>,
 }
 
@@ -82,17 +88,34 @@ impl Pending {
         &self.inbox
     }
 
-    /// Enters a request; `None` once the connection is gone.
-    pub(crate) fn enter(&self, cx: &Context) -> Option<(i64, Arc<Slot>)> {
+    /// Numbers a request, and asks for progress under that number if its caller wants it; `None` once the connection is gone.
+    pub(crate) fn number(&self, call: &mut Call) -> Option<i64> {
+        let number = {
+            let mut table = self.table();
+            if table.closed {
+                return None;
+            }
+            table.next += 1;
+            table.next
+        };
+        if call.cx().outlet.wants(ItemKind::Progress) {
+            let token = Payload::from_trusted(number.to_string());
+            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
+        }
+        Some(number)
+    }
+
+    /// Enters a request that was written and that nobody has seen yet; `None` once the connection is gone.
+    pub(crate) fn enter(&self, number: i64, mut call: Call) -> Option<Arc<Slot>> {
+        *call.params_mut() = Params::none();
+        let slot = Arc::new(Slot { state: Mutex::default(), budget: Arc::clone(&self.inbox) });
         let mut table = self.table();
         if table.closed {
             return None;
         }
-        table.next += 1;
-        let number = table.next;
-        let slot = Arc::new(Slot { state: Mutex::default(), budget: Arc::clone(&self.inbox) });
-        table.entries.insert(number, Entry { cx: cx.clone(), slot: Arc::clone(&slot) });
-        Some((number, slot))
+        table.entries.insert(number, Entry { call, slot: Arc::clone(&slot) });
+        drop(table);
+        Some(slot)
     }
 
     /// Takes a request out; `true` when it was still unanswered.
@@ -108,7 +131,7 @@ impl Pending {
     ) -> bool {
         let Id::Number(number) = id else { return false };
         let Some(entry) = self.table().entries.remove(number) else { return false };
-        entry.slot.finish(make(&entry.cx));
+        entry.slot.finish(make(entry.call.cx()));
         true
     }
 
@@ -149,7 +172,7 @@ impl Entry {
     fn in_flight(&self, number: i64) -> InFlight {
         InFlight {
             id: Id::Number(number),
-            cx: self.cx.clone(),
+            cx: self.call.cx().clone(),
             inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>),
         }
     }
@@ -283,8 +306,7 @@ impl Mailslot for Slot {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::Payload;
-    use mgp_types::service::{Peer, Principal, Scope, ScopeKind};
+    use mgp_types::service::{Method, Peer, Principal, Scope, ScopeKind};
 
     use super::*;
 
@@ -292,16 +314,18 @@ mod tests {
         Item::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
     }
 
-    fn pending(bound: usize) -> (Pending, Context) {
+    fn enter(pending: &Pending) -> (i64, Arc<Slot>) {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-        (Pending::new(bound), cx)
+        let mut call = Call::request(Method::from_static("ping"), Params::none(), cx);
+        let number = pending.number(&mut call).unwrap();
+        (number, pending.enter(number, call).unwrap())
     }
 
     /// 256 chunks may wait; of 16 MiB each they were 4 GiB.
     #[tokio::test]
     async fn chunks_that_wait_are_bounded_in_bytes() {
-        let (pending, cx) = pending(64 << 20);
-        let (_, slot) = pending.enter(&cx).unwrap();
+        let pending = Pending::new(64 << 20);
+        let (_, slot) = enter(&pending);
         let rooms: Vec<_> = (0..8).map(|_| slot.push(chunk(1 << 20))).collect();
         assert_eq!(rooms, [[Room::Free; 3].as_slice(), &[Room::Full; 5]].concat());
         assert_eq!(pending.inbox().lost(), 5);
@@ -310,15 +334,15 @@ mod tests {
         assert_eq!(slot.push(chunk(1)), Room::Full);
 
         // A single large one is no flood.
-        let (_, other) = pending.enter(&cx).unwrap();
+        let (_, other) = enter(&pending);
         assert_eq!(other.push(chunk(16 << 20)), Room::Free);
         assert_eq!(other.push(chunk(1)), Room::Full);
     }
 
     #[test]
     fn all_calls_share_a_budget_and_give_it_back() {
-        let (pending, cx) = pending(3 << 20);
-        let slots: Vec<_> = (0..4).map(|_| pending.enter(&cx).unwrap()).collect();
+        let pending = Pending::new(3 << 20);
+        let slots: Vec<_> = (0..4).map(|_| enter(&pending)).collect();
         let rooms: Vec<_> = slots.iter().map(|(_, slot)| slot.push(chunk(1_000_000))).collect();
         assert_eq!(rooms, [Room::Free, Room::Free, Room::Free, Room::Full]);
         for (number, _) in &slots {

@@ -64,8 +64,12 @@ impl OutMeta {
     }
 }
 
-/// Joins the members of an object with further ones; a further one replaces one of the same name.
-pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+/// Writes the members of an object joined with further ones; a further one replaces one of the same name.
+pub(super) fn merge_meta(
+    out: &mut Vec<u8>,
+    came: Option<&str>,
+    more: &[(Cow<'static, str>, Payload)],
+) {
     struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
     impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -96,11 +100,11 @@ pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload
         .map(|(key, value)| (&**key, value.get()))
         .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
     let room: usize = more.iter().map(|(key, value)| key.len() + value.as_str().len() + 4).sum();
-    let mut out = Vec::with_capacity(room + text.map_or(0, str::len) + 2);
+    out.reserve(room + text.map_or(0, str::len) + 2);
     let mut before = b'{';
     for (key, value) in all {
         out.push(std::mem::replace(&mut before, b','));
-        write_text(&mut out, key);
+        write_text(out, key);
         out.push(b':');
         out.extend_from_slice(value.as_bytes());
     }
@@ -108,6 +112,4 @@ pub(super) fn merge_meta(came: Option<&str>, more: &[(Cow<'static, str>, Payload
         out.push(before);
     }
     out.push(b'}');
-    // All of it was text.
-    String::from_utf8(out).unwrap_or_default()
 }

@@ -394,7 +394,7 @@ fn write_id(out: &mut Vec<u8>, id: Option<&Id>) {
 }
 
 /// Formats without the machinery of `write!`, which costs as much as the rest of a short answer.
-fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+pub(super) fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     let mut rest = number.unsigned_abs();
     loop {
@@ -413,8 +413,10 @@ fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
 }
 
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Few texts have anything to be escaped, and a look is cheaper than their writer.
-    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+    // Few texts have anything to be escaped, and a look is cheaper than their writer; without an early end it takes many
+    // bytes at once.
+    let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    if text.bytes().fold(false, |found, byte| found | special(byte)) {
         // Writing a string into memory cannot fail.
         let _ = serde_json::to_writer(out, text);
     } else {

@@ -2,6 +2,7 @@
 //!
 //! Applies to: both.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -17,6 +18,12 @@ macro_rules! name_newtype {
             /// Borrows the name.
             #[must_use]
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

@@ -157,18 +157,25 @@ impl Body {
                 .map(|(name, value)| (&**name, Cow::Borrowed(value.as_str())))
                 .collect();
             if !self.meta.is_empty() {
-                more.push(("_meta", Cow::Owned(merge_meta(None, &self.meta))));
+                more.push(("_meta", Cow::Owned(merged(None, &self.meta))));
             }
             return splice(out, raw.trim(), &more);
         }
         let mut more = self.extra.clone();
         if !self.meta.is_empty() {
             let own = own_meta(raw);
-            let meta = merge_meta(own.as_ref().map(Payload::as_str), &self.meta);
+            let meta = merged(own.as_ref().map(Payload::as_str), &self.meta);
             more.push((Cow::Borrowed("_meta"), Payload::from_trusted(meta)));
         }
-        out.extend_from_slice(merge_meta(Some(raw), &more).as_bytes());
+        merge_meta(out, Some(raw), &more);
     }
+}
+
+fn merged(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+    let mut out = Vec::new();
+    merge_meta(&mut out, came, more);
+    // All of it was text.
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Writes an object with further members in front.

@@ -2,8 +2,9 @@
 //!
 //! Applies to: both.
 
+use std::any::Any;
 use std::fmt;
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, pending, poll_fn, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 
@@ -48,13 +49,30 @@ impl<S: MgpService> Erased for S {
         let mut service = self.clone();
         // Ours are always ready; a foreign layer may not be, and then its wait belongs in the future.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => Box::pin(service.call(call)),
+            Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
             Poll::Pending => Box::pin(async move {
                 poll_fn(|task| service.poll_ready(task)).await?;
                 service.call(call).await
             }),
         }
+    }
+}
+
+/// Boxes a future, unless it is boxed already: many a service only passes on what another one answers.
+fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
+where
+    F: Future<Output = Result<Reply, RpcError>> + Send + 'static,
+{
+    let mut future = Some(future);
+    let is_boxed = (&mut future as &mut dyn Any)
+        .downcast_mut::<Option<BoxFuture<'static, Result<Reply, RpcError>>>>()
+        .and_then(Option::take);
+    match (is_boxed, future) {
+        (Some(boxed), _) => boxed,
+        (None, Some(future)) => Box::pin(future),
+        // It was there a moment ago.
+        (None, None) => Box::pin(pending()),
     }
 }
 
@@ -79,7 +97,7 @@ impl Stack {
             Fut: Future<Output = Result<Reply, RpcError>> + Send + 'static,
         {
             fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-                Box::pin((self.0)(call))
+                boxed((self.0)(call))
             }
         }
         Self(Arc::new(Function(function)))

@@ -235,7 +235,7 @@ impl Fleet {
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Node>> {
-        self.all().get(&ServerId::from(id)).cloned()
+        self.all().get(id).cloned()
     }
 
     /// All servers as they are now.

@@ -138,7 +138,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             Ok(Reply::InputRequired(_)) => {
                 // The next round of a call that had no name yet is called after its key.
                 let logical = this.logical.take();
-                charge.goes_on(logical.unwrap_or_else(|| this.key.to_string().into()));
+                charge.goes_on(logical.unwrap_or_else(|| this.key.to_text()));
             }
             Err(error) if never_ran(error) => charge.give_back(),
             _ => {}

@@ -2,7 +2,6 @@
 //!
 //! Applies to: outbound.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -15,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mgp_types::method::{Initialize, SubscriptionsListen};
-use mgp_types::service::{BoxFuture, Call, ItemKind, Outlet, Reply, write_call};
-use mgp_types::{Id, Payload, RpcError};
+use mgp_types::service::{BoxFuture, Call, Outlet, Reply, write_call};
+use mgp_types::{Id, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -148,14 +147,10 @@ impl Core {
         self: Arc<Self>,
         mut call: Call,
     ) -> Result<(Reply, Option<Box<HeaderMap>>), RpcError> {
-        let (number, slot) = self.shared.pending.enter(call.cx()).ok_or_else(gone)?;
+        let number = self.shared.pending.number(&mut call).ok_or_else(gone)?;
         let opens = call.is::<Initialize>();
         let known = Known::default();
         let waiting = Waiting { core: &self, number, known: &known };
-        if call.cx().outlet.wants(ItemKind::Progress) {
-            let token = Payload::from_trusted(number.to_string());
-            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
-        }
         let revision = modern_revision(&call);
         let echo = revision.map(|revision| Echo::of(&call, &revision)).transpose()?.map(Box::new);
         let mut body = Vec::with_capacity(USUAL);
@@ -166,7 +161,7 @@ impl Core {
         let body = body.into();
         let written = Written { number, echo, body, opens, renews, again };
         let outlet = call.cx().outlet.clone();
-        drop(call);
+        let slot = self.shared.pending.enter(number, call).ok_or_else(gone)?;
 
         let mut exchange = pin!(self.exchange(&written, &known).fuse());
         let mut is_over = false;

@@ -1,4 +1,5 @@
-//! What hyper sees of a connection: a service that says when it is busy, a socket that gives up who is too slow.
+//! What hyper sees of a connection: a service that says when it is busy and is asked only when it has something to say, a
+//! socket that gives up who is too slow.
 //!
 //! Applies to: inbound.
 
@@ -6,10 +7,11 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context as Task, Poll, ready};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -22,10 +24,27 @@ use tower_service::Service;
 use super::listener::ConnectionLimits;
 
 /// How many requests of a connection began, and how many of them were answered to the end.
+///
+/// Of the one that runs it is known whether it may go on: hyper polls it at each of its own steps, two or three times more
+/// than it asked for, and each time is a way through the whole stack.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Whether the request that runs was woken since it was polled.
+    is_woken: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Activity {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.task.wake();
+    }
 }
 
 /// A request that is not answered to its end.
@@ -34,6 +53,7 @@ struct Running(Arc<Activity>);
 impl Running {
     fn begin(activity: &Arc<Activity>) -> Self {
         activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.is_woken.store(true, Ordering::Release);
         Self(Arc::clone(activity))
     }
 }
@@ -60,7 +80,8 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(Running::begin(&self.activity));
-        Answering { answering: self.service.clone().call(request), running }
+        let waker = Waker::from(Arc::clone(&self.activity));
+        Answering { answering: self.service.clone().call(request), running, waker }
     }
 }
 
@@ -70,6 +91,7 @@ pin_project! {
         #[pin]
         answering: F,
         running: Option<Running>,
+        waker: Waker,
     }
 }
 
@@ -81,7 +103,14 @@ where
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.answering.poll(task));
+        if let Some(Running(activity)) = &this.running {
+            // In this order, so that whoever wakes it meanwhile wakes the task.
+            activity.task.register(task.waker());
+            if !activity.is_woken.swap(false, Ordering::AcqRel) {
+                return Poll::Pending;
+            }
+        }
+        let answer = ready!(this.answering.poll(&mut Task::from_waker(this.waker)));
         let running = this.running.take();
         Poll::Ready(
             answer.map(|response| response.map(|body| Answered { body, _running: running })),
@@ -126,6 +155,8 @@ pub(super) struct Impatient {
     activity: Arc<Activity>,
     /// Looks now and then whether a request has begun; always running, since a new timer for each request costs more.
     reading: Option<Pin<Box<Sleep>>>,
+    /// Whom it wakes.
+    reader: Option<Waker>,
     /// How many requests had begun at the last look.
     begun: usize,
     /// Runs from the first write that had to wait until all is written.
@@ -150,6 +181,7 @@ impl Impatient {
             stall,
             activity,
             reading: None,
+            reader: None,
             begun: 0,
             writing: None,
             written: 0,
@@ -160,6 +192,12 @@ impl Impatient {
     fn watch_reading(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         let head_time = self.head_time;
         let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_time)));
+        // It wakes this task already.
+        if !timer.is_elapsed() && self.reader.as_ref().is_some_and(|by| by.will_wake(task.waker()))
+        {
+            return Poll::Pending;
+        }
+        self.reader = Some(task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun.load(Ordering::Relaxed);
             let idle = begun == self.activity.ended.load(Ordering::Relaxed);

@@ -22,6 +22,7 @@ use self::hop_meta::HopMeta;
 pub use self::hop_meta::MetaKey;
 pub(super) use self::read::PartsSeed;
 use super::hop::{OutMeta, merge_meta};
+use super::message::write_text;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Hash, canonical_hash};
 
@@ -417,28 +418,25 @@ impl Params {
     pub fn write(&self, out: &mut Vec<u8>, meta: &OutMeta) {
         out.push(b'{');
         let mut first = true;
-        let mut member = |out: &mut Vec<u8>, key: &str, value: &str| {
+        let mut comma = |out: &mut Vec<u8>| {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
-            if !key.is_empty() {
-                out.push(b'"');
-                out.extend_from_slice(key.as_bytes());
-                out.extend_from_slice(b"\":");
-            }
-            out.extend_from_slice(value.as_bytes());
         };
         if let Some(target) = &self.parts.target {
-            let value = serde_json::to_string(target.as_str()).unwrap_or_default();
-            member(out, target.member(), &value);
+            comma(out);
+            write_name(out, target.member());
+            write_text(out, target.as_str());
         }
         for run in self.parts.body.runs() {
-            member(out, "", &self.text[run.range()]);
+            comma(out);
+            out.extend_from_slice(self.text[run.range()].as_bytes());
         }
         for (key, span) in self.parts.body.escaped() {
-            let key = serde_json::to_string(key).unwrap_or_default();
-            // Only the outer quotes: the name itself may end with one.
-            member(out, &key[1..key.len().max(2) - 1], &self.text[span.range()]);
+            comma(out);
+            write_text(out, key);
+            out.push(b':');
+            out.extend_from_slice(self.text[span.range()].as_bytes());
         }
         for (key, own, span) in [
             ("_mgp", &meta.mgp, self.parts.mgp),
@@ -446,16 +444,20 @@ impl Params {
             ("requestState", &meta.request_state, self.parts.request_state),
             ("trace_id", &meta.trace_id, self.parts.trace_id),
         ] {
-            match (own, span) {
-                (Some(own), _) => member(out, key, own.as_str()),
-                (None, Some(span)) => member(out, key, &self.text[span.range()]),
-                (None, None) => {}
-            }
+            let value = match (own, span) {
+                (Some(own), _) => own.as_str(),
+                (None, Some(span)) => &self.text[span.range()],
+                (None, None) => continue,
+            };
+            comma(out);
+            write_name(out, key);
+            out.extend_from_slice(value.as_bytes());
         }
         let came = self.meta_str();
         if !meta.meta.is_empty() || came.is_some() {
-            let merged = merge_meta(came, &meta.meta);
-            member(out, "_meta", &merged);
+            comma(out);
+            write_name(out, "_meta");
+            merge_meta(out, came, &meta.meta);
         }
         out.push(b'}');
     }
@@ -482,6 +484,13 @@ impl fmt::Debug for Params {
         self.write(&mut text, &OutMeta::default());
         f.write_str(&String::from_utf8_lossy(&text))
     }
+}
+
+/// Writes the name of a member that has nothing to be escaped.
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
 }
 
 /// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).

@@ -3,23 +3,26 @@
 //! Applies to: inbound.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context as Task, Poll, ready};
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use mgp_types::method::{Initialize, Request as _};
-use mgp_types::service::{Call, Method, Params};
+use mgp_types::service::{BoxFuture, Call, Method, Params, Reply};
 use mgp_types::{Id, Payload, RpcError};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::super::body::HttpBody;
 use super::super::config::Answers;
 use super::super::events::{Events, Reader};
+use super::super::load::Busy;
 use super::super::post::{Post, context, written};
 use super::super::refusal::{Refusal, empty, events, json};
 use super::super::stream::{Begin, Stream};
 use super::super::{Came, Shared};
-use super::session::Session;
+use super::session::{OpenCall, Session};
 use crate::connection::read_reply;
 use crate::own;
 
@@ -69,21 +72,9 @@ impl Post<'_> {
         }
         let stream = Arc::clone(&open.stream);
         let reader = Reader::new(&stream, None);
-        let mut call = shared.stack.send(Call::request(method, params, cx));
-        let first = poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
-        match first {
-            Poll::Ready(outcome) => stream.finish(written(&id, &outcome)),
-            Poll::Pending => {
-                let stream = Arc::clone(&stream);
-                // The session owns it from here on; whoever reads its stream may leave and come back.
-                drop(own(session.scope(), async move {
-                    let _held = (open, busy);
-                    let outcome = call.await;
-                    stream.finish(written(&id, &outcome));
-                }));
-            }
-        }
-        answer_from(&stream, reader, &came, session).await
+        let call = shared.stack.send(Call::request(method, params, cx));
+        let attended = Attended { session, running: Some(Running { id, call, open, _busy: busy }) };
+        answer_from(&stream, attended, reader, &came).await
     }
 
     pub(in super::super) fn tell_legacy(
@@ -123,6 +114,53 @@ impl Post<'_> {
     }
 }
 
+/// A call that runs, and what it holds.
+struct Running {
+    id: Id,
+    call: BoxFuture<'static, Result<Reply, RpcError>>,
+    open: OpenCall,
+    _busy: Busy,
+}
+
+impl Future for Running {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        let outcome = ready!(self.call.as_mut().poll(task));
+        self.open.stream.finish(written(&self.id, &outcome));
+        Poll::Ready(())
+    }
+}
+
+/// A call as long as somebody waits for its answer; whoever does drives it, which costs less than a task.
+///
+/// The session owns it: dropped, it goes on there, and whoever reads its stream may leave and come back.
+struct Attended<'a> {
+    session: &'a Session,
+    running: Option<Running>,
+}
+
+impl Attended<'_> {
+    fn drive(&mut self, task: &mut Task<'_>) {
+        if let Some(running) = &mut self.running
+            && Pin::new(running).poll(task).is_ready()
+        {
+            self.running = None;
+        }
+    }
+}
+
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        // Where the runtime is gone nothing goes on.
+        if let Some(running) = self.running.take()
+            && Handle::try_current().is_ok()
+        {
+            drop(own(self.session.scope(), running));
+        }
+    }
+}
+
 /// A session that is not settled yet; it ends where it never is.
 struct Opening<'a> {
     shared: &'a Shared,
@@ -143,15 +181,19 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// Answers from the stream of a call that its session owns.
+/// Answers from the stream of a call.
 async fn answer_from(
     stream: &Stream,
+    mut attended: Attended<'_>,
     reader: Reader,
     came: &Came<'_>,
-    session: &Session,
 ) -> Result<Response<HttpBody>, Refusal> {
-    let config = &came.shared.config;
-    match timeout(config.quiet, poll_fn(|task| stream.poll_begin(task))).await {
+    let (config, session) = (&came.shared.config, attended.session);
+    let begin = poll_fn(|task| {
+        attended.drive(task);
+        stream.poll_begin(task)
+    });
+    match timeout(config.quiet, begin).await {
         Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
             return Ok(json(StatusCode::OK, answer));
         }

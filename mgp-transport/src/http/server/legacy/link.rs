@@ -2,13 +2,12 @@
 //!
 //! Applies to: inbound.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, InFlight, ItemKind, Kind, Link, Reply, closed, write_call,
+    BoxFuture, Call, CallKey, InFlight, Kind, Link, Reply, closed, write_call,
 };
-use mgp_types::{Id, Payload, RpcError};
+use mgp_types::{Id, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
@@ -27,20 +26,19 @@ impl Session {
     async fn ask(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
         let stream = self.route(call.related_key());
         stream.room().await.map_err(|_| gone())?;
-        let (number, slot) = self.pending().enter(call.cx()).ok_or_else(gone)?;
+        let number = self.pending().number(&mut call).ok_or_else(gone)?;
         let waiting = Waiting { session: &self, stream: &stream, number };
-        if call.cx().outlet.wants(ItemKind::Progress) {
-            let token = Payload::from_trusted(number.to_string());
-            call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
-        }
+        let outlet = call.cx().outlet.clone();
+        let mut slot = None;
         stream
             .push(|out| {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
+                // Before it leaves, so that its answer finds it.
+                slot = self.pending().enter(number, call);
             })
             .map_err(|_| gone())?;
-        let outlet = call.cx().outlet.clone();
-        drop(call);
+        let slot = slot.ok_or_else(gone)?;
         let outcome = slot.outcome(&outlet).await;
         drop(waiting);
         outcome
