@@ -102,7 +102,10 @@ impl Line {
     }
 
     fn send(self: Arc<Self>, mut call: Call) -> ResponseFuture {
-        call.cx_mut().peer = self.peer.clone();
+        let cx = call.cx_mut();
+        cx.peer = self.peer.clone();
+        // Gates saw what the connection of that moment negotiated; this one may be a later one.
+        cx.callee = self.session.facts();
         let counts = call.kind() == Kind::Request && !call.is::<SubscriptionsListen>();
         let place = counts.then(|| Running::enter(&self));
         ResponseFuture { sending: self.stack.send(call), place }

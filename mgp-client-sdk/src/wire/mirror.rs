@@ -159,8 +159,10 @@ impl Mirrors {
         let headers = match plan {
             Some(plan) => plan.headers(call.tool_arguments().as_str())?,
             // A call that is passed on may bring headers of another hop.
-            None if call.cx().extensions.get::<HeaderParams>().is_some() => HeaderParams::new(),
-            None => return Ok(call),
+            None => match call.cx().extensions.get::<HeaderParams>() {
+                Some(came) if !came.is_empty() => HeaderParams::new(),
+                _ => return Ok(call),
+            },
         };
         call.cx_mut().extensions.insert(headers);
         Ok(call)

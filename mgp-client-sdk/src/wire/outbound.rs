@@ -9,6 +9,7 @@ use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
 use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
 use tower::ServiceBuilder;
+use tower_layer::Layer as _;
 
 use super::{Lively, MirrorLayer, PatienceLayer};
 
@@ -21,6 +22,7 @@ pub(crate) struct Road {
     /// Without it no call is made again.
     retry: Option<RetryLayer>,
     stamp: StampLayer,
+    mirror: MirrorLayer,
     inner: Stack,
 }
 
@@ -36,15 +38,13 @@ impl Road {
         let (end, session) = (peer.peer().clone(), scope.state::<Session>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
-            // Gates may change arguments, and each of its attempts has its own time.
-            .layer(mirror)
             // Time that gates take, to ask a person for example, does not count as the server's.
             .layer(patience)
             // It asks for chunks on behalf of whoever takes them.
             .layer(CollectLayer::new())
             // The other end.
             .service(peer);
-        Self { peer: end, session, scope, retry, stamp, inner: Stack::new(inner) }
+        Self { peer: end, session, scope, retry, stamp, mirror, inner: Stack::new(inner) }
     }
 
     /// Puts gates before it that belong to this connection: audit, access, permission, confirmation, validation.
@@ -52,14 +52,20 @@ impl Road {
         let service = ServiceBuilder::new()
             // Gates need to know whom a call goes to; the callee needs to know what we speak.
             .layer(self.stamp)
-            // Every attempt passes all of them.
-            .service(gates(self.inner));
+            // Every attempt passes all of them; they may change arguments, so headers are made behind them.
+            .service(gates(Stack::new(self.mirror.layer(self.inner))));
         spanned(self.retry, service)
     }
 
     /// The way behind gates that outlive the connection: what is said of the sender fits whoever takes the call.
     pub(crate) fn behind(self) -> Stack {
-        Stack::new(ServiceBuilder::new().layer(self.stamp).service(self.inner))
+        let service = ServiceBuilder::new()
+            // A call that is made again with other headers is stamped again.
+            .layer(self.mirror)
+            .layer(self.stamp)
+            // Each attempt has its own time.
+            .service(self.inner);
+        Stack::new(service)
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, InFlight, Kind, Link, OutMeta, Params, Reply, closed,
-    write_call,
+    BoxFuture, Call, Context, InFlight, Kind, Link, OutMeta, Params, Reply, closed, write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 

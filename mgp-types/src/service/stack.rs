@@ -129,3 +129,19 @@ impl Service<Call> for Stack {
         self.0.dispatch(call)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_boxed_is_not_boxed_again() {
+        let answer: BoxFuture<'static, _> = Box::pin(ready(Ok(Reply::None)));
+        let before = std::ptr::from_ref(&*answer).cast::<()>();
+        let after = std::ptr::from_ref(&*boxed(answer)).cast::<()>();
+        assert_eq!(before, after);
+        let answered =
+            boxed(ready(Ok(Reply::None))).as_mut().poll(&mut Task::from_waker(Waker::noop()));
+        assert!(matches!(answered, Poll::Ready(Ok(Reply::None))));
+    }
+}

@@ -4,6 +4,8 @@
 //!
 //! Applies to: inbound.
 
+use std::sync::{Arc, LazyLock};
+
 use http::header::{HeaderMap, HeaderValue};
 use mgp_types::service::HeaderParams;
 
@@ -91,15 +93,16 @@ impl Accept {
     }
 }
 
-/// The arguments that stand in headers.
-pub(super) fn params(headers: &HeaderMap) -> HeaderParams {
+/// The arguments that stand in headers; most calls have none, and share that.
+pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
+    static NONE: LazyLock<Arc<HeaderParams>> = LazyLock::new(Arc::default);
     let mut params = HeaderParams::new();
     for (name, value) in headers {
         if let Some(name) = name.as_str().strip_prefix(PARAM) {
             params.push(name, text(value));
         }
     }
-    params
+    if params.is_empty() { Arc::clone(&NONE) } else { Arc::new(params) }
 }
 
 /// What stands for the value of a header that is no text; it equals nothing we know.

@@ -183,7 +183,7 @@ where
     }
     let came = Came { shared, parts, heads };
     match parts.method {
-        Method::POST => post::post(came, body).await,
+        Method::POST => post::post(&came, body).await,
         Method::GET => came.get(),
         Method::DELETE => came.delete(),
         _ => Err(Refusal::Method(short(parts.method.as_str()))),
@@ -191,7 +191,6 @@ where
 }
 
 /// A request that came.
-#[derive(Clone, Copy)]
 struct Came<'a> {
     shared: &'a Arc<Shared>,
     parts: &'a Parts,

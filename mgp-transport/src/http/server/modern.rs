@@ -38,10 +38,10 @@ impl Post<'_> {
         let within = shared.handles.enter(principal, handle(&params).as_deref());
         let stream = Arc::new(Stream::new(None, Arc::clone(&shared.store)));
         let reader = Reader::new(&stream, None);
-        let mut cx = context(PostLink::peer(&stream), &within.scope, &within.principal, &came);
+        let mut cx = context(PostLink::peer(&stream), &within.scope, &within.principal, came);
         cx.wire_id = Some(id.clone());
         if method.as_str() == ToolsCall::METHOD {
-            cx.extensions.insert(heads::params(&came.parts.headers));
+            cx.extensions.insert_shared(heads::params(&came.parts.headers));
         }
         let listens = method.as_str() == SubscriptionsListen::METHOD;
         let says_all = params.meta_member(MetaKey::ClientCapabilities).is_some();
@@ -91,7 +91,7 @@ impl Post<'_> {
         }
         let Self { came, principal, busy: _busy } = self;
         let within = came.shared.handles.enter(principal, handle(&params).as_deref());
-        let cx = context(Peer::none(), &within.scope, &within.principal, &came);
+        let cx = context(Peer::none(), &within.scope, &within.principal, came);
         let telling = came.shared.stack.send(Call::notification(method, params, cx));
         // A notification has no answer; what it meets is logged by whoever meets it.
         let _ = telling.await;

@@ -16,7 +16,7 @@ use super::{Came, read};
 use crate::connection::asks_for_life;
 
 /// Answers a POST.
-pub(super) async fn post<B>(came: Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
+pub(super) async fn post<B>(came: &Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
 where
     B: Body<Data = Bytes>,
 {
@@ -71,7 +71,7 @@ fn is_json(kind: &str) -> bool {
 
 /// One message, and where it came from.
 pub(super) struct Post<'a> {
-    pub(super) came: Came<'a>,
+    pub(super) came: &'a Came<'a>,
     pub(super) principal: Principal,
     pub(super) busy: Busy,
 }

@@ -55,7 +55,8 @@ where
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     let mut length = 0_usize;
-    loop {
+    // Where the length was announced nothing is waited for behind it.
+    while !body.is_end_stream() {
         let earned = Duration::from_secs((length / RATE) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
         let frame = match timeout(left, body.frame()).await {

@@ -281,3 +281,56 @@ impl AsyncWrite for Impatient {
         Pin::new(&mut self.socket).poll_shutdown(task)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// An answer that counts how often it is polled and leaves its waker behind; it is there after `steps`.
+    fn answering(
+        activity: &Arc<Activity>,
+        steps: usize,
+        left: &Arc<Mutex<(usize, Option<Waker>)>>,
+    ) -> Answering<impl Future<Output = Result<Response<()>, Infallible>>> {
+        let left = Arc::clone(left);
+        let answering = poll_fn(move |task| {
+            let mut left = left.lock().unwrap();
+            left.0 += 1;
+            left.1 = Some(task.waker().clone());
+            if left.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
+        });
+        let running = Some(Running::begin(activity));
+        Answering { answering, running, waker: Waker::from(Arc::clone(activity)) }
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_only_when_it_was_woken() {
+        let (activity, left) = (Arc::<Activity>::default(), Arc::default());
+        let mut answer = std::pin::pin!(answering(&activity, 3, &left));
+        let mut poll = || answer.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready();
+        let wake = || left.lock().unwrap().1.take().unwrap().wake();
+        assert!(!poll() && !poll() && !poll());
+        assert_eq!(left.lock().unwrap().0, 1);
+        wake();
+        assert!(!poll() && !poll());
+        assert_eq!(left.lock().unwrap().0, 2);
+        wake();
+        assert!(poll());
+    }
+
+    #[tokio::test]
+    async fn who_wakes_an_answer_wakes_its_task() {
+        let (activity, left) = (Arc::<Activity>::default(), Arc::default());
+        let answer = tokio::spawn(answering(&activity, 2, &left));
+        while left.lock().unwrap().1.is_none() {
+            tokio::task::yield_now().await;
+        }
+        // From another thread, as timers and other connections do.
+        let waker = left.lock().unwrap().1.take().unwrap();
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+        assert!(answer.await.is_ok());
+    }
+}

@@ -48,7 +48,7 @@ impl Post<'_> {
                         }
                     };
                     let mut cx =
-                        context(session.peer(), session.scope(), session.principal(), &came);
+                        context(session.peer(), session.scope(), session.principal(), came);
                     cx.wire_id = Some(id.clone());
                     let call = came.shared.stack.send(Call::request(method, params, cx));
                     let held = (session.running(), Arc::clone(&busy), running);
@@ -58,7 +58,7 @@ impl Post<'_> {
                     }));
                 }
                 Ok(Message::Notification { method, params }) => {
-                    let cx = context(session.peer(), session.scope(), session.principal(), &came);
+                    let cx = context(session.peer(), session.scope(), session.principal(), came);
                     let telling = came.shared.stack.send(Call::notification(method, params, cx));
                     let busy = Arc::clone(&busy);
                     drop(own(session.scope(), async move {

@@ -63,7 +63,7 @@ impl Post<'_> {
     ) -> Result<Response<HttpBody>, Refusal> {
         let Self { came, busy, .. } = self;
         let shared = came.shared;
-        let mut cx = context(session.peer(), session.scope(), session.principal(), &came);
+        let mut cx = context(session.peer(), session.scope(), session.principal(), came);
         cx.wire_id = Some(id.clone());
         let open = session.open(cx.key);
         // It may have ended since it was found; nothing has run, so the client may safely ask again in another.
@@ -74,7 +74,7 @@ impl Post<'_> {
         let reader = Reader::new(&stream, None);
         let call = shared.stack.send(Call::request(method, params, cx));
         let attended = Attended { session, running: Some(Running { id, call, open, _busy: busy }) };
-        answer_from(&stream, attended, reader, &came).await
+        answer_from(&stream, attended, reader, came).await
     }
 
     pub(in super::super) fn tell_legacy(
@@ -83,7 +83,7 @@ impl Post<'_> {
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
         let session = self.came.session(&self.principal)?;
-        let cx = context(session.peer(), session.scope(), session.principal(), &self.came);
+        let cx = context(session.peer(), session.scope(), session.principal(), self.came);
         let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
         let busy = self.busy;
         drop(own(session.scope(), async move {
