@@ -81,7 +81,7 @@ where
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(Running::begin(&self.activity));
         let waker = Waker::from(Arc::clone(&self.activity));
-        Answering { answering: self.service.clone().call(request), running, waker }
+        Answering { future: self.service.clone().call(request), running, waker }
     }
 }
 
@@ -89,7 +89,7 @@ pin_project! {
     /// An answer that is made.
     pub(super) struct Answering<F> {
         #[pin]
-        answering: F,
+        future: F,
         running: Option<Running>,
         waker: Waker,
     }
@@ -110,7 +110,7 @@ where
                 return Poll::Pending;
             }
         }
-        let answer = ready!(this.answering.poll(&mut Task::from_waker(this.waker)));
+        let answer = ready!(this.future.poll(&mut Task::from_waker(this.waker)));
         let running = this.running.take();
         Poll::Ready(
             answer.map(|response| response.map(|body| Answered { body, _running: running })),
@@ -294,16 +294,16 @@ mod tests {
         activity: &Arc<Activity>,
         steps: usize,
         left: &Arc<Mutex<(usize, Option<Waker>)>>,
-    ) -> Answering<impl Future<Output = Result<Response<()>, Infallible>>> {
+    ) -> Answering<impl Future<Output = Result<Response<()>, Infallible>> + use<>> {
         let left = Arc::clone(left);
-        let answering = poll_fn(move |task| {
+        let future = poll_fn(move |task| {
             let mut left = left.lock().unwrap();
             left.0 += 1;
             left.1 = Some(task.waker().clone());
             if left.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
         });
         let running = Some(Running::begin(activity));
-        Answering { answering, running, waker: Waker::from(Arc::clone(activity)) }
+        Answering { future, running, waker: Waker::from(Arc::clone(activity)) }
     }
 
     #[test]
