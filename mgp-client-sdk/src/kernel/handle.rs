@@ -76,7 +76,7 @@ impl Kernel {
     /// Its servers, by their ids, with all that an operator may know of them.
     #[must_use]
     pub fn servers(&self) -> Vec<KernelServer> {
-        self.0.fleet.all().values().map(|node| self.server_of(node)).collect()
+        self.all_described()
     }
 
     /// Starts a server unless it runs, and gives its state once it is there or did not come; none for one nobody knows.

@@ -2,47 +2,63 @@
 //!
 //! Applies to: inbound.
 
+use std::collections::HashMap;
+
 use mgp_discovery::Reach;
 use mgp_security::NameFlaw;
 use mgp_types::mgp::{KernelServer, ServerState};
+use mgp_types::service::ServerId;
 
 use crate::kernel::fleet::Node;
 use crate::kernel::handle::Kernel;
 
 impl Kernel {
-    /// A server as an operator sees it, with what keeps its tools away.
-    pub(in crate::kernel) fn server_of(&self, node: &Node) -> KernelServer {
-        let mut server = self.0.fleet.describe(node);
-        server.lacks = self.lacks(node, &server);
-        server
+    /// The servers as an operator sees them, with what keeps their tools away.
+    pub(in crate::kernel) fn all_described(&self) -> Vec<KernelServer> {
+        // Once for all of them: there may be hundreds.
+        let mut held = HashMap::new();
+        for waiting in self.governance().definitions().waiting().unwrap_or_default() {
+            *held.entry(waiting.server).or_insert(0) += 1;
+        }
+        let all = self.0.fleet.all();
+        let described = all.values().map(|node| {
+            let mut server = self.0.fleet.describe(node);
+            server.lacks = self.lacks(node, &server, &held);
+            server
+        });
+        described.collect()
     }
 
-    fn lacks(&self, node: &Node, server: &KernelServer) -> Option<String> {
-        let definitions = self.governance().definitions();
-        if let Some(flaw) = definitions.flaw(node.id()) {
-            return Some(match flaw {
-                NameFlaw::LooksLike { like, .. } => {
-                    format!("its id looks like `{like}`; give it another")
-                }
-                NameFlaw::Reserved(_) => "its id is reserved; give it another".to_owned(),
-                flaw => format!("its id cannot be used: {flaw}"),
-            });
-        }
-        let waiting = definitions.waiting().unwrap_or_default();
-        let held = waiting.iter().filter(|waiting| waiting.server == *node.id()).count();
-        if held > 0 {
+    fn lacks(
+        &self,
+        node: &Node,
+        server: &KernelServer,
+        held: &HashMap<ServerId, usize>,
+    ) -> Option<String> {
+        if let Some(&held) = held.get(node.id()) {
             let (are, id) =
                 (if held == 1 { "definition waits" } else { "definitions wait" }, node.id());
             return Some(format!(
                 "{held} {are} for an operator; see `mgp tools ls {id} --waiting`"
             ));
         }
-        let refused = definitions.refused(node.id());
+        let refused = self.governance().definitions().refused(node.id());
         if refused > 0 {
             let are = if refused == 1 { "definition" } else { "definitions" };
             return Some(format!("{refused} {are} cannot be used; its author must mend them"));
         }
         (server.tools == 0).then(|| self.has_none(node, server))
+    }
+
+    /// What is wrong with the id of a server; it is compared with all others, so not for each that is only broken.
+    fn flaw_of(&self, node: &Node) -> Option<String> {
+        Some(match self.governance().definitions().flaw(node.id())? {
+            NameFlaw::LooksLike { like, .. } => {
+                format!("its id looks like `{like}`; give it another")
+            }
+            NameFlaw::Reserved(_) => "its id is reserved; give it another".to_owned(),
+            flaw => format!("its id cannot be used: {flaw}"),
+        })
     }
 
     /// Why a server has no tools at all, where nothing is wrong with what it lists.
@@ -53,6 +69,11 @@ impl Kernel {
                 Reach::Url { .. } => "it cannot be reached".to_owned(),
                 _ => "it does not start".to_owned(),
             },
+            ServerState::Connected | ServerState::Registered | ServerState::Disconnected
+                if let Some(flaw) = self.flaw_of(node) =>
+            {
+                flaw
+            }
             _ if is_known => "it lists no tools".to_owned(),
             ServerState::Connected => {
                 "what it lists is not known yet; if that stays so, see `mgp doctor`".to_owned()
