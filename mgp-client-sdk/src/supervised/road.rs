@@ -102,11 +102,16 @@ impl Line {
     }
 
     fn send(self: Arc<Self>, mut call: Call) -> ResponseFuture {
+        let is_request = call.kind() == Kind::Request;
         let cx = call.cx_mut();
         cx.peer = self.peer.clone();
         // Gates saw what the connection of that moment negotiated; this one may be a later one.
         cx.callee = self.session.facts();
-        let counts = call.kind() == Kind::Request && !call.is::<SubscriptionsListen>();
+        if is_request && cx.callee.speaks_mgp() {
+            // All attempts of a call, and what is asked on its behalf, have one trace.
+            cx.trace_or_new();
+        }
+        let counts = is_request && !call.is::<SubscriptionsListen>();
         let place = counts.then(|| Running::enter(&self));
         ResponseFuture { sending: self.stack.send(call), place }
     }

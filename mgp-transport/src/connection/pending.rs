@@ -120,7 +120,9 @@ impl Pending {
 
     /// Takes a request out; `true` when it was still unanswered.
     pub(crate) fn leave(&self, number: i64) -> bool {
-        self.table().entries.remove(&number).is_some()
+        // Dropped after the lock: a request holds what others gave it.
+        let entry = self.table().entries.remove(&number);
+        entry.is_some()
     }
 
     /// Hands an answer to the request it belongs to; a second answer finds nobody.

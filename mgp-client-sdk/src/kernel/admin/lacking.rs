@@ -44,6 +44,10 @@ impl Kernel {
         }
         let refused = self.governance().definitions().refused(node.id());
         if refused > 0 {
+            // Where its id is what is wrong, nothing of it is taken.
+            if let Some(flaw) = self.flaw_of(node) {
+                return Some(flaw);
+            }
             let are = if refused == 1 { "definition" } else { "definitions" };
             return Some(format!("{refused} {are} cannot be used; its author must mend them"));
         }

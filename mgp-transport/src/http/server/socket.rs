@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
@@ -197,7 +198,8 @@ impl Impatient {
         {
             return Poll::Pending;
         }
-        self.reader = Some(task.waker().clone());
+        // Without budget a timer is not even begun, and this task comes here again.
+        self.reader = has_budget_remaining().then(|| task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun.load(Ordering::Relaxed);
             let idle = begun == self.activity.ended.load(Ordering::Relaxed);
@@ -205,6 +207,7 @@ impl Impatient {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.begun = begun;
+            self.reader = None;
             timer.set(sleep(head_time));
         }
         Poll::Pending

@@ -142,10 +142,11 @@ struct Attended<'a> {
 
 impl Attended<'_> {
     fn drive(&mut self, task: &mut Task<'_>) {
-        if let Some(running) = &mut self.running
-            && Pin::new(running).poll(task).is_ready()
+        // Taken out while it is polled, so that one that panics is not polled again.
+        if let Some(mut running) = self.running.take()
+            && Pin::new(&mut running).poll(task).is_pending()
         {
-            self.running = None;
+            self.running = Some(running);
         }
     }
 }
