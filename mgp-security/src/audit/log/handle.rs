@@ -159,7 +159,8 @@ impl AuditLog {
         Audited::Later(Box::pin(async move { answer.await.unwrap_or(Err(Unaudited::Closed)) }))
     }
 
-    /// Waits until everything that was handed over before is kept, and its head too.
+    /// Waits until everything that was handed over before is kept, and its head too: what was recorded here, and what
+    /// was committed to the store for this log.
     ///
     /// # Errors
     /// [`Unaudited`] when it cannot be written.

@@ -201,16 +201,17 @@ impl Writer {
         } else if self.head < self.chain.seq {
             self.keep_head(Head::of(&self.chain, self.taken))?;
         }
-        if self.outbox.as_mut().is_some_and(Outbox::has_news) {
-            self.take_outbox()?;
-        }
-        Ok(())
+        self.take_news()
     }
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {
         if self.is_failing {
             // Something is written first: that it works is known before anybody is told so.
             self.checkpoint(0)?;
+        }
+        // Whoever waits until all is kept means the events that the store was given for this log too.
+        if self.batch.iter().any(|item| matches!(item, Item::Flush { .. })) {
+            self.take_news()?;
         }
         loop {
             if !self.batch.is_empty() {
@@ -223,9 +224,7 @@ impl Writer {
                 break;
             }
         }
-        if self.outbox.as_mut().is_some_and(Outbox::has_news) {
-            self.take_outbox()?;
-        }
+        self.take_news()?;
         let late = self.behind.is_some_and(|since| closing || since.elapsed() >= LAG);
         if late {
             self.keep_head(Head::of(&self.chain, self.taken))?;
@@ -277,6 +276,13 @@ impl Writer {
             }
         }
         self.shared.room.add_permits(permits);
+        Ok(())
+    }
+
+    fn take_news(&mut self) -> Result<(), Reason> {
+        if self.outbox.as_mut().is_some_and(Outbox::has_news) {
+            self.take_outbox()?;
+        }
         Ok(())
     }
 

@@ -285,11 +285,14 @@ struct Broken {
     failing: Arc<AtomicBool>,
     /// Whether a failed commit was made all the same.
     lying: Arc<AtomicBool>,
+    /// Whether it takes its time to give what waits.
+    slow: bool,
 }
 
 impl Broken {
     fn new() -> Self {
-        Self { inner: MemoryStore::new(), failing: Arc::default(), lying: Arc::default() }
+        let (failing, lying) = (Arc::default(), Arc::default());
+        Self { inner: MemoryStore::new(), failing, lying, slow: false }
     }
 
     fn works(&self) -> Result<(), StoreError> {
@@ -335,7 +338,13 @@ impl Store for Broken {
         log: &str,
         most: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        self.inner.pending(log, most)
+        let pending = self.inner.pending(log, most);
+        let rest = if self.slow { Duration::from_millis(50) } else { Duration::ZERO };
+        Box::pin(async move {
+            // The thread that writes the log asks, which nothing else waits for.
+            std::thread::sleep(rest);
+            pending.await
+        })
     }
 
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
@@ -362,6 +371,17 @@ async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
     verify(&folder.0, "audit", &head).unwrap();
     assert!(!folder.lines().join("\n").contains("lost"));
+}
+
+#[tokio::test]
+async fn a_flush_waits_for_what_was_committed_for_the_log() {
+    let (folder, mut store) = (Folder::new(), Broken::new());
+    store.slow = true;
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    store.commit(Change::new().event("audit", event("one"))).await.unwrap();
+    log.flush().await.unwrap();
+    let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
+    assert_eq!((tools(&log).await.len(), verify(&folder.0, "audit", &head).unwrap()), (1, 1));
 }
 
 #[tokio::test]
