@@ -16,6 +16,7 @@ mod memory;
 mod noise;
 mod other_audience;
 mod other_tenant;
+mod panics;
 mod sealed_state;
 mod shares;
 mod slow_clients;

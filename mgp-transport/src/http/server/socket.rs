@@ -290,6 +290,10 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Mutex;
 
+    use tokio::net::TcpListener;
+    use tokio::task::consume_budget;
+    use tokio::time::timeout;
+
     use super::*;
 
     /// An answer that counts how often it is polled and leaves its waker behind; it is there after `steps`.
@@ -335,5 +339,25 @@ mod tests {
         let waker = left.lock().unwrap().1.take().unwrap();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(answer.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_head_is_not_waited_for_for_ever_where_the_task_had_no_budget() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let head_time = Duration::from_millis(20);
+        let limits = ConnectionLimits { head_time, ..ConnectionLimits::default() };
+        let mut socket = Impatient::new(socket, &limits, Arc::default());
+        let (mut is_first, mut space) = (true, [0; 8]);
+        let read = poll_fn(|task| {
+            let spends = std::mem::take(&mut is_first);
+            while spends && has_budget_remaining() {
+                let _ = std::pin::pin!(consume_budget()).poll(task);
+            }
+            Pin::new(&mut socket).poll_read(task, &mut ReadBuf::new(&mut space))
+        });
+        let read = timeout(Duration::from_secs(10), read).await.unwrap();
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
