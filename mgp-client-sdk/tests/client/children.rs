@@ -111,6 +111,7 @@ async fn a_silent_server_is_killed_with_its_group() {
 async fn a_shutdown_that_hangs_escalates() {
     // It heeds SIGTERM, not the end of stdin.
     let slow = shell("while :; do sleep 0.05; done");
+    let slow = slow.term_grace(Duration::from_secs(10));
     let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();
     assert_eq!(client.close().await.unwrap().signal, Some(15));
     // It heeds neither.

@@ -142,7 +142,8 @@ fn those_that_work_do_while_all_others_fail_and_doctor_names_these() {
         work(),
         broken().len(),
     );
-    assert!(served < Duration::from_secs(2), "{served:?}");
+    let bound = Duration::from_secs(if rounds() < A_CHECK { 20 } else { 2 });
+    assert!(served < bound, "{served:?}");
     let (all, ill) = (works().len() + broken().len(), broken().len());
     assert_eq!((&report["servers"], &report["broken"]), (&json!(all), &json!(ill)), "{report}");
     let checks = report["checks"].as_array().unwrap();

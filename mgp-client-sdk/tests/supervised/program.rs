@@ -215,7 +215,7 @@ fn the_gate_alone_on_a_client() {
 
 #[tokio::test]
 async fn the_gate_alone_on_a_server() {
-    let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("400");
+    let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("2000");
     let client = Client::builder("test", "1").spawn(server).await.unwrap();
     let ask = || async { client.call("think").arg("about", "life").await };
     let error = ask().await.unwrap_err();

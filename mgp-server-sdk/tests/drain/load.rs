@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mgp_server_sdk::Tool;
+use mgp_types::mcp::TaskSupport;
 use mgp_types::mgp::ShutdownReason;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::drains;
@@ -109,11 +112,20 @@ pub(crate) fn say_figure(figure: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
     for number in 0..(drains() / 10).max(5) {
-        let began = Began::default();
-        let mut world = World::new(server(&began)).await;
-        let ms = 5 + u64::try_from(number).unwrap() % 20;
+        let (gate, ms) = (Arc::new(Semaphore::new(0)), u64::try_from(number).unwrap() % 20);
+        let held = Arc::clone(&gate);
+        let held = Tool::new("held", "Waits until it may, then a little", move || {
+            let held = Arc::clone(&held);
+            async move {
+                held.acquire().await.unwrap().forget();
+                sleep(Duration::from_millis(ms)).await;
+                "done"
+            }
+        });
+        let tools = server(&Began::default()).tool(held.task(TaskSupport::Optional));
+        let mut world = World::new(tools).await;
         for id in 0..4 {
-            let mut task = call(id, "sleep", ms);
+            let mut task = call(id, "held", 0);
             task["params"]["task"] = json!({});
             world.say(&task).await;
         }
@@ -131,11 +143,12 @@ async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
         assert_eq!(world.hear().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
         assert_eq!(remaining.calls, 4);
+        gate.add_permits(4);
         world.say(&call(300, "inline", 0)).await;
         let heard = world.rest().await;
         for id in 100..104 {
             let text = heard.answers[&id]["result"]["content"][0]["text"].as_str();
-            assert!(text.is_some_and(|text| text.starts_with("done")), "{:?}", heard.answers[&id]);
+            assert_eq!(text, Some("done"), "{:?}", heard.answers[&id]);
         }
         assert_eq!(heard.code(300), Some(2001));
     }

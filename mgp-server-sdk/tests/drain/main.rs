@@ -17,7 +17,17 @@ mod unread;
 mod wire;
 mod world;
 
+use std::time::Duration;
+
 /// How many drains a long story takes.
 fn drains() -> usize {
     std::env::var("DRAINS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
+
+/// How long a server with nothing to do may take to end; beside other tests it gets its turn later.
+fn at_once() -> Duration {
+    Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
+}
+
+/// So many drains are a check, which runs alone.
+const A_CHECK: usize = 1000;

@@ -2,23 +2,29 @@
 //!
 //! Applies to: inbound.
 
+use std::time::Duration;
+
 use mgp_security::{AuditLog, AuditQuery};
 use mgp_types::method::{KernelAudit, KernelAuditVerify};
 use mgp_types::mgp::{KernelAuditParams, KernelAuditResult, KernelAuditVerifyResult};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
+use tokio::time::timeout;
 
 use super::Desk;
 use crate::kernel::handle::Kernel;
 
+/// How long the log may take to come to what was answered before it is read as it is.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 pub(super) fn on(desk: Desk) -> Desk {
     desk.reads::<KernelAudit, _, _>(async |kernel, _, params| {
-        let page = kernel.log()?.query(query(params)?).await?;
+        let page = kernel.log().await?.query(query(params)?).await?;
         let mut result = KernelAuditResult::new();
         (result.events, result.next) = (page.events, page.next);
         Ok(result)
     })
     .reads::<KernelAuditVerify, _, _>(async |kernel, _, _| {
-        kernel.log()?;
+        kernel.log().await?;
         Ok(match kernel.governance().verify_log().await {
             Ok(records) => KernelAuditVerifyResult::new(records, true),
             Err(error) => {
@@ -31,11 +37,15 @@ pub(super) fn on(desk: Desk) -> Desk {
 }
 
 impl Kernel {
-    fn log(&self) -> Result<&AuditLog, RpcError> {
-        self.governance().log().ok_or_else(|| {
+    /// The log, with everything that was answered so far: it takes events of changes from the state a moment later.
+    async fn log(&self) -> Result<&AuditLog, RpcError> {
+        let log = self.governance().log().ok_or_else(|| {
             let message = "this kernel keeps no log; build it with `in_folder`";
             RpcError::new(ErrorCode::SERVER_NOT_READY, message)
-        })
+        })?;
+        // One that cannot be written can still be read.
+        let _ = timeout(PATIENCE, log.flush()).await;
+        Ok(log)
     }
 }
 

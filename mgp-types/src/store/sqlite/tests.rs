@@ -38,10 +38,10 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// A store that loses patience at once.
-    async fn open_impatient(&self) -> Db {
+    /// A store that loses patience soon.
+    async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
-        (config.patience, config.waiting) = (Duration::from_millis(50), 4);
+        (config.patience, config.waiting) = (patience, 4);
         config.open().await.unwrap()
     }
 }
@@ -189,7 +189,7 @@ async fn what_waits_together_fails_apart() {
 #[tokio::test]
 async fn a_lock_that_is_kept_stops_nobody_for_ever() {
     let folder = Folder::new();
-    let db = folder.open_impatient().await;
+    let db = folder.open_impatient(Duration::from_secs(1)).await;
     let holder = Connection::open(folder.file()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
@@ -210,7 +210,7 @@ async fn a_lock_that_is_kept_stops_nobody_for_ever() {
 #[tokio::test]
 async fn too_many_are_refused_at_once() {
     let folder = Folder::new();
-    let db = folder.open_impatient().await;
+    let db = folder.open_impatient(Duration::from_millis(50)).await;
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (begun, runs) = std::sync::mpsc::channel();
     let holding = db.write(move |_| {

@@ -83,7 +83,7 @@ async fn what_was_acknowledged_survives_a_killed_process() {
         let began = tokio::time::Instant::now();
         let log = folder.open().await;
         assert!(began.elapsed() < Duration::from_secs(1), "opening took {:?}", began.elapsed());
-        drop(log);
+        log.close().await.unwrap();
         folder.verify().unwrap();
     }
     assert!(acknowledged > KILLS * 8, "{acknowledged}");
@@ -107,7 +107,7 @@ async fn a_torn_line_is_cut_off_and_that_is_said() {
     for torn in [&b"{"[..], br#"{"seq":2,"no":2,"event":{"#, b"\0\0\0\0", b"{\"seq\":2}\n"] {
         fs::write(&path, [&whole, torn].concat()).unwrap();
         fs::write(folder.0.join("audit.head"), &head).unwrap();
-        drop(folder.open().await);
+        folder.open().await.close().await.unwrap();
         let lines = folder.lines();
         let said = format!(r#""cut":{}}}"#, torn.len());
         assert!(lines.len() == 2 && lines[1].contains(&said), "{lines:?}");
@@ -122,10 +122,10 @@ async fn records_after_the_head_are_kept_if_they_fit() {
     log.record(event("one")).await.unwrap();
     let head = fs::read(folder.0.join("audit.head")).unwrap();
     log.record(event("two")).await.unwrap();
-    drop(log);
+    log.close().await.unwrap();
     fs::write(folder.0.join("audit.head"), head).unwrap();
     assert_eq!(folder.verify(), Ok(2));
-    drop(folder.open().await);
+    folder.open().await.close().await.unwrap();
     assert_eq!((folder.head().seq, folder.verify()), (2, Ok(2)));
 }
 

@@ -214,7 +214,7 @@ async fn while_the_disk_fails_no_call_begins_and_what_runs_is_recorded_later() {
     let told = tools(&log).await;
     assert_eq!(told.len(), 1 + 15 + 2);
     assert_eq!(told[16..], [("safe".into(), "SUCCESS".into()), ("risky".into(), "FAILURE".into())]);
-    drop(log);
+    log.close().await.unwrap();
     assert_eq!(tools(&folder.open().await).await.len(), 18, "no call was left without an end");
 }
 
@@ -226,7 +226,7 @@ async fn an_intent_that_fails_leaves_no_trace_of_a_call_that_did_not_run() {
     assert!(log.begin(start("not run", None, None)).await.is_err());
     full.store(false, Ordering::Relaxed);
     until_written(&log).await;
-    drop(log);
+    log.close().await.unwrap();
     let log = folder.open().await;
     assert!(tools(&log).await.is_empty());
 }

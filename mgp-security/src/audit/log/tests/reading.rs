@@ -35,7 +35,7 @@ async fn events_follow_each_other_without_gaps_whatever_lies_between() {
         let expected: Vec<u64> = (after + 1..=200).take(9).collect();
         assert_eq!(seqs(&log.after(after, 9).await.unwrap()), expected, "after {after}");
     }
-    drop(log);
+    log.close().await.unwrap();
     let log = folder.open().await;
     assert_eq!(seqs(&log.after(0, 1000).await.unwrap()), (1..=200).collect::<Vec<_>>());
 }

@@ -157,7 +157,7 @@ async fn old_files_go_once_a_checkpoint_says_so_and_the_rest_is_proved() {
     private(&again.0);
     let log = again.open().await;
     assert_eq!(tools(&log).await.last().unwrap(), &("long".to_owned(), "FAILURE".to_owned()));
-    drop(log);
+    log.close().await.unwrap();
     fs::remove_file(&again.segments()[0]).unwrap();
     let bad = again.verify().unwrap_err();
     assert_eq!((bad.why, again.segments().len()), (Flaw::Missing, 2));

@@ -63,6 +63,12 @@ async fn the_end_of_a_safe_call_is_written_without_being_asked_for() {
         .await
         .unwrap()
         .unwrap();
+    let head = async {
+        while folder.head().seq == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), head).await.expect("the head follows");
     drop(log);
     assert_eq!(folder.head().seq, 1);
 }
@@ -83,7 +89,7 @@ async fn a_call_that_is_dropped_while_it_waits_is_recorded_as_cancelled() {
     let events = log.query(crate::AuditQuery::new()).await.unwrap().events;
     let cancelled = |event: &AuditEvent| event.details.as_ref().unwrap().get("cancelled").is_some();
     assert_eq!((events.len(), events.iter().all(cancelled)), (2, true));
-    drop(log);
+    log.close().await.unwrap();
     assert_eq!(tools(&folder.open().await).await.len(), 2, "both calls have their end");
 }
 
@@ -101,7 +107,7 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     let events = log.query(crate::AuditQuery::new()).await.unwrap().events;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].details.as_ref().unwrap().decode::<u64>("rounds").unwrap(), Some(3));
-    drop(log);
+    log.close().await.unwrap();
     let log = folder.open().await;
     let told = tools(&log).await;
     assert_eq!(told.len(), 2, "the suspended call ended with the log: {told:?}");
@@ -126,7 +132,7 @@ async fn a_store_has_the_head_and_gives_its_events_once() {
     assert!(store.pending("audit", 9).await.unwrap().is_empty());
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
     assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
-    drop(log);
+    log.close().await.unwrap();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let ids: Vec<_> =
         log.after(0, 9).await.unwrap().into_iter().map(|event| event.actor.id).collect();
@@ -139,8 +145,7 @@ async fn what_was_written_but_not_settled_is_not_written_twice() {
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     store.commit(Change::new().event("audit", event("once"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
-    log.flush().await.unwrap();
-    drop(log);
+    log.close().await.unwrap();
     // The same state as if the process had died before it settled the event.
     let again = MemoryStore::new();
     again.commit(Change::new().event("audit", event("once"))).await.unwrap();
@@ -172,7 +177,7 @@ async fn a_second_opener_is_refused_until_the_first_is_gone() {
     let handle = log.clone();
     drop(log);
     assert!(AuditLog::open(folder.config(), None).await.is_err());
-    drop(handle);
+    handle.close().await.unwrap();
     folder.open().await;
 }
 
@@ -236,7 +241,7 @@ async fn digests_of_one_key_can_be_compared_and_survive_the_process() {
     let log = AuditLog::open(config(), None).await.unwrap();
     let digest = log.digest_key().unwrap().digest("secret");
     assert_eq!(digest.len(), 32);
-    drop(log);
+    log.close().await.unwrap();
     let log = AuditLog::open(config(), None).await.unwrap();
     assert_eq!(log.digest_key().unwrap().digest("secret"), digest);
     assert_ne!(DigestKey::new([7; 32]).digest("secret"), digest);
@@ -245,7 +250,7 @@ async fn digests_of_one_key_can_be_compared_and_survive_the_process() {
 
 impl Folder {
     async fn open_without_key(&self, log: AuditLog) -> bool {
-        drop(log);
+        log.close().await.unwrap();
         self.open().await.digest_key().is_none()
     }
 }
