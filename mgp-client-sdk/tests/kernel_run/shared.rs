@@ -5,7 +5,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -205,6 +208,34 @@ fn a_shim_tells_of_the_kernel_it_found() {
     assert!(said.contains("that one counts"), "{said}");
     assert_eq!(shim.wait().unwrap().code(), Some(0));
     assert!(!exists(&world.ready_file()));
+}
+
+#[test]
+fn a_shim_whose_host_speaks_on_still_says_that_the_kernel_has_ended() {
+    let world = World::new("speaks", "");
+    let _first = world.host(&[]);
+    let mut command = world.mgp(&["--stdio"]);
+    let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (shim.stdin.take().unwrap(), shim.stdout.take().unwrap());
+    let said = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&said);
+    let speaks = thread::spawn(move || {
+        while input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").is_ok() {
+            counts.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // Nobody reads the answers: they wait in the shim, and what is said waits too.
+    let mut before = 0;
+    within(|| {
+        thread::sleep(Duration::from_millis(200));
+        let now = said.load(Ordering::Relaxed);
+        (now > 0 && std::mem::replace(&mut before, now) == now).then_some(())
+    });
+    kill("-KILL", world.kernel().unwrap());
+    thread::sleep(Duration::from_millis(200));
+    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+    assert_eq!(shim.wait().unwrap().code(), Some(1));
+    speaks.join().unwrap();
 }
 
 #[test]

@@ -196,8 +196,9 @@ fn pump(stream: &UnixStream) -> Ended {
     thread::Builder::new().name("mgp-host".to_owned()).stack_size(64 * 1024).spawn(move || {
         let (mut input, mut upward) = (input, upward);
         // Whatever ends it, the host has nothing more to say; the kernel answers what it was asked.
-        let _ = pass(&mut input, &mut upward);
-        left.store(true, Ordering::Release);
+        let passed = pass(&mut input, &mut upward);
+        // Where the kernel takes nothing more, that is no word of the host.
+        left.store(!passed.is_err_and(|error| is_gone(&error)), Ordering::Release);
         let _ = upward.shutdown(Shutdown::Write);
     })?;
     let (mut downward, mut output) = (stream, output);
@@ -209,6 +210,11 @@ fn pump(stream: &UnixStream) -> Ended {
             "the kernel has ended; the host starts another one when it connects again",
         )),
     }
+}
+
+/// Whether the other side of a pipe or socket is not there any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Copies until there is no more, each piece as it comes.

@@ -4,8 +4,8 @@
 //!
 //! Applies to: outbound.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_discovery::Approved;
@@ -41,6 +41,12 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// How long listing may take.
 const LISTS: Duration = Duration::from_secs(30);
 
+/// How long is waited until a server that is there is asked again for what it did not say; each time twice as long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest of these.
+const AT_LAST: Duration = Duration::from_mins(5);
+
 /// Asks servers again whenever they have news, until the fleet is gone.
 pub(super) async fn run(fleet: servers::Weak, news: News) {
     loop {
@@ -65,14 +71,23 @@ pub(super) async fn run(fleet: servers::Weak, news: News) {
 /// Asks one server what is to be asked of it, one thing after another.
 async fn ask(node: Arc<Node>, fleet: Fleet) {
     while let Some(what) = node.errands().next() {
-        match tokio::time::timeout(LISTS, learn(&node, what, fleet.ground())).await {
-            Ok(Ok(true)) => fleet.tell(&node, &[what]),
-            Ok(Ok(false)) => {}
-            Ok(Err(why)) => {
-                tracing::warn!(server = %node.id(), %why, ?what, "what it lists is not known");
+        let learned = tokio::time::timeout(LISTS, learn(&node, what, fleet.ground())).await;
+        match learned.unwrap_or(Err(NotLearned::Silent)) {
+            Ok(has_changed) => {
+                node.errands().told(what);
+                if has_changed {
+                    fleet.tell(&node, &[what]);
+                }
             }
-            Err(_) => {
-                tracing::warn!(server = %node.id(), ?what, "it does not say what it lists");
+            Err(why) => {
+                tracing::warn!(server = %node.id(), %why, ?what, "what it lists is not known");
+                if !matches!(why, NotLearned::Endless) {
+                    tokio::spawn(once_more(
+                        Arc::downgrade(&node),
+                        what,
+                        fleet.ground().news.clone(),
+                    ));
+                }
             }
         }
         // The last of what is asked at first.
@@ -87,23 +102,59 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
     }
 }
 
+/// Has a server asked again, a while after it did not say something; one that has gone is asked when it comes back.
+async fn once_more(node: Weak<Node>, what: What, news: News) {
+    let Some(rest) = node.upgrade().map(|node| node.errands().failed(what)) else { return };
+    tokio::time::sleep(rest).await;
+    if let Some(node) = node.upgrade()
+        && is_there(&node.state())
+    {
+        news.stale(node.id(), &[what]);
+    }
+}
+
 /// What is to be asked of a server, each thing once; whoever adds the first sees to all.
 #[derive(Default)]
-pub(super) struct Errands(Mutex<(BTreeSet<What>, bool)>);
+pub(super) struct Errands(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    asks: BTreeSet<What>,
+    is_seen_to: bool,
+    /// How often in a row the server did not say it.
+    failures: BTreeMap<What, u32>,
+}
 
 impl Errands {
     /// `true` when nobody sees to them yet.
     fn add(&self, what: What) -> bool {
-        let mut errands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        errands.0.insert(what);
-        !std::mem::replace(&mut errands.1, true)
+        let mut open = self.open();
+        open.asks.insert(what);
+        !std::mem::replace(&mut open.is_seen_to, true)
     }
 
     fn next(&self) -> Option<What> {
-        let mut errands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = errands.0.pop_first();
-        errands.1 = next.is_some();
+        let mut open = self.open();
+        let next = open.asks.pop_first();
+        open.is_seen_to = next.is_some();
         next
+    }
+
+    fn told(&self, what: What) {
+        self.open().failures.remove(&what);
+    }
+
+    /// How long it is left alone then.
+    fn failed(&self, what: What) -> Duration {
+        let mut open = self.open();
+        let failures = open.failures.entry(what).or_default();
+        let rest = AGAIN.saturating_mul(1 << (*failures).min(16)).min(AT_LAST);
+        *failures = failures.saturating_add(1);
+        rest
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,6 +245,8 @@ enum NotLearned {
     Gone(#[from] Error),
     #[error("{}", .0.message())]
     NotListed(#[from] RpcError),
+    #[error("it does not answer")]
+    Silent,
     #[error("it lists more than {PAGES} pages")]
     Endless,
     #[error(transparent)]

@@ -8,7 +8,11 @@ use mgp_discovery::{Isolation, ServerMgp};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{Resource, Resources, Server, Tool};
 use mgp_transport::{Connection, duplex};
+use mgp_types::RpcError;
+use mgp_types::method::{Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
+use mgp_types::service::Stack;
+use tower_layer::layer_fn;
 
 use super::Node;
 use crate::client::Client;
@@ -235,4 +239,34 @@ async fn an_instance_that_is_watched_stays_and_is_watched_again() {
     host.call("which").await.unwrap();
     world.is_heard(&heard).await;
     world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_say_what_it_lists_is_asked_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    let fails_at_first = move || {
+        let counts = Arc::clone(&counts);
+        let fails = layer_fn(move |inner: Stack| {
+            let counts = Arc::clone(&counts);
+            Stack::from_fn(move |call| {
+                let lists = call.method().as_str() == ToolsList::METHOD;
+                let fails = lists && counts.fetch_add(1, Ordering::SeqCst) < 3;
+                let sent = inner.send(call);
+                async move { if fails { Err(RpcError::internal("not yet")) } else { sent.await } }
+            })
+        });
+        Server::new("late", "1")
+            .tool(Tool::new("late", "Says so", || async { "late" }))
+            .layer(fails)
+    };
+    let kernel = Kernel::builder().local("late", fails_at_first).build().await.unwrap();
+    let known = async {
+        while kernel.index().tools_of("late").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), known).await.expect("it is asked no more");
+    assert!(asked.load(Ordering::SeqCst) > 3);
+    kernel.stop().await;
 }
