@@ -104,11 +104,11 @@ async fn ask(node: Arc<Node>, fleet: Fleet) {
 
 /// Has a server asked again, a while after it did not say something; one that has gone is asked when it comes back.
 async fn once_more(node: Weak<Node>, what: What, news: News) {
-    let Some(rest) = node.upgrade().map(|node| node.errands().failed(what)) else { return };
+    let Some(rest) = node.upgrade().and_then(|node| node.errands().failed(what)) else { return };
     tokio::time::sleep(rest).await;
-    if let Some(node) = node.upgrade()
-        && is_there(&node.state())
-    {
+    let Some(node) = node.upgrade() else { return };
+    node.errands().rested(what);
+    if is_there(&node.state()) {
         news.stale(node.id(), &[what]);
     }
 }
@@ -123,6 +123,8 @@ struct Open {
     is_seen_to: bool,
     /// How often in a row the server did not say it.
     failures: BTreeMap<What, u32>,
+    /// For which of them somebody waits to ask again: one each, however often the server has news meanwhile.
+    resting: BTreeSet<What>,
 }
 
 impl Errands {
@@ -144,13 +146,20 @@ impl Errands {
         self.open().failures.remove(&what);
     }
 
-    /// How long it is left alone then.
-    fn failed(&self, what: What) -> Duration {
+    /// How long it is left alone then; none where somebody waits already.
+    fn failed(&self, what: What) -> Option<Duration> {
         let mut open = self.open();
+        if !open.resting.insert(what) {
+            return None;
+        }
         let failures = open.failures.entry(what).or_default();
         let rest = AGAIN.saturating_mul(1 << (*failures).min(16)).min(AT_LAST);
         *failures = failures.saturating_add(1);
-        rest
+        Some(rest)
+    }
+
+    fn rested(&self, what: What) {
+        self.open().resting.remove(&what);
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -340,4 +349,25 @@ async fn put(index: &ToolIndex, entry: ServerEntry) -> Result<bool, NotLearned> 
         tracing::warn!(server = %refused.server, tool = %refused.name, why = %refused.reason, "not indexed");
     }
     Ok(put.added + put.changed + put.removed > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_waits_for_each_thing_that_is_not_said_and_ever_longer() {
+        let errands = Errands::default();
+        let mut rests = Vec::new();
+        for _ in 0..12 {
+            rests.extend(errands.failed(What::Tools));
+            assert_eq!(errands.failed(What::Tools), None, "somebody waits");
+            errands.rested(What::Tools);
+        }
+        assert_eq!(rests[..4], [1, 2, 4, 8].map(Duration::from_secs));
+        assert_eq!(rests[11], AT_LAST);
+        assert_eq!(errands.failed(What::Prompts), Some(AGAIN));
+        errands.told(What::Tools);
+        assert_eq!(errands.failed(What::Tools), Some(AGAIN));
+    }
 }
