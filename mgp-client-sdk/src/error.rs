@@ -253,7 +253,7 @@ fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
 fn words(revisions: &[Revision]) -> String {
     let words: Vec<_> = revisions.iter().map(|revision| format!("`{revision}`")).collect();
     if words.is_empty() {
-        return "; `EraChoice::Auto` takes what it speaks".to_owned();
+        return "; with the era `auto` it is asked which it speaks".to_owned();
     }
     format!(", but {}", words.join(", "))
 }

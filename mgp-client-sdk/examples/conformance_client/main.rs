@@ -13,7 +13,7 @@ use std::error::Error;
 
 use mgp_client_sdk::prelude::*;
 use mgp_client_sdk::{ClientBuilder, EraChoice};
-use mgp_types::mcp::{ContentBlock, CreateMessageResult, Era, Revision, Role, Root};
+use mgp_types::mcp::{ContentBlock, CreateMessageResult, Revision, Role, Root};
 use mgp_types::mgp::{Extension, ExtensionSet};
 
 /// What the suite says about a run.
@@ -43,11 +43,7 @@ impl Scenario {
     }
 
     fn era(&self) -> EraChoice {
-        match self.revision.as_ref().map(Revision::era) {
-            None => EraChoice::Auto,
-            Some(Era::Legacy) => EraChoice::Legacy,
-            Some(Era::Modern) => EraChoice::Modern,
-        }
+        self.revision.as_ref().map(Revision::era).into()
     }
 }
 

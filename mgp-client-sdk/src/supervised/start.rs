@@ -27,6 +27,8 @@ use crate::handler::Changed;
 
 /// How long a child whose connection has ended may take to exit by itself.
 const LEAVING: Duration = Duration::from_secs(1);
+/// How long the handshake may take to say why it failed, once a child has ended in the midst of it.
+const EXPLAINS: Duration = Duration::from_millis(500);
 /// How long a server may take to say that it will stop.
 const AGREES: Duration = Duration::from_secs(5);
 
@@ -99,6 +101,8 @@ struct Run {
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
     attempt: Mutex<Option<Attempt>>,
     client: watch::Sender<Option<Ready>>,
+    /// Why the handshake failed.
+    failure: watch::Sender<Option<String>>,
     /// Why the server says it stops.
     told: Arc<Mutex<Option<ShutdownReason>>>,
 }
@@ -214,6 +218,7 @@ impl Run {
             io: Mutex::new(io),
             attempt: Mutex::new(Some(attempt)),
             client: watch::Sender::new(None),
+            failure: watch::Sender::new(None),
             told: Arc::default(),
         })
     }
@@ -224,6 +229,7 @@ impl Run {
             Err(error) => {
                 let cause = self.cause(&error);
                 self.failed(&cause);
+                self.failure.send_replace(Some(cause.clone()));
                 return Err(SpawnError::new(cause));
             }
         };
@@ -246,6 +252,16 @@ impl Run {
             Some(report) => format!("the server {report}"),
             None => cause(error),
         }
+    }
+
+    /// Why a child ended that was never ready: a server that is refused ends too, and that is not why.
+    async fn explained(&self) -> Option<String> {
+        if self.ready().is_some() {
+            return None;
+        }
+        let mut failures = self.failure.subscribe();
+        let said = timeout(EXPLAINS, failures.wait_for(Option::is_some)).await.ok()?;
+        said.ok()?.clone()
     }
 
     /// The start, as long as nobody recorded how it went.
@@ -350,7 +366,10 @@ impl Run {
                     Either::Right(_) => timeout(LEAVING, child.wait()).await.ok(),
                 };
                 match exited {
-                    Some(report) => exit(report),
+                    Some(report) => match self.explained().await {
+                        Some(why) => Exit::failure(why),
+                        None => exit(report),
+                    },
                     None => Exit::failure("the connection ended before the program did"),
                 }
             }

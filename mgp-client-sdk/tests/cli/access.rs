@@ -36,15 +36,18 @@ fn the_matrix_shows_all_agents_and_servers() {
     );
     home.quietly(&["access", "grant", "ada", "a"]);
     home.quietly(&["access", "grant", "ada", "b", "t"]);
+    // Whom no file names is there all the same.
+    home.quietly(&["access", "grant", "eve", "a"]);
     let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
     let rows = table["agents"].as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["agent"].as_str().unwrap()).collect();
-    assert_eq!(names, ["*", "ada", "bob", "default"]);
+    assert_eq!(names, ["*", "ada", "bob", "default", "eve"]);
     let expected = json!([
         { "server": "a", "whole": "allow", "allowed": [], "denied": [] },
         { "server": "b", "whole": "default", "allowed": ["t"], "denied": [] },
     ]);
     assert_eq!(rows[1]["access"], expected);
+    assert_eq!(rows[4]["access"][0]["whole"], "allow");
 }
 
 #[test]

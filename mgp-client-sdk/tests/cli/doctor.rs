@@ -109,6 +109,38 @@ comand = "x"
 }
 
 #[test]
+fn a_server_that_fails_is_quoted_without_its_secrets() {
+    let home = Home::new();
+    let script = "echo starting >&2; echo \"Error: no such user: $TOKEN\" >&2; exit 3";
+    home.write(
+        ".config/mgp/servers.toml",
+        &format!(
+            "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', '{script}']\n\
+             env = {{ TOKEN = 'hunter2-hunter2' }}\n"
+        ),
+    );
+    let (report, _) = home.any_json("doctor", &["doctor"]);
+    let said = said(&report, "a");
+    assert!(said.contains("; it said: “Error: no such user: …”"), "{said}");
+    assert!(said.contains("run it by hand") && !said.contains("hunter2"), "{said}");
+    home.ill(1, &["doctor"], "one thing does not work");
+}
+
+#[test]
+fn the_era_of_a_server_is_that_of_the_configuration() {
+    let home = Home::new();
+    let eras = [("auto", "(modern)"), ("modern", "(modern)"), ("legacy", "(legacy)")];
+    for (era, _) in eras {
+        let words = ["servers", "add", era, "--era", era, "--no-grant", "--"];
+        home.well(&[&words[..], &[&example("workbench")]].concat());
+    }
+    let report = home.json("doctor", &["doctor"]);
+    for (era, expected) in eras {
+        assert!(said(&report, era).contains(expected), "{era}: {report}");
+    }
+}
+
+#[test]
 fn a_hundred_and_fifty_broken_ones_hold_up_nobody() {
     let home = Home::new();
     let echo = example("echo");

@@ -49,6 +49,23 @@ async fn what_is_offered_is_what_is_written() {
 }
 
 #[tokio::test]
+async fn the_era_that_is_written_is_spoken() {
+    let entry = |era: &str| format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{era}");
+    for (era, probed) in [("", true), ("era = 'auto'", true), ("era = 'legacy'", false)] {
+        let (world, _) = look(&entry(era)).await;
+        assert_eq!(world.log("a").contains("server/discover"), probed, "{era}");
+        world.end().await;
+    }
+    // The server of the stories speaks the legacy one only.
+    let world = World::new(&entry("era = 'modern'\n[servers.mgp]\nrestart_policy = 'never'")).await;
+    until("it is told why", || world.server("a").error.is_some()).await;
+    let error = world.server("a").error.unwrap();
+    assert!(error.contains("does not speak revision `2026-07-28`"), "{error}");
+    assert!(error.contains("the era `auto`"), "{error}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_url_is_reached_with_its_headers() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&seen);

@@ -18,6 +18,9 @@ answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
+    *'"server/discover"'*)
+      printf '%s\n' "$line" >&2
+      answer '"error":{"code":-32601,"message":"unknown"}' ;;
     *'"initialize"'*)
       printf '%s\n' "$line" >&2
       answer '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}' ;;

@@ -101,11 +101,12 @@ impl Change {
 fn effect(old: &Server, new: &Server) -> Effect {
     // Another file or owner means another folder, and other rules for what is filled in.
     let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
-    let same_handshake = match (&old.mgp, &new.mgp) {
+    let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,
         (Some(old), Some(new)) => negotiated(old) == negotiated(new),
         _ => false,
     };
+    let same_handshake = same_offer && old.era == new.era;
     if same_place && same_handshake { Effect::Govern } else { Effect::Restart }
 }
 

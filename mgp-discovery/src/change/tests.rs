@@ -31,7 +31,8 @@ fn effect(old: &str, new: &str) -> Effect {
 fn only_what_was_said_at_the_start_takes_a_restart() {
     let base = "command = 'a'\n";
     let with = |rest: &str| effect(base, &format!("{base}{rest}\n"));
-    for rest in ["args = ['x']", "cwd = 'x'", "env = { A = 'b' }", "mgp = false"] {
+    for rest in ["args = ['x']", "cwd = 'x'", "env = { A = 'b' }", "era = 'legacy'", "mgp = false"]
+    {
         assert_eq!(with(rest), Effect::Restart, "{rest}");
     }
     assert_eq!(effect(base, "command = 'b'"), Effect::Restart);

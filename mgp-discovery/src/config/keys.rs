@@ -81,6 +81,7 @@ pub const KEYS: &[Key] = keys! {
         "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
         "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
         "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
+        "era" Kind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
         "mgp" Kind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
     }
     "servers.mgp": {

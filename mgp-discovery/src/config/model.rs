@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_types::mcp::Era;
 use mgp_types::mgp::{
     ApprovalPolicy, DefaultPolicy, Permission, RestartPolicy, RiskLevel, Transport, TrustLevel,
     Validator,
@@ -61,6 +62,8 @@ pub struct Server {
     pub id: ServerId,
     /// A program, or a place.
     pub reach: Reach,
+    /// The era of MCP that is spoken with it; the newest it knows where there is none.
+    pub era: Option<Era>,
     /// How it is governed; none where MGP is never offered, and governance is by defaults.
     pub mgp: Option<ServerMgp>,
     /// The file it is from, for messages, `cwd` and `${file:…}`.
@@ -102,17 +105,19 @@ impl Server {
     #[must_use]
     pub fn within(id: impl Into<ServerId>, mgp: ServerMgp) -> Self {
         let (reach, file) = (Reach::Within, PathBuf::new());
-        Self { id: id.into(), reach, mgp: Some(mgp), file, origin: Origin::Given }
+        let origin = Origin::Given;
+        Self { id: id.into(), reach, era: None, mgp: Some(mgp), file, origin }
     }
 }
 
 /// What stands in configurations may be secret, so only names are shown.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, reach, mgp, file, origin } = self;
+        let Self { id, reach, era, mgp, file, origin } = self;
         f.debug_struct("Server")
             .field("id", id)
             .field("reach", reach)
+            .field("era", era)
             .field("mgp", mgp)
             .field("file", file)
             .field("origin", origin)

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_types::mcp::Era;
 use mgp_types::mgp::{DefaultPolicy, RestartPolicy, Transport};
 use mgp_types::service::ServerId;
 use toml_edit::{Document, Item, TableLike};
@@ -155,6 +156,11 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
         _ => {}
     }
     let reach = reach(&mut reader);
+    let era = match reader.text("era").as_deref() {
+        Some("modern") => Some(Era::Modern),
+        Some("legacy") => Some(Era::Legacy),
+        _ => None,
+    };
     let mgp = match reader.item("mgp") {
         None => Some(ServerMgp::default()),
         Some(item) if item.as_bool() == Some(false) => None,
@@ -162,7 +168,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    Some(Server { id: ServerId::from(id?), reach: reach?, mgp, file, origin })
+    Some(Server { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
 }
 
 fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {

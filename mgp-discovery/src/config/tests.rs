@@ -76,6 +76,7 @@ fn sample(key: &Key) -> String {
         "servers.transport" => {
             return "[[servers]]\nid = 'a'\nurl = 'https://a'\ntransport = 'sse'\n".into();
         }
+        "servers.era" => "'legacy'",
         "servers.mgp" => "false",
         "servers.mgp.trust_level" => "'sandboxed'",
         "servers.mgp.default_policy" => "'opt-out'",

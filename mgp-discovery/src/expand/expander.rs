@@ -15,7 +15,7 @@ use std::time::Duration;
 use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
-use super::secrets::looks_secret;
+use super::secrets::{in_url, looks_secret, named};
 use super::{BadTemplate, Expanded, Piece, Template, command};
 use crate::config::{Reach, Server, limits};
 use crate::source::Origin;
@@ -103,6 +103,23 @@ impl NotExpanded {
     }
 }
 
+// === impl ExpandedServer ===
+
+impl ExpandedServer {
+    /// What may not be shown: what came from outside of the file, and what looks like a secret.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let (texts, map): (Vec<&Expanded>, _) = match &self.reach {
+            ExpandedReach::Program { command, args, env, .. } => {
+                (std::iter::once(command).chain(args).collect(), Some(env))
+            }
+            ExpandedReach::Url { url, headers, .. } => (vec![url], Some(headers)),
+            ExpandedReach::Within => (Vec::new(), None),
+        };
+        let all = texts.into_iter().chain(map.into_iter().flat_map(BTreeMap::values));
+        all.flat_map(Expanded::secrets)
+    }
+}
+
 // === impl Expander ===
 
 impl Expander {
@@ -144,19 +161,19 @@ impl Expander {
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
         let reach = match &server.reach {
             Reach::Program { command, args, cwd, env } => ExpandedReach::Program {
-                command: filling.text("command", command),
+                command: filling.text("command", command, &[("", command)]),
                 args: (0_usize..)
-                    .zip(args)
-                    .map(|(at, arg)| filling.text(&format!("args[{at}]"), arg))
+                    .zip(args.iter().zip(named(args)))
+                    .map(|(at, (arg, named))| filling.text(&format!("args[{at}]"), arg, &[named]))
                     .collect(),
                 cwd: cwd.as_ref().map(|cwd| {
-                    let cwd = filling.text("cwd", cwd);
+                    let cwd = filling.text("cwd", cwd, &[("", cwd)]);
                     folder.join(self.with_home(cwd.as_str()))
                 }),
                 env: filling.map("env", env),
             },
             Reach::Url { url, headers, transport } => ExpandedReach::Url {
-                url: filling.text("url", url),
+                url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
             },
@@ -273,14 +290,17 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn text(&mut self, place: &str, text: &str) -> Expanded {
+    /// One text, with what stands in it under which name, as far as it may be secret.
+    fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
             .map_err(|bad: BadTemplate| bad.to_string())
             .and_then(|template| self.expander.fill(&template, self.server.origin, self.folder));
-        let name = place.split_once('.').map_or("", |(_, name)| name);
         match filled {
-            Ok(filled) if looks_secret(name, text).is_some() => filled.hide(),
-            Ok(filled) => filled,
+            Ok(mut filled) => {
+                let parts = parts.iter().filter(|(name, part)| looks_secret(name, part).is_some());
+                parts.for_each(|(_, part)| filled.hide(part));
+                filled
+            }
             Err(reason) => {
                 self.reasons.push(format!("`{place}`: {reason}"));
                 Expanded::new()
@@ -290,7 +310,7 @@ impl Filling<'_> {
 
     fn map(&mut self, place: &str, map: &BTreeMap<String, String>) -> BTreeMap<String, Expanded> {
         let filled = map.iter().map(|(name, text)| {
-            let value = self.text(&format!("{place}.{name}"), text);
+            let value = self.text(&format!("{place}.{name}"), text, &[(name, text)]);
             (name.clone(), value)
         });
         filled.collect()

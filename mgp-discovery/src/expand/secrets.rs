@@ -54,15 +54,8 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
             for (name, value) in env {
                 look(format!("env.{name}"), name, value);
             }
-            let mut before = "";
-            for (at, arg) in args.iter().enumerate() {
-                let (name, value) = match arg.split_once('=') {
-                    Some((name, value)) if name.starts_with('-') => (name, value),
-                    _ if arg.starts_with('-') => ("", ""),
-                    _ => (before, arg.as_str()),
-                };
+            for (at, (name, value)) in named(args).enumerate() {
                 look(format!("args[{at}]"), name, value);
-                before = if arg.starts_with('-') { arg } else { "" };
             }
         }
         Reach::Url { url, headers, .. } => {
@@ -78,8 +71,20 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
     found
 }
 
+/// What stands in each argument, and what it is called: `--key=x`, or `--key x`.
+pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    let flag = |arg: &&String| arg.starts_with('-');
+    let before =
+        std::iter::once("").chain(args.iter().map(move |arg| if flag(&arg) { arg } else { "" }));
+    args.iter().zip(before).map(move |(arg, before)| match arg.split_once('=') {
+        Some((name, value)) if name.starts_with('-') => (name, value),
+        _ if flag(&arg) => ("", ""),
+        _ => (before, arg.as_str()),
+    })
+}
+
 /// Passwords and parameters of a URL.
-fn in_url(url: &str) -> Vec<(&str, &str)> {
+pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let login = host.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));

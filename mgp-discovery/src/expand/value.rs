@@ -3,6 +3,7 @@
 //! Applies to: both.
 
 use std::fmt;
+use std::ops::Range;
 
 /// A text after `${…}` was filled in; what came from outside of the file is never shown.
 ///
@@ -18,12 +19,13 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Expanded {
     text: String,
-    secret: bool,
+    /// Where in it the secrets stand.
+    secrets: Vec<Range<usize>>,
 }
 
 impl Expanded {
     pub(crate) fn new() -> Self {
-        Self { text: String::new(), secret: false }
+        Self { text: String::new(), secrets: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, text: &str) {
@@ -31,19 +33,20 @@ impl Expanded {
     }
 
     pub(crate) fn push_secret(&mut self, text: &str) {
+        self.secrets.push(self.text.len()..self.text.len() + text.len());
         self.text.push_str(text);
-        self.secret = true;
     }
 
     pub(super) fn append(&mut self, other: &Self) {
+        let from = self.text.len();
+        self.secrets.extend(other.secrets.iter().map(|at| from + at.start..from + at.end));
         self.text.push_str(&other.text);
-        self.secret |= other.secret;
     }
 
-    /// Keeps a text from being shown that only looks like a secret.
-    pub(super) fn hide(mut self) -> Self {
-        self.secret = true;
-        self
+    /// Keeps a part of the text from being shown that only looks like a secret.
+    pub(super) fn hide(&mut self, part: &str) {
+        let places = self.text.match_indices(part);
+        self.secrets.extend(places.map(|(at, part)| at..at + part.len()));
     }
 
     /// The text itself, for the one who needs it.
@@ -55,12 +58,26 @@ impl Expanded {
     /// Whether something in it came from a variable, a file or a command, or it looks like a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        self.secret
+        !self.secrets.is_empty()
+    }
+
+    /// What came from a variable, a file or a command, and what looks like a secret.
+    ///
+    /// ```
+    /// use mgp_discovery::{Expander, Origin, Template};
+    ///
+    /// let expander = Expander::new(|_| Some("s3cret".into()));
+    /// let template = Template::parse("Bearer ${TOKEN}").unwrap();
+    /// let value = expander.fill(&template, Origin::User, "/etc".as_ref()).unwrap();
+    /// assert!(value.secrets().eq(["s3cret"]));
+    /// ```
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(|at| &self.text[at.clone()])
     }
 }
 
 impl fmt::Debug for Expanded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.secret { f.write_str("‹secret›") } else { fmt::Debug::fmt(&self.text, f) }
+        if self.is_secret() { f.write_str("‹secret›") } else { fmt::Debug::fmt(&self.text, f) }
     }
 }

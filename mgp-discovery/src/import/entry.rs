@@ -28,6 +28,8 @@ pub struct Entry {
     pub headers: BTreeMap<String, String>,
     /// Written only where it is not what follows from the rest.
     pub transport: Option<&'static str>,
+    /// The era of MCP, as the key of that name says it; written only where it is said.
+    pub era: Option<&'static str>,
 }
 
 /// What stands in configurations may be secret, so only names are shown.
@@ -68,6 +70,7 @@ pub(super) fn entry(
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers = texts(name, value, &mut map)?,
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
+            "era" => entry.era = era(text(name, value)?)?,
             "autoApprove" | "alwaysAllow" | "trust" => {
                 notes.push(format!(
                     "`{name}` was left out: what runs without asking is decided here"
@@ -94,6 +97,15 @@ fn transport(word: &str) -> Result<Option<&'static str>, String> {
         "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(None),
         "sse" => Ok(Some("sse")),
         _ => Err("its transport is not known here".into()),
+    }
+}
+
+fn era(word: &str) -> Result<Option<&'static str>, String> {
+    match word {
+        "auto" => Ok(None),
+        "modern" => Ok(Some("modern")),
+        "legacy" => Ok(Some("legacy")),
+        _ => Err("its era is not known here".into()),
     }
 }
 

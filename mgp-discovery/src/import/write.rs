@@ -48,8 +48,10 @@ fn table(id: &str, entry: &Entry) -> Table {
     if !entry.args.is_empty() {
         table.insert("args", value(entry.args.iter().collect::<Array>()));
     }
-    if let Some(transport) = entry.transport {
-        table.insert("transport", value(transport));
+    for (name, word) in [("transport", entry.transport), ("era", entry.era)] {
+        if let Some(word) = word {
+            table.insert(name, value(word));
+        }
     }
     for (name, map) in [("env", &entry.env), ("headers", &entry.headers)] {
         if !map.is_empty() {

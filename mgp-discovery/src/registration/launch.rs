@@ -99,6 +99,7 @@ fn entry(program: &Proposal) -> Server {
             cwd: Some(program.cwd.clone()),
             env: program.env.clone(),
         },
+        era: None,
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,

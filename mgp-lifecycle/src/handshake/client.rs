@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{
-    DiscoverResult, Implementation, InitializeParams, InitializeResult, Revision,
+    DiscoverResult, Era, Implementation, InitializeParams, InitializeResult, Revision,
     ServerCapabilities, UnsupportedVersionData, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
@@ -81,6 +81,17 @@ pub enum EraChoice {
     Legacy,
     /// Modern only.
     Modern,
+}
+
+/// That era only, or whichever the server speaks.
+impl From<Option<Era>> for EraChoice {
+    fn from(era: Option<Era>) -> Self {
+        match era {
+            None => Self::Auto,
+            Some(Era::Legacy) => Self::Legacy,
+            Some(Era::Modern) => Self::Modern,
+        }
+    }
 }
 
 /// What becomes of a connection to a server that lacks a permission it needs (MGP §3.4).
@@ -158,7 +169,7 @@ pub async fn connect<S: MgpService>(
     if let Some(flow) = flow {
         flow.run(stack, &facts, cx, config).await?;
     }
-    if facts.era == mgp_types::mcp::Era::Legacy {
+    if facts.era == Era::Legacy {
         let ready = Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
         ready_call(stack, ready).await?;
         cx.scope.state::<Session>().ready();

@@ -2,13 +2,16 @@
 //!
 //! Applies to: inbound.
 
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult,
     AccessRevokeParams, AccessRevokeResult, Actor,
 };
-use mgp_types::service::{Principal, ServerId};
-use mgp_types::store::{Change, StoreError};
+use mgp_types::service::{Principal, ServerId, TenantId};
+use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 
 use super::asker::{About, Asker};
@@ -94,6 +97,25 @@ impl Access {
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
         self.answer(Asker::alone(by), params).await
+    }
+
+    /// Everybody of a tenant whom a store has an entry of that is in force, groups included: for those who decide nothing.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn named_in(
+        store: &dyn Store,
+        tenant: &TenantId,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let now = SystemTime::now();
+        let records = store.load(Rules::SPACE).await?.records.into_iter();
+        let entries = records.filter_map(|record| record.value?.get::<Entry>().ok());
+        let of_tenant =
+            entries.filter(|entry| entry.tenant == tenant.as_str() && entry.in_force(now));
+        Ok(of_tenant.map(|entry| entry.access.agent_id.clone()).collect())
     }
 
     /// Refuses those who may not change anything, and records that they tried.

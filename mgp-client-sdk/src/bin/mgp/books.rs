@@ -8,12 +8,11 @@ use mgp_client_sdk::Client;
 use mgp_client_sdk::security::{Approval, ApprovalSource, Governance, PermissionChange};
 use mgp_client_sdk::types::method::{
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelReload,
 };
 use mgp_client_sdk::types::mgp::{
     AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult, AccessRevokeParams,
     AccessRevokeResult, KernelPermission, KernelPermissionChangeParams, KernelPermissionsParams,
-    KernelReloadParams, Permission,
+    Permission,
 };
 use mgp_client_sdk::types::service::{Principal, ServerId};
 use tokio::time::{Instant, sleep};
@@ -90,10 +89,8 @@ impl Books {
 
     /// Has a kernel that runs look at its configuration now, and not in a second.
     pub(crate) async fn reload(&self) {
-        if let Self::Kernel(client) = self
-            && let Err(error) = client.request::<KernelReload>(&KernelReloadParams::new()).await
-        {
-            tracing::debug!(%error, "the kernel does not reload");
+        if let Self::Kernel(client) = self {
+            control::reload_by(client).await;
         }
     }
 

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
+use mgp_client_sdk::types::method::KernelReload;
+use mgp_client_sdk::types::mgp::KernelReloadParams;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
@@ -22,6 +24,21 @@ pub(crate) async fn connect(global: &Global) -> Ended<Client> {
 /// Connects as an operator whose requests may take so long.
 pub(crate) async fn connect_for(global: &Global, span: Duration) -> Ended<Client> {
     open(global, Preface::operator(), Some(span)).await
+}
+
+/// Has a kernel that runs look at its configuration now, and not in a second.
+pub(crate) async fn reload(global: &Global) {
+    if let Ok(client) = connect(global).await {
+        reload_by(&client).await;
+        client.close().await;
+    }
+}
+
+/// The same, over a connection that is there.
+pub(crate) async fn reload_by(client: &Client) {
+    if let Err(error) = client.request::<KernelReload>(&KernelReloadParams::new()).await {
+        tracing::debug!(%error, "the kernel does not reload");
+    }
 }
 
 /// Connects as an agent, to see what it sees.
@@ -45,7 +62,8 @@ async fn open(global: &Global, preface: Preface<'_>, span: Option<Duration>) -> 
     let none = |_| none(&folder);
     let stream = tokio::net::UnixStream::connect(&socket).await.map_err(none)?;
     let (mut reader, mut writer) = stream.into_split();
-    writer.write_all(&preface.line()).await.map_err(none)?;
+    // Whoever is turned away at the door can say nothing any more, and hears why.
+    let _ = writer.write_all(&preface.line()).await;
     let greeted =
         tokio::time::timeout(PATIENCE, preface::read_line(&mut reader, GREETING_BYTES)).await;
     let hangs = |_| {

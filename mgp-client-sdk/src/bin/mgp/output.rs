@@ -205,6 +205,12 @@ pub(crate) fn brief(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
+/// A number of things, `1 tool` or `2 tools`.
+pub(crate) fn many(number: impl TryInto<u64>, thing: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// How far long work has come, on a terminal's standard error.
 #[derive(Debug)]
 pub(crate) struct Progress {

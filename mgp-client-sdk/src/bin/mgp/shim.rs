@@ -111,9 +111,8 @@ fn reach(
 fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>> {
     let Ok(mut stream) = UnixStream::connect(socket) else { return Ok(None) };
     stream.set_read_timeout(Some(GREETS))?;
-    if stream.write_all(preface).is_err() {
-        return Ok(None);
-    }
+    // Whoever is turned away at the door can say nothing any more, and hears why.
+    let _ = stream.write_all(preface);
     let mut line = Vec::new();
     // Byte by byte: what comes behind the line belongs to the host.
     while line.last() != Some(&b'\n') && line.len() < GREETING_BYTES {

@@ -11,7 +11,7 @@ use mgp_types::mgp::{
     KernelPermissionsResult,
 };
 use mgp_types::service::ServerId;
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Payload, RpcError, Timestamp};
 
 use super::Desk;
 use crate::kernel::handle::Kernel;
@@ -33,8 +33,20 @@ pub(super) fn on(desk: Desk) -> Desk {
         changed(kernel.governance().permissions().deny(&cx.principal, change).await)
     })
     .changes::<KernelPermissionsRevoke, _, _>(async |kernel, cx, params| {
+        let (server, permissions) = (kernel.meant(&params.server_id)?, params.permissions.clone());
         let change = kernel.change(params)?;
-        changed(kernel.governance().permissions().revoke(&cx.principal, change).await)
+        // First, so that nobody makes use of it in between.
+        let unused = kernel.inbox()?.taken_back(&cx.principal, server.id(), &permissions).await?;
+        let mut result =
+            changed(kernel.governance().permissions().revoke(&cx.principal, change).await)?;
+        let revoked = unused.into_iter().map(|permission| {
+            let (by, at) = (cx.principal.subject().to_string(), Timestamp::now());
+            let mut told = KernelPermission::new(permission, "revoked", "inbox", by, at);
+            told.server_id = Some(server.id().to_string());
+            told
+        });
+        result.permissions.extend(revoked);
+        Ok(result)
     })
 }
 

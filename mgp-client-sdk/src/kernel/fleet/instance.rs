@@ -59,6 +59,7 @@ impl Instance {
         let id = config.id.clone();
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .governed(&ground.governance, id.clone())
+            .era(config.era.into())
             .layer(LevelLayer)
             .layer(GoesLayer)
             .config(|config| {

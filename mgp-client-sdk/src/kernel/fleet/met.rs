@@ -86,6 +86,10 @@ fn digest(server: &Server, tools: usize) -> String {
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };
     let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
+    // Said only where it is: whoever says nothing is who they were before it could be.
+    if let Some(era) = server.era {
+        let _ = write!(text, " {era:?}");
+    }
     let _ = write!(text, " {offered:?} {}", server.file.display());
     format!("{} {tools}", Hash::of(text.as_bytes()))
 }

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_types::mgp::{Actor, GrantDecision};
+use mgp_types::mgp::{Actor, GrantDecision, Permission};
 use mgp_types::service::{AuditSink, BoxFuture, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, unguessable};
@@ -169,6 +169,43 @@ impl Inbox {
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
         self.answer(Asker::alone(by), id, RequestState::Denied, justification).await
+    }
+
+    /// Forgets what was approved and not used yet of permissions that an operator takes back: it would grant them again.
+    ///
+    /// Whoever takes them back was asked who they are. Answers which they were.
+    ///
+    /// # Errors
+    /// It cannot be kept or recorded; some of it may be forgotten.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn taken_back(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        permissions: &[Permission],
+    ) -> Result<Vec<Permission>, RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let meant = Permission::canonical(permissions);
+        let is_meant = |request: &ApprovalRequest| {
+            request.state == RequestState::Approved
+                && request.tenant == by.tenant().as_str()
+                && request.server_id.as_deref() == Some(server.as_str())
+                && request.permissions.iter().any(|permission| meant.contains(permission))
+        };
+        let book = self.0.state.now()?;
+        let gone = book.all().filter(|request| is_meant(request));
+        let gone: Vec<_> = gone.flat_map(|request| request.permissions.clone()).collect();
+        let told = |request: &ApprovalRequest| {
+            let event = Event::approval_decided(by, &request.id, "denied")
+                .server(Some(server))
+                .tool(request.tool.as_deref())
+                .cause("revoked");
+            Some(event.build())
+        };
+        self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?;
+        Ok(gone.into_iter().filter(|permission| meant.contains(permission)).collect())
     }
 
     /// Forgets the questions and answers about a server that is registered no longer; whoever removes it was asked who

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::mgp::{GrantDecision, RiskLevel};
-use mgp_types::service::{Context, MemoryAudit, Principal, Router, Stack, mock};
+use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
+use mgp_types::service::{Context, MemoryAudit, Principal, Router, ServerId, Stack, mock};
 use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, Hash};
 
@@ -88,6 +88,35 @@ async fn a_call_waits_is_approved_and_runs_once() {
     assert_ne!(id(&again), id(&waits));
     let told = world.events();
     assert_eq!(told[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permissions_that_were_approved_and_not_used_are_taken_back() {
+    let world = World::open().await;
+    let asked = |permission: Permission| {
+        let about = About::Permissions { permissions: vec![permission.clone()], tool: None };
+        let binding = Hash::of(permission.as_str().as_bytes());
+        Question::new(about, Some("disk".into()), agent("eve"), binding)
+    };
+    let questions = [Permission::Camera, Permission::SystemInfo].map(asked);
+    for question in &questions {
+        let waits = world.ask(question).await;
+        world.inbox.approve(&ann(), &id(&waits), None).await.unwrap();
+    }
+    let (camera, disk) = ([Permission::Camera], ServerId::from("disk"));
+    let (bob, other) = (Principal::new("acme", "bob").operator(), ServerId::from("other"));
+    for (by, server) in [(&bob, &disk), (&ann(), &other)] {
+        let none = world.inbox.taken_back(by, server, &camera).await.unwrap();
+        assert!(none.is_empty(), "{by:?} {server}");
+    }
+    assert_eq!(world.inbox.taken_back(&ann(), &disk, &camera).await.unwrap(), camera);
+    assert_eq!(world.events().last().unwrap(), "dev.cloto.approval_decided");
+    let answers = [world.ask(&questions[0]).await, world.ask(&questions[1]).await];
+    let answers = answers.map(|decision| decision.answer);
+    assert_eq!(answers, [GrantDecision::Deferred, GrantDecision::Approved]);
+    // A question that nobody has answered stays one.
+    assert!(world.inbox.taken_back(&ann(), &disk, &camera).await.unwrap().is_empty());
+    assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ pub enum LogError {
     },
     /// The log is not what was written.
     #[error(
-        "the log was changed: {0}; move its files away to keep them as evidence, and go on under another name"
+        "the log was changed: {0}; keep its files as evidence, and go on with a log in another folder"
     )]
     Bad(#[from] Bad),
     /// The key for digests cannot be used.

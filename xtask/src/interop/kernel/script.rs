@@ -87,7 +87,7 @@ fn rest(root: &str) -> Vec<Step> {
     let call = |name, tool: &str, arguments: Value, wanted: &[&str]| {
         Step::new(name, "call", json!({"name": tool, "arguments": arguments}), wanted)
     };
-    let long = |steps| json!({"duration": steps / 10, "steps": steps});
+    let long = |steps| json!({"duration": f64::from(steps) / 5.0, "steps": steps});
     vec![
         Step::new("resources", "resources", json!({}), &[DOCUMENT]),
         Step::new("templates", "templates", json!({}), &["demo://resource/dynamic/text/{"]),
@@ -222,7 +222,8 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
             let tools = seen["result"]["tools"].as_array().context("tools")?;
             tools.iter().map(|tool| tool["name"].as_str()).eq(LISTED.map(Some))
         }
-        // The TypeScript SDK passes over a step that comes together with the result.
+        // The TypeScript SDK passes over a step that it reads together with the result: it handles
+        // results at once and notices a moment later, when nobody waits for them any more.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", DYNAMIC),
         // Whoever says something is named.

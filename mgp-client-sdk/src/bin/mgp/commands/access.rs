@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use mgp_client_sdk::security::ConfirmRule;
+use mgp_client_sdk::security::{self, ConfirmRule};
 use mgp_client_sdk::types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
     AccessRevokeParams, EntryType,
@@ -15,7 +15,7 @@ use mgp_discovery::Trust;
 use serde::Serialize;
 use std::sync::Arc;
 
-use crate::books::Books;
+use crate::books::{Books, operator};
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::output::{Cell, Page, Shown, Tone, show};
@@ -285,9 +285,12 @@ async fn revoke(books: &Books, place: &Place) -> Ended {
 }
 
 async fn table(global: &Global, matrix: &Matrix, books: &Books) -> Ended<Table> {
-    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let db = state::db(global).await?;
+    let named = security::Access::named_in(&db, operator().tenant()).await;
+    let trust = Trust::new(Arc::new(db));
     let config = matrix.configured.sources().load(&trust).await?.config;
     let mut agents: BTreeSet<String> = config.agents.keys().cloned().collect();
+    agents.extend(named.map_err(|error| Failure::failed(error.to_string()))?);
     agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
     let servers: Vec<String> = config.servers.iter().map(|server| server.id.to_string()).collect();

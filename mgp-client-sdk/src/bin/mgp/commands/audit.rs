@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, say, show};
+use crate::output::{Cell, Page, Shown, Tone, many, say, show};
 use crate::{record, span, state};
 
 mod read;
@@ -107,11 +107,8 @@ pub(crate) struct Verified {
 
 impl Shown for Verified {
     fn show(&self, page: &mut Page) {
-        let records = self.records;
-        page.marked(
-            &Cell::from("OK").tone(Tone::Good),
-            &format!("{records} records, as they were written"),
-        );
+        let said = format!("{}, as they were written", many(self.records, "record"));
+        page.marked(&Cell::from("OK").tone(Tone::Good), &said);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Page, Shown, Tone, many, show};
 use crate::places::Configured;
 use crate::{span, state};
 
@@ -129,7 +129,8 @@ impl Shown for Report {
         let Self { servers, broken, tools, tokens, .. } = self;
         let works = servers - broken;
         page.line(format!(
-            "{works} of {servers} servers work; their {tools} tools cost {tokens} tokens to list"
+            "{works} of {servers} servers work; their tools, {tools} in all, cost {} to list",
+            many(*tokens, "token")
         ));
     }
 }
@@ -140,13 +141,17 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
     checks.extend(folder::state(global).await);
     let running = kernel::look(global, &mut checks).await;
     checks.extend(folder::keys(global).await);
+    let is_known = config.is_some();
     // What is stopped by an error in its entry is a server too.
     let (config, mut broken) =
         config.map(|loaded| (loaded.config, loaded.broken)).unwrap_or_default();
     let mut servers = config.servers.clone();
     if !doctor.server.is_empty() {
+        // Where nothing can be read, that is what is wrong.
         if let Some(unknown) = doctor.server.iter().find(|id| {
-            !broken.contains(id) && !servers.iter().any(|server| server.id.as_str() == **id)
+            is_known
+                && !broken.contains(id)
+                && !servers.iter().any(|server| server.id.as_str() == **id)
         }) {
             return Err(Failure::failed(format!(
                 "there is no server `{unknown}` in the configuration"
@@ -180,7 +185,11 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Ended {
         return Ok(());
     }
     let failed = report.checks.iter().filter(|check| check.level == Level::Fail).count();
-    Err(Failure::failed(format!("{failed} things do not work; what to do stands beside each")))
+    let what = match failed {
+        1 => "one thing does not work; what to do stands beside it".to_owned(),
+        _ => format!("{failed} things do not work; what to do stands beside each"),
+    };
+    Err(Failure::failed(what))
 }
 
 /// The files of the configuration.
@@ -227,7 +236,7 @@ async fn config(global: &Global, doctor: &Doctor, checks: &mut Vec<Check>) -> Op
         checks.push(Check::new(
             "config",
             Level::Ok,
-            format!("{count} servers in {}", files.join(", ")),
+            format!("{} in {}", many(count, "server"), files.join(", ")),
         ));
     }
     Some(loaded)

@@ -14,11 +14,11 @@ use mgp_client_sdk::types::service::ServerId;
 use mgp_discovery::Server;
 use serde::Serialize;
 
-use super::probe::{Probed, Prober};
+use super::probe::{Broken, Probed, Prober};
 use crate::books::{Books, Word};
 use crate::cli::Global;
 use crate::exit::Ended;
-use crate::output::{Page, Progress};
+use crate::output::{Page, Progress, many};
 
 /// How long a server may take to say what it has; package runners download first.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ impl Granted {
         let Self { server, agent, permissions, asked, tools, error } = self;
         let mut said = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
-            said.push(format!("{tools} tools pinned"));
+            said.push(format!("{} pinned", many(*tools, "tool")));
         }
         if !permissions.is_empty() {
             said.push(format!("granted {}", permissions.join(" ")));
@@ -116,7 +116,7 @@ async fn one(
     looking: &Governance,
     agent: &str,
     server: &Server,
-    probed: Result<Probed, String>,
+    probed: Result<Probed, Broken>,
     because: &str,
 ) -> Ended<Granted> {
     let id = server.id.as_str();

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, brief, say, show};
+use crate::output::{Cell, Page, Shown, brief, many, say, show};
 use crate::state;
 
 /// The longest file of questions.
@@ -97,7 +97,7 @@ impl Shown for Judged {
     fn show(&self, page: &mut Page) {
         let Self { questions, k, tools, recall, first, mean_reciprocal_rank, median_us, missed } =
             self;
-        page.line(format!("{questions} questions, {tools} tools"));
+        page.line(format!("{}, {}", many(*questions, "question"), many(*tools, "tool")));
         page.line(format!("  recall@{k}     {recall:.3}"));
         page.line(format!("  first right  {first:.3}"));
         page.line(format!("  MRR          {mean_reciprocal_rank:.3}"));

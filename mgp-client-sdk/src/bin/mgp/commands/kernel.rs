@@ -17,7 +17,7 @@ use super::servers::millis;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::lock::{self, Locked};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Page, Shown, Tone, many, show};
 use crate::{control, span, state};
 
 /// How long running calls may take where nothing is said, as the kernel has it.
@@ -68,7 +68,7 @@ impl Shown for Status {
             &Cell::from("runs").tone(Tone::Good),
             &format!("mgp {}, process {}, since {}", info.version, info.pid, info.started_at),
         );
-        page.line(format!("  servers   {}, with {} tools", info.servers, info.tools));
+        page.line(format!("  servers   {}, with {}", info.servers, many(info.tools, "tool")));
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
         {
             if let Some(text) = text {

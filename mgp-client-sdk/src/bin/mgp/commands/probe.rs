@@ -4,7 +4,9 @@
 
 use std::error::Error as _;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -22,6 +24,10 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+mod words;
+
+use words::Words;
+
 /// How many servers are in the first moments of their start at once: all at once would make each of them slow.
 const STARTS: usize = 16;
 
@@ -30,6 +36,9 @@ const HOLDS: Duration = Duration::from_secs(2);
 
 /// How long a server may take to leave by itself.
 const LEAVES: Duration = Duration::from_millis(500);
+
+/// How long what a server wrote may take to be read once it has failed.
+const SPEAKS: Duration = Duration::from_millis(50);
 
 /// How many pages of a list are read.
 const PAGES: usize = 100;
@@ -51,6 +60,23 @@ pub(super) struct Probed {
     pub(super) raw: Vec<Payload>,
 }
 
+/// Why a server cannot be used.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) why: String,
+    /// What it wrote about that itself.
+    pub(super) said: Option<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.said {
+            Some(said) => write!(f, "{}; it said: “{said}”", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
 /// Starts servers, few at a time.
 #[derive(Debug)]
 pub(super) struct Prober {
@@ -70,9 +96,27 @@ impl Prober {
         &self,
         server: &Server,
         definitions: &Definitions,
+    ) -> Result<Probed, Broken> {
+        let words = Words::default();
+        match self.in_turn(server, definitions, &words).await {
+            Ok(probed) => Ok(probed),
+            Err(why) => {
+                if matches!(server.reach, Reach::Program { .. }) {
+                    sleep(SPEAKS).await;
+                }
+                Err(Broken { why: words.veiled(&why), said: words.telling() })
+            }
+        }
+    }
+
+    async fn in_turn(
+        &self,
+        server: &Server,
+        definitions: &Definitions,
+        words: &Words,
     ) -> Result<Probed, String> {
         let Ok(permit) = self.starts.acquire().await else { return Err("it was given up".into()) };
-        let mut probe = std::pin::pin!(timeout(self.patience, self.ask(server, definitions)));
+        let mut probe = pin!(timeout(self.patience, self.ask(server, definitions, words)));
         let early = tokio::select! {
             probed = &mut probe => Some(probed),
             () = sleep(HOLDS) => None,
@@ -87,8 +131,13 @@ impl Prober {
         })
     }
 
-    async fn ask(&self, server: &Server, definitions: &Definitions) -> Result<Probed, String> {
-        let client = self.connect(server).await?;
+    async fn ask(
+        &self,
+        server: &Server,
+        definitions: &Definitions,
+        words: &Words,
+    ) -> Result<Probed, String> {
+        let client = self.connect(server, words).await?;
         let raw = match client.capabilities().tools {
             Some(_) => list(&client).await,
             None => Ok(Vec::new()),
@@ -128,14 +177,16 @@ impl Prober {
         probed
     }
 
-    async fn connect(&self, server: &Server) -> Result<Client, String> {
+    async fn connect(&self, server: &Server, words: &Words) -> Result<Client, String> {
         let (expander, own) = (self.expander.clone(), server.clone());
         // Files are read and commands run.
         let filled = tokio::task::spawn_blocking(move || expander.server(&own)).await;
         let filled = filled.map_err(|error| error.to_string())?;
         let filled = filled.map_err(|not| not.reasons().join(", "))?;
-        let mut builder =
-            Client::builder("mgp", env!("CARGO_PKG_VERSION")).init_timeout(self.patience);
+        words.keep_secret(&filled);
+        let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
+            .init_timeout(self.patience)
+            .era(server.era.into());
         if server.mgp.is_none() {
             builder = builder.plain();
         }
@@ -144,10 +195,12 @@ impl Prober {
             ExpandedReach::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
                 found(command.as_str(), cwd.as_deref(), path.map(OsStr::new))?;
+                let words = words.clone();
                 let mut program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
+                    .on_stderr(move |line| words.hear(line))
                     .close_grace(LEAVES)
                     .term_grace(LEAVES);
                 if let Some(cwd) = cwd {

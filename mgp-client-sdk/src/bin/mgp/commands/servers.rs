@@ -103,6 +103,9 @@ pub(crate) struct Add {
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// The era of MCP that is spoken with it, where the newest it knows is not wanted
+    #[arg(long, value_parser = ["auto", "modern", "legacy"])]
+    era: Option<String>,
     /// The agent that gets access; without one, all agents of your configuration, else `default`
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
@@ -353,7 +356,10 @@ async fn add(global: &Global, add: &Add) -> Ended {
             "`{id}` was registered while a kernel ran; that server rests as long as this entry is there, and `mgp servers rm {id}` gives it back"
         ));
     }
-    if !add.no_grant {
+    if add.no_grant {
+        // With a grant the kernel looks at its configuration anyway.
+        control::reload(global).await;
+    } else {
         added.granted = grants(global, add, &added.file).await?;
     }
     show(global, &added)
@@ -392,6 +398,9 @@ fn entry(add: &Add) -> Value {
     }
     if let Some(cwd) = &add.cwd {
         entry.insert("cwd".to_owned(), json!(cwd));
+    }
+    if let Some(era) = &add.era {
+        entry.insert("era".to_owned(), json!(era));
     }
     entry.into()
 }

@@ -247,9 +247,13 @@ impl Shown for Answered {
 impl Shown for Tokens {
     fn show(&self, page: &mut Page) {
         let KernelTokensResult { listed, all, saved_percent, servers, .. } = &self.0;
-        page.line(format!(
-            "the list of tools costs {listed} tokens instead of {all}: {saved_percent} % less"
-        ));
+        page.line(if listed < all {
+            format!(
+                "the list of tools costs {listed} tokens instead of {all}: {saved_percent} % less"
+            )
+        } else {
+            format!("the list of tools costs {listed} tokens, and all of them {all}")
+        });
         let rows = servers.iter().map(|server| {
             [
                 server.server_id.as_str().into(),

@@ -7,6 +7,8 @@ use mgp_client_sdk::security::{AuditQuery, Governance, LogFiles};
 use mgp_client_sdk::types::method::KernelAudit;
 use mgp_client_sdk::types::mgp::{AuditEvent, KernelAuditParams};
 
+use serde_json::Value;
+
 use super::Filters;
 use crate::books::Books;
 use crate::cli::Global;
@@ -149,7 +151,13 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
 /// What an event says of its reason.
 pub(super) fn why(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
-    let words = ["reason", "message", "rule", "error", "justification", "permission", "file"];
-    let said = words.iter().find_map(|word| details.get(word))?;
-    Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned))
+    let words =
+        ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
+    if let Some(said) = words.iter().find_map(|word| details.get(word)) {
+        return Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned));
+    }
+    if details.get("cancelled") == Some(&Value::Bool(true)) {
+        return Some("cancelled".to_owned());
+    }
+    details.get("code").map(|code| format!("code {code}"))
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::{Check, Level};
 use crate::cli::Global;
+use crate::output::many;
 use crate::state;
 
 /// How long the log is read; `mgp audit verify` takes the time it needs.
@@ -27,9 +28,11 @@ pub(super) async fn state(global: &Global) -> Vec<Check> {
     let what = format!("{}, {} KB, yours alone", folder.display(), bytes / 1000);
     checks.push(Check::new("state", Level::Ok, what));
     checks.push(match timeout(READS, Governance::verify(&folder)).await {
-        Ok(Ok(records)) => {
-            Check::new("audit", Level::Ok, format!("{records} records, as they were written"))
-        }
+        Ok(Ok(records)) => Check::new(
+            "audit",
+            Level::Ok,
+            format!("{}, as they were written", many(records, "record")),
+        ),
         // Nothing was recorded yet.
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "nothing is on record yet")
@@ -43,7 +46,7 @@ pub(super) async fn state(global: &Global) -> Vec<Check> {
                 .fix("move the folder away and begin anew, or bring it back from a back-up")
         }
         Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
-            .fix("keep the folder as evidence, and go on with another one: --state DIR"),
+            .fix("keep it as evidence, and go on with another log: `dir = \"audit-2\"` below `[kernel.audit]`"),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be checked here")
             .fix("run `mgp audit verify`"),
     });

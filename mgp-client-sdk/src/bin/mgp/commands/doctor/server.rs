@@ -2,18 +2,20 @@
 //!
 //! Applies to: outbound.
 
+use std::collections::BTreeSet;
+
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mgp_client_sdk::security::{Definitions, Governance, NameFlaw, Standing};
+use mgp_client_sdk::security::{Definitions, Finding, Governance, NameFlaw, Standing};
 use mgp_client_sdk::types::mcp::Tool;
 use mgp_discovery::{Reach, Server, clear_secrets};
 use mgp_toolindex::TokenCounter;
 
-use super::super::probe::{Probed, Prober, shown};
+use super::super::probe::{Broken, Probed, Prober, shown};
 use super::kernel::Running;
 use super::{Check, Doctor, Level};
 use crate::cli::Global;
-use crate::output::{Progress, brief};
+use crate::output::{Progress, brief, many};
 
 /// From so many tokens on a list of tools is worth a word.
 const MANY: u64 = 10_000;
@@ -94,7 +96,7 @@ pub(super) async fn judge(
 
 fn one(
     server: &Server,
-    probed: Option<Result<Probed, String>>,
+    probed: Option<Result<Probed, Broken>>,
     definitions: &Definitions,
     counter: &TokenCounter,
 ) -> Judged {
@@ -111,13 +113,13 @@ fn one(
     }
     match probed {
         None => say(Level::Ok, format!("configured: {}", shown(server)), None),
-        Some(Err(why)) => {
+        Some(Err(Broken { why, said })) => {
             // What is known of the remedy stands behind the last semicolon.
-            let (what, fix) = match why.rsplit_once("; ") {
-                Some((what, fix)) => (what.to_owned(), fix.to_owned()),
+            let (why, fix) = match why.rsplit_once("; ") {
+                Some((why, fix)) => (why.to_owned(), fix.to_owned()),
                 None => (why, by_hand(server)),
             };
-            say(Level::Fail, what, Some(fix));
+            say(Level::Fail, Broken { why, said }.to_string(), Some(fix));
         }
         Some(Ok(probed)) => {
             let cost = |tool: &Tool| {
@@ -147,10 +149,12 @@ fn one(
                     Some("nothing behind mgp, which lists few; elsewhere list fewer".to_owned()),
                 );
             }
-            for name in &probed.listed {
+            // One that is listed twice is told once.
+            for name in probed.listed.iter().collect::<BTreeSet<_>>() {
                 if let Err(flaw) = NameFlaw::check_tool(name) {
                     let fix = "tell its author; nobody can call it".to_owned();
-                    say(Level::Warn, format!("a tool cannot be used: {flaw}"), Some(fix));
+                    let what = format!("the tool `{}` cannot be used: {flaw}", brief(name, 40));
+                    say(Level::Warn, what, Some(fix));
                     continue;
                 }
                 if let Some((what, fix)) = doubt(server, name, definitions) {
@@ -190,17 +194,24 @@ fn sentence(probed: &Probed, tokens: u64) -> String {
     let version =
         version.as_deref().map(|version| format!(" {}", brief(version, 20))).unwrap_or_default();
     let mgp = if *mgp { ", speaks MGP" } else { "" };
-    format!("{} tools, {tokens} tokens, MCP {revision} ({era}){mgp}{calls}{version}", tools.len())
+    let (tools, tokens) = (many(tools.len(), "tool"), many(tokens, "token"));
+    format!("{tools}, {tokens}, MCP {revision} ({era}){mgp}{calls}{version}")
 }
 
 /// Why a tool is not callable at once.
 fn doubt(server: &Server, tool: &str, definitions: &Definitions) -> Option<(String, String)> {
     let findings = match definitions.standing(Some(&server.id), tool) {
         Standing::Flagged(held) | Standing::Changed(held) => held.findings.clone(),
-        Standing::Refused(findings) => findings.to_vec(),
+        Standing::Refused(findings) => {
+            let what = format!("the tool `{tool}` cannot be used: {}", joined(&findings));
+            return Some((what, "tell its author, who must mend its definition".to_owned()));
+        }
         _ => return None,
     };
-    let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    let what = format!("the tool `{tool}` waits for an operator: {}", said.join(", "));
+    let what = format!("the tool `{tool}` waits for an operator: {}", joined(&findings));
     Some((what, format!("read it, then run `mgp tools approve {}.{tool}`", server.id)))
+}
+
+fn joined(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
