@@ -19,6 +19,9 @@ use crate::source::{Origin, text_of};
 /// How long another import is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many back-ups are kept beside a file.
+const BACKUPS: u64 = 10;
+
 /// What would become of a file; nothing was written yet.
 #[derive(Clone, PartialEq)]
 #[must_use = "nothing is written until it is applied"]
@@ -139,7 +142,8 @@ impl Plan {
         self.lines.iter().all(|line| matches!(line.fate, Fate::Left(_)))
     }
 
-    /// Writes the file, for its owner alone, and what it was into a file beside it, whose path is answered. Blocks.
+    /// Writes the file, for its owner alone, and what it was into a file beside it, whose path is answered; the last ten
+    /// of those are kept. Blocks.
     ///
     /// # Errors
     /// [`Error::Changed`] when the file is no longer what was planned for; [`Error`] when it cannot be written.
@@ -159,9 +163,15 @@ impl Plan {
         let backup = match &self.before {
             None => None,
             Some(before) => {
-                let path = free(&self.file)?;
+                let failed =
+                    |source| Error::Io { path: self.file.clone(), verb: "backed up", source };
+                let (path, old) = backups(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
+                // One that cannot be removed is in nobody's way.
+                for old in old {
+                    let _ = std::fs::remove_file(old);
+                }
                 Some(path)
             }
         };
@@ -199,17 +209,21 @@ fn id(name: &str) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// A name beside a file that nothing has yet.
-fn free(file: &Path) -> Result<PathBuf, Error> {
-    let named = |number: u32| {
+/// The next back-up of a file, and those that are too many beside it then.
+fn backups(file: &Path) -> std::io::Result<(PathBuf, Vec<PathBuf>)> {
+    let named = |number: u64| {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".bak{number}"));
         PathBuf::from(name)
     };
-    let free = (1..10_000).map(named).find(|path| !path.exists());
-    free.ok_or_else(|| Error::Io {
-        path: file.to_owned(),
-        verb: "backed up",
-        source: std::io::Error::other("there are too many back-ups beside it"),
-    })
+    let own = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = |name: &str| name.strip_prefix(own)?.strip_prefix(".bak")?.parse::<u64>().ok();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut known = Vec::new();
+    for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))? {
+        known.extend(entry?.file_name().to_str().and_then(number));
+    }
+    let next = known.iter().max().map_or(1, |last| last.saturating_add(1));
+    known.retain(|number| number.saturating_add(BACKUPS) <= next);
+    Ok((named(next), known.into_iter().map(named).collect()))
 }

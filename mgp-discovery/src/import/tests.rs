@@ -142,6 +142,27 @@ fn a_file_that_is_not_there_is_made() {
     assert!(Plan::new(&file, &[again]).unwrap().is_idle());
 }
 
+#[test]
+fn ten_backups_are_kept() {
+    let folder = Folder::new("backups");
+    let file = folder.0.join("servers.toml");
+    for name in ["servers.toml", "servers.toml.bak", "servers.toml.bakery", "other.toml.bak1"] {
+        fs::write(folder.0.join(name), "").unwrap();
+    }
+    let mut last = None;
+    for number in 0..13 {
+        let text = format!(r#"{{"mcpServers": {{"s{number}": {{"command": "a"}}}}}}"#);
+        let import = imported(Host::Generic, "f", &text);
+        last = Plan::new(&file, &[import]).unwrap().apply().unwrap();
+    }
+    assert_eq!(last.unwrap(), folder.0.join("servers.toml.bak13"));
+    let there = |number: u32| folder.0.join(format!("servers.toml.bak{number}")).exists();
+    assert!((1..=3).all(|number| !there(number)) && (4..=13).all(there));
+    for name in ["servers.toml.bak", "servers.toml.bakery", "other.toml.bak1"] {
+        assert!(folder.0.join(name).exists(), "{name} is not ours");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_link_to_the_file_stays_a_link() {

@@ -72,7 +72,10 @@ impl Message {
             .and_then(|()| reader.end());
         let judged = match read {
             Ok(()) => envelope.judge(&line),
-            Err(why) => Err(BadMessage::explain(&line, &envelope, &why)),
+            Err(why) => envelope.broken_answer(&why).map_or_else(
+                || Err(BadMessage::explain(&line, &envelope, &why)),
+                |answer| Ok(Judged::Message(answer)),
+            ),
         };
         match judged {
             Ok(Judged::Message(message)) => Ok(message),
@@ -116,6 +119,8 @@ struct Envelope<'a> {
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+    /// Whether a result or an error stands there, readable or not.
+    answers: bool,
     twice: bool,
 }
 
@@ -171,6 +176,18 @@ impl Envelope<'_> {
             Some(id) => Message::Request { id, method, params },
             None => Message::Notification { method, params },
         }))
+    }
+
+    /// The answer that a line is up to where it cannot be read: the call it answers must still end.
+    ///
+    /// Python writes numbers as `NaN` that are none, for one.
+    fn broken_answer(&self, why: &serde_json::Error) -> Option<Message> {
+        if !self.answers || self.method_is_text {
+            return None;
+        }
+        let id = Some(read_id(self.id?.get())?);
+        let error = RpcError::internal(format!("the peer's answer cannot be read: {why}"));
+        Some(Message::Response { id, outcome: Err(error) })
     }
 
     fn response(
@@ -317,8 +334,14 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                         None => ParamsSlot::Raw(map.next_value()?),
                     });
                 }
-                "result" => out.result = Some(map.next_value()?),
-                "error" => out.error = Some(map.next_value()?),
+                "result" => {
+                    out.answers = true;
+                    out.result = Some(map.next_value()?);
+                }
+                "error" => {
+                    out.answers = true;
+                    out.error = Some(map.next_value()?);
+                }
                 _ => {
                     map.next_value::<de::IgnoredAny>()?;
                 }

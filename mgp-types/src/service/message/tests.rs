@@ -120,6 +120,19 @@ fn a_broken_response_is_never_answered() {
         parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#),
         Message::Response { id: Some(_), outcome: Err(_) }
     ));
+    for rest in
+        [r#""result":{"x":NaN}}"#, r#""result":{"x":"#, r#""error":{]}"#, r#""result":{}}{}"#]
+    {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,{rest}"#);
+        let Message::Response { id: Some(Id::Number(7)), outcome: Err(error) } = parse(&line)
+        else {
+            panic!("{line}")
+        };
+        assert!(error.to_string().contains("the peer's answer cannot be read"), "{error}");
+    }
+    // Whose it is, is not known.
+    refused(r#"{"jsonrpc":"2.0","result":{"x":NaN},"id":7}"#, -32700, None);
+    refused(r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":NaN}"#, -32700, None);
     silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#),

@@ -100,7 +100,7 @@ impl Shown for Connected {
             let (names, agent) = (self.beside.join(", "), &self.agent);
             page.line(format!("not governed, for the host starts them itself: {names}"));
             page.line(format!(
-                "take them over with `mgp import {agent} --apply`, then remove them there"
+                "remove them there; `mgp import {agent} --apply` takes over what mgp does not have yet"
             ));
         }
         page.line("next: restart the host");
