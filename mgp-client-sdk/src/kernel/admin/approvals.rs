@@ -56,7 +56,7 @@ pub(super) fn on(desk: Desk) -> Desk {
 }
 
 impl Kernel {
-    pub(super) fn inbox(&self) -> Result<&Inbox, RpcError> {
+    fn inbox(&self) -> Result<&Inbox, RpcError> {
         let inbox = self.governance().inbox();
         inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
     }

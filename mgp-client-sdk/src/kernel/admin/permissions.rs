@@ -36,7 +36,10 @@ pub(super) fn on(desk: Desk) -> Desk {
         let (server, permissions) = (kernel.meant(&params.server_id)?, params.permissions.clone());
         let change = kernel.change(params)?;
         // First, so that nobody makes use of it in between.
-        let unused = kernel.inbox()?.taken_back(&cx.principal, server.id(), &permissions).await?;
+        let unused = match kernel.governance().inbox() {
+            Some(inbox) => inbox.taken_back(&cx.principal, server.id(), &permissions).await?,
+            None => Vec::new(),
+        };
         let mut result =
             changed(kernel.governance().permissions().revoke(&cx.principal, change).await)?;
         let revoked = unused.into_iter().map(|permission| {
