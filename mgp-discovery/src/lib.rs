@@ -23,7 +23,7 @@ pub use change::{Change, Changed, Effect, Reload, Reloaded};
 pub use config::{
     Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,
     Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity, ToolCreation,
-    config_markdown, config_schema, limits,
+    config_markdown, config_schema, limits, nearest,
 };
 pub use error::Error;
 pub use expand::{

@@ -179,12 +179,6 @@ impl KernelBuilder {
     async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
-        for finding in &loaded.findings {
-            tracing::warn!("{finding}");
-        }
-        if let Some(unapproved) = &loaded.unapproved {
-            tracing::warn!("{unapproved}");
-        }
         let config = loaded.config.clone();
         let builder = std::mem::take(self);
         *self = builder.config(config);

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use mgp_discovery::{Agent, Config, Sources, Trust};
 use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
 use mgp_toolindex::{ContextPlan, Pins};
-use mgp_types::mgp::ContextBudget;
+use mgp_types::mgp::{ContextBudget, KernelFinding};
 use mgp_types::service::Principal;
 use tokio::sync::watch;
 
@@ -17,6 +17,8 @@ pub(super) struct Current {
     pub(super) in_force: InForce,
     pub(super) interactive: Interactive,
     pub(super) origin: Option<Origin>,
+    /// What was wrong in the files when they were last read.
+    findings: RwLock<Vec<KernelFinding>>,
     /// Ends with the kernel, and with it whoever follows its files.
     lives: watch::Sender<()>,
     /// Configurations are put in force one after the other.
@@ -49,7 +51,17 @@ impl Current {
     pub(super) fn new(in_force: InForce, interactive: Interactive, origin: Option<Origin>) -> Self {
         interactive.set(&in_force.config().agents);
         let lives = watch::Sender::new(());
-        Self { in_force, interactive, origin, lives, turn: tokio::sync::Mutex::default() }
+        let (findings, turn) = (RwLock::default(), tokio::sync::Mutex::default());
+        Self { in_force, interactive, origin, findings, lives, turn }
+    }
+
+    /// What was wrong in the files when they were last read.
+    pub(super) fn findings(&self) -> Vec<KernelFinding> {
+        self.findings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn found(&self, findings: Vec<KernelFinding>) {
+        *self.findings.write().unwrap_or_else(PoisonError::into_inner) = findings;
     }
 
     /// Ends with the kernel.

@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, Weak};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use mgp_discovery::{Change, Config, Effect, Finding, Loaded, Reach, Reload, Reloaded, Server};
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 
@@ -39,7 +39,9 @@ impl Kernel {
         let Some(Origin { sources, trust }) = &self.0.current.origin else {
             return Err(KernelError::NoSources);
         };
-        let mut loaded = sources.load(trust).await?;
+        let mut loaded = sources.load(trust).await.inspect_err(|error| {
+            self.0.current.found(unusable(error));
+        })?;
         self.keep_broken(&mut loaded);
         self.put_in_force(loaded, by).await
     }
@@ -86,17 +88,9 @@ impl Kernel {
         loaded: Loaded,
         by: &Principal,
     ) -> Result<KernelReloadResult, KernelError> {
-        for finding in &loaded.findings {
-            tracing::warn!("{finding}");
-        }
         let mut result = KernelReloadResult::new();
-        result.findings = loaded.findings.iter().map(told).collect();
-        if let Some(unapproved) = &loaded.unapproved {
-            tracing::warn!("{unapproved}");
-            let mut finding = KernelFinding::new("warning", unapproved.to_string());
-            finding.file = Some(unapproved.file.display().to_string());
-            result.findings.push(finding);
-        }
+        result.findings = found(&loaded);
+        self.0.current.found(result.findings.clone());
         let audit = self.0.current.config().kernel.audit != loaded.config.kernel.audit;
         result.changed = self.apply(loaded.config, loaded.broken, by).await?;
         if audit {
@@ -164,10 +158,20 @@ impl Kernel {
         }
         // From here on it is what the next one is compared with, however this one ends.
         self.0.current.in_force.set(config, broken);
-        let gone = change.removed.iter().chain(replaced.iter().map(|server| &server.id));
-        join_all(gone.map(|id| fleet.remove(id, ShutdownReason::OperatorRequest))).await;
         // What fails from here on holds up no other server; the first of it is told.
-        let mut done = Ok(told);
+        // What is new waits for nobody's calls to end, and what is replaced for its own only.
+        let mut done: Result<(), KernelError> = Ok(());
+        for server in change.added {
+            done = done.and(self.put(server));
+        }
+        let leave = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
+        let replace = replaced.into_iter().map(async |server| {
+            leave(&server.id).await;
+            self.put(server)
+        });
+        let leaving = join_all(change.removed.iter().map(leave));
+        let (_, replaced) = join(leaving, join_all(replace)).await;
+        done = replaced.into_iter().fold(done, Result::and);
         for id in &change.removed {
             if let Err(error) = self.governance().remove_policy(by, id, None).await {
                 done = done.and(Err(KernelError::Governed(error)));
@@ -177,13 +181,13 @@ impl Kernel {
         if let Err(error) = registrations.reconfigured().await {
             done = done.and(Err(error.into()));
         }
-        for server in change.added.into_iter().chain(replaced) {
-            let id = server.id.to_string();
-            if let Err(why) = fleet.add(server) {
-                done = done.and(Err(KernelError::Server { server: id, why }));
-            }
-        }
-        done
+        done.map(|()| told)
+    }
+
+    /// Puts a server of the configuration in its place.
+    fn put(&self, server: Server) -> Result<(), KernelError> {
+        let id = server.id.to_string();
+        self.0.fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
     }
 
     /// Puts policies and groups in force, on the record.
@@ -234,7 +238,14 @@ async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiv
             _ = life.changed() => return,
         };
         let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
-        let Reloaded::Changed(_, mut loaded) = reloaded else { continue };
+        let mut loaded = match reloaded {
+            Reloaded::Changed(_, loaded) => loaded,
+            Reloaded::Kept(error) => {
+                kernel.0.current.found(unusable(&error));
+                continue;
+            }
+            _ => continue,
+        };
         kernel.keep_broken(&mut loaded);
         match kernel.put_in_force(*loaded, &by_file()).await {
             Ok(result) => tracing::info!(changes = result.changed.len(), "another configuration"),
@@ -247,6 +258,7 @@ async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiv
 
 /// Begins to follow the files a kernel was configured by.
 pub(super) fn begin(kernel: &Kernel, origin: Origin, loaded: &Loaded) {
+    kernel.0.current.found(found(loaded));
     let reload = Reload::new(origin.sources, origin.trust, loaded);
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.current.life()));
 }
@@ -254,6 +266,29 @@ pub(super) fn begin(kernel: &Kernel, origin: Origin, loaded: &Loaded) {
 /// Who changes something when a file does: whoever may write it.
 fn by_file() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
+}
+
+/// What is wrong or doubtful in files that can be used; it is in the log as well.
+fn found(loaded: &Loaded) -> Vec<KernelFinding> {
+    for finding in &loaded.findings {
+        tracing::warn!("{finding}");
+    }
+    let mut findings: Vec<_> = loaded.findings.iter().map(told).collect();
+    if let Some(unapproved) = &loaded.unapproved {
+        tracing::warn!("{unapproved}");
+        let mut finding = KernelFinding::new("warning", unapproved.to_string());
+        finding.file = Some(unapproved.file.display().to_string());
+        findings.push(finding);
+    }
+    findings
+}
+
+/// Why the files cannot be used.
+fn unusable(error: &mgp_discovery::Error) -> Vec<KernelFinding> {
+    match error {
+        mgp_discovery::Error::Faults(faults) => faults.findings().iter().map(told).collect(),
+        error => vec![KernelFinding::new("error", error.to_string())],
+    }
 }
 
 fn told(finding: &Finding) -> KernelFinding {

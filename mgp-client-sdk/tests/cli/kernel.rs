@@ -89,6 +89,24 @@ fn a_kernel_says_what_it_is_and_stops_when_it_is_told_to() {
 }
 
 #[test]
+fn what_is_wrong_in_the_files_is_said_until_it_is_mended() {
+    let good = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", example("echo"));
+    let kernel = Kernel::new(&good);
+    let home = &kernel.home;
+    let severity = || home.json("status", &["status"])["findings"][0]["severity"].clone();
+    assert_eq!(severity(), Value::Null);
+    home.write("c.toml", "[[servers\n");
+    until(|| severity() == "error");
+    assert!(home.well(&["status"]).contains("/c.toml:1: "), "where it is");
+    // The one that runs goes on as it was, and is what the entry is about.
+    home.write("c.toml", &good.replace("command = ", "comand = "));
+    until(|| home.well(&["status"]).contains("did you mean `command`?"));
+    assert_eq!(kernel.server("echo")["status"], "connected");
+    home.write("c.toml", &good);
+    until(|| severity() == Value::Null);
+}
+
+#[test]
 fn the_folder_is_free_once_a_kernel_was_stopped() {
     // It takes its time to end once its standard input is closed.
     let echo = example("echo");
@@ -190,7 +208,8 @@ fn servers_are_started_stopped_and_looked_at() {
     assert_eq!(lines[0]["text"], "I am here");
 
     let process = kernel.server("echo")["pid"].clone();
-    home.quietly(&["servers", "restart", "echo"]);
+    let done = home.json("done", &["servers", "restart", "echo"]);
+    assert_eq!(done, json!({ "subject": "echo", "status": "connected", "notes": [] }));
     assert_eq!(kernel.server("echo")["status"], "connected");
     assert_ne!(kernel.server("echo")["pid"], process);
     home.quietly(&["servers", "stop", "echo", "--timeout", "5s"]);
@@ -272,6 +291,10 @@ fn what_is_changed_while_a_kernel_runs_holds_at_once_and_is_on_its_record() {
     // It ends with whoever reads it.
     drop(lines);
     home.quietly(&["access", "grant", "eve", "bench"]);
+    // A tool that comes later may be named, and one that was typed wrong is told.
+    let told = home.run(&["access", "grant", "eve", "bench", "ehco"]);
+    let note = "mgp: there is no tool `ehco` yet; did you mean `echo`?\n";
+    assert_eq!((told.code, &*told.out, &*told.err), (Some(0), "", note));
     assert!(tail.wait().unwrap().success());
 
     // The kernel has the log to itself, and keys are recorded all the same.

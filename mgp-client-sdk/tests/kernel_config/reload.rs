@@ -120,3 +120,20 @@ async fn a_reload_that_nobody_waits_for_is_seen_through() {
     .await;
     world.end().await;
 }
+
+#[tokio::test]
+async fn what_is_new_waits_for_nobody_who_leaves() {
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 2']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    world.write(&format!("{}{B}", slow.replace("sleep 2", "sleep 0")));
+    let is_there = |id: &str| world.kernel.servers().iter().any(|server| server.id == id);
+    let (reloaded, ()) = tokio::join!(world.kernel.reload(), async {
+        world.knows("b").await;
+        assert!(!is_there("a"), "it leaves still");
+    });
+    reloaded.unwrap();
+    assert!(is_there("a") && is_there("b"));
+    world.end().await;
+}

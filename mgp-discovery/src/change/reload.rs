@@ -32,8 +32,8 @@ pub struct Reload {
     read: Look,
     /// How the files looked a moment ago.
     last: Vec<Stamp>,
-    /// What was said of files that cannot be used, so that it is said once.
-    told: Option<String>,
+    /// What was wrong when they were last read, so that it is said once.
+    told: Vec<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
 }
@@ -45,7 +45,7 @@ type Look = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// They say something else now.
+    /// They say something else now, or something else is wrong in them.
     Changed(Box<Change>, Box<Loaded>),
     /// They cannot be used, and the configuration before stays in force.
     Kept(Error),
@@ -57,12 +57,12 @@ impl Reload {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Nothing was looked at yet, so that what changed since it was loaded is found.
-        let (read, last, told) = ((Vec::new(), 0), Vec::new(), None);
+        let (read, last, told) = ((Vec::new(), 0), Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
         Self { sources, trust, current, read, last, told, revision, ticks }
     }
 
-    /// Waits until the files say something else, or cannot be used any more.
+    /// Waits until the files say something else, something else is wrong in them, or they cannot be used any more.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped: a change it did not tell is told by the next one.
@@ -78,11 +78,12 @@ impl Reload {
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
                     self.read = look;
-                    self.told = None;
                     self.keep_broken(&mut loaded);
                     let change = Change::between(&self.current, &loaded.config);
-                    if !change.is_empty() {
+                    let said = doubts(&loaded);
+                    if !change.is_empty() || self.told != said {
                         self.current = loaded.config.clone();
+                        self.told = said;
                         return Reloaded::Changed(Box::new(change), Box::new(loaded));
                     }
                 }
@@ -91,7 +92,7 @@ impl Reload {
                     if matches!(error, Error::Faults(_)) {
                         self.read = look;
                     }
-                    let said = Some(error.to_string());
+                    let said = vec![error.to_string()];
                     if self.told != said {
                         tracing::warn!(%error, "the configuration before stays in force");
                         self.told = said;
@@ -119,4 +120,10 @@ impl Reload {
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }
+}
+
+/// What is wrong or doubtful in files that can be used.
+fn doubts(loaded: &Loaded) -> Vec<String> {
+    let findings = loaded.findings.iter().map(ToString::to_string);
+    findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()
 }

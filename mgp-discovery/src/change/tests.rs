@@ -97,6 +97,9 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     let Some(Reloaded::Kept(error)) = next(&mut reload).await else { panic!("it is broken") };
     assert!(error.to_string().contains(".toml:1:"), "{error}");
     assert!(next(&mut reload).await.is_none(), "it was told once");
+    write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
+    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("mended") };
+    assert!(change.is_empty(), "it says what it said before");
 
     // A server whose entry is broken runs on as it was.
     write("[[servers]]\nid = 'a'\ncommand = 3\n");

@@ -22,6 +22,6 @@ pub use model::{
     Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, Reach, RecordedArguments,
     Restart, Server, ServerMgp, ToolCreation,
 };
-pub(crate) use nearest::nearest;
+pub use nearest::nearest;
 pub use parse::Parsed;
 pub(crate) use parse::valid_id;

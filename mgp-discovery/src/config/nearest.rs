@@ -6,7 +6,14 @@
 const LONGEST: usize = 64;
 
 /// The known word that most likely was meant; none where nothing is near.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+///
+/// ```
+/// use mgp_discovery::nearest;
+///
+/// assert_eq!(nearest("fiels", ["files", "mail"]), Some("files"));
+/// assert_eq!(nearest("clock", ["files", "mail"]), None);
+/// ```
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST {
         return None;
     }

@@ -22,13 +22,17 @@ pub(crate) trait Shown: Serialize {
 /// Shows a result as it was asked for.
 pub(crate) fn show<T: Shown>(global: &Global, result: &T) -> Ended {
     if global.json {
-        return say(&(serde_json::to_string_pretty(result)? + "\n"));
+        return json(result);
     }
     let color =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     let mut page = Page { text: String::new(), color };
     result.show(&mut page);
     say(&page.text)
+}
+
+fn json(document: &impl Serialize) -> Ended {
+    say(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
 /// Writes to standard output; whoever closed it wants to hear nothing more.
@@ -39,6 +43,37 @@ pub(crate) fn say(text: &str) -> Ended {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unheard()),
         Err(error) => Err(error.into()),
         Ok(()) => Ok(()),
+    }
+}
+
+/// What a command did that people hear nothing of: that it ended well says it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Done {
+    /// What was named: a server, a tool, a key.
+    subject: String,
+    /// How it is now, as `connected` or `revoked`.
+    status: String,
+    /// What may not be as it was meant; people hear of that.
+    notes: Vec<String>,
+}
+
+impl Done {
+    pub(crate) fn new(subject: impl Into<String>, status: impl Into<String>) -> Self {
+        Self { subject: subject.into(), status: status.into(), notes: Vec::new() }
+    }
+
+    pub(crate) fn notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
+    /// Tells programs, and people what may be wrong.
+    pub(crate) fn tell(&self, global: &Global) -> Ended {
+        for text in &self.notes {
+            note(global, &format!("mgp: {text}"));
+        }
+        if global.json { json(self) } else { Ok(()) }
     }
 }
 

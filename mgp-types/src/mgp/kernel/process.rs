@@ -26,6 +26,8 @@ record! {
         req started_at: Timestamp,
         /// The files its configuration was read from.
         def config: Vec<String>,
+        /// What was wrong in these files when they were last read; what cannot be used is not in force.
+        def findings: Vec<KernelFinding>,
         /// How many servers it has.
         req servers: u64,
         /// How many tools they have.

@@ -15,10 +15,11 @@ use mgp_discovery::Trust;
 use serde::Serialize;
 use std::sync::Arc;
 
+use super::doubt::doubts;
 use crate::books::{Books, operator};
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, show};
 use crate::places::Configured;
 use crate::{span, state};
 
@@ -247,15 +248,28 @@ async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
             if let Some(because) = because {
                 params = params.because(because);
             }
-            books.grant(params).await.map(drop)
+            books.grant(params).await?;
+            let doubts = doubts(global, books, server, tool.as_slice()).await;
+            place.done(if *deny { "denied" } else { "granted" }).notes(doubts).tell(global)
         }
-        Access::Revoke(place) => revoke(books, place).await,
+        Access::Revoke(place) => {
+            revoke(books, place).await?;
+            place.done("revoked").tell(global)
+        }
         Access::Query(place) => {
             let said =
                 books.query(asked(&place.agent, &place.server, place.tool.as_deref())).await?;
             show(global, &Answer::of(place, said))
         }
         Access::Matrix(matrix) => show(global, &table(global, matrix, books).await?),
+    }
+}
+
+impl Place {
+    fn done(&self, status: &str) -> Done {
+        let Self { agent, server, tool } = self;
+        let tool = tool.iter().map(|tool| format!(" {tool}"));
+        Done::new(format!("{agent} {server}{}", tool.collect::<String>()), status)
     }
 }
 

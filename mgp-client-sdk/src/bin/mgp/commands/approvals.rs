@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::cli::Global;
 use crate::control;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, show};
 
 /// How often it is looked whether something new waits.
 const LOOK: Duration = Duration::from_millis(500);
@@ -116,12 +116,15 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> Ended {
             match (decided.status, decided.message) {
                 // It was approved, and whoever did wants to know that it does not run.
                 (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
-                _ => Ok(()),
+                (status, _) => {
+                    let status = status.as_ref().map_or("approved", RegistrationStatus::as_str);
+                    Done::new(&*approval.decision.id, status).tell(global)
+                }
             }
         }
         Approvals::Deny(decision) => {
             client.request::<KernelApprovalsDeny>(&decision.params()).await?;
-            Ok(())
+            Done::new(&*decision.id, "denied").tell(global)
         }
         Approvals::Watch => watch(global, &client).await,
     };

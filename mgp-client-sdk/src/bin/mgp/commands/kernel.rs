@@ -17,7 +17,7 @@ use super::servers::millis;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
 use crate::lock::{self, Locked};
-use crate::output::{Cell, Page, Shown, Tone, many, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, many, show};
 use crate::{control, span, state};
 
 /// How long running calls may take where nothing is said, as the kernel has it.
@@ -77,6 +77,15 @@ impl Shown for Status {
         }
         for file in &info.config {
             page.line(format!("  config    {file}"));
+        }
+        for finding in &info.findings {
+            let tone = if finding.severity == "error" { Tone::Bad } else { Tone::Doubtful };
+            let place = match (&finding.file, finding.line) {
+                (Some(file), Some(line)) => format!("{file}:{line}: "),
+                _ => String::new(),
+            };
+            let mark = Cell::from(finding.severity.as_str()).tone(tone);
+            page.marked(&mark, &format!("{place}{}", finding.message));
         }
         let rows = info.clients.iter().map(|client| {
             let who = client.agent.as_deref().unwrap_or("-");
@@ -142,7 +151,8 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
     timeout(patience, free).await.unwrap_or_else(|_| {
         let patience = patience.as_secs();
         Err(Failure::failed(format!("the kernel still stops after {patience} s")))
-    })
+    })?;
+    Done::new("kernel", "stopped").tell(global)
 }
 
 /// The process that has a folder, zero where it did not say; none where nobody has it.

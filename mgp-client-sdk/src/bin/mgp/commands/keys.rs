@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, show};
 use crate::{record, span, state};
 
 /// `mgp keys`.
@@ -179,7 +179,8 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
             let revoked =
                 open.recorded(Principal::local().operator(), record.sink()).revoke(id).await;
             record.close().await?;
-            revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
+            revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
+            Done::new(&**id, "revoked").tell(global)
         }
     }
 }

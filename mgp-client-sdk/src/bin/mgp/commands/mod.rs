@@ -8,6 +8,7 @@ pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod doctor;
+mod doubt;
 mod grant;
 pub(crate) mod import;
 pub(crate) mod index;

@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use mgp_client_sdk::types::mgp::{KernelPermission, Permission};
 use serde::Serialize;
 
+use super::doubt::doubts;
 use crate::books::{Books, Word};
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, show};
 use crate::span;
 
 /// `mgp permissions`.
@@ -86,20 +87,23 @@ impl Shown for Decided {
 
 pub(crate) async fn run(global: &Global, permissions: &Permissions) -> Ended {
     let books = Books::open(global).await?;
-    let ended = match permissions {
-        Permissions::Ls { server } => {
-            let decided = books.permissions(server.as_deref()).await;
-            decided.and_then(|decided| show(global, &Decided(decided)))
-        }
-        Permissions::Approve(change) => make(&books, Word::Approve, change).await,
-        Permissions::Deny(change) => make(&books, Word::Deny, change).await,
-        Permissions::Revoke(change) => make(&books, Word::Revoke, change).await,
-    };
+    let ended = on(global, permissions, &books).await;
     books.close().await?;
     ended
 }
 
-async fn make(books: &Books, word: Word, change: &Change) -> Ended {
+async fn on(global: &Global, permissions: &Permissions, books: &Books) -> Ended {
+    match permissions {
+        Permissions::Ls { server } => {
+            show(global, &Decided(books.permissions(server.as_deref()).await?))
+        }
+        Permissions::Approve(change) => make(global, books, Word::Approve, change).await,
+        Permissions::Deny(change) => make(global, books, Word::Deny, change).await,
+        Permissions::Revoke(change) => make(global, books, Word::Revoke, change).await,
+    }
+}
+
+async fn make(global: &Global, books: &Books, word: Word, change: &Change) -> Ended {
     let Change { server, permissions, tool, expires, because } = change;
     for permission in permissions {
         let known = Permission::from(permission.as_str());
@@ -112,10 +116,16 @@ async fn make(books: &Books, word: Word, change: &Change) -> Ended {
     let permissions: Vec<Permission> =
         permissions.iter().map(|name| name.as_str().into()).collect();
     let made = books.decide(word, server, permissions, tool, *expires, because.as_deref()).await?;
-    match word {
-        Word::Revoke if made == 0 => Err(Failure::failed(format!(
-            "there is nothing to take back; see `mgp permissions ls {server}`"
-        ))),
-        _ => Ok(()),
-    }
+    let status = match word {
+        Word::Approve => "approved",
+        Word::Deny => "denied",
+        Word::Revoke if made == 0 => {
+            return Err(Failure::failed(format!(
+                "there is nothing to take back; see `mgp permissions ls {server}`"
+            )));
+        }
+        Word::Revoke => "revoked",
+    };
+    let doubts = doubts(global, books, server, tool).await;
+    Done::new(&**server, status).notes(doubts).tell(global)
 }

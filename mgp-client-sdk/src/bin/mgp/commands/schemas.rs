@@ -12,6 +12,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 
 use super::*;
 use crate::cli::Cli;
+use crate::output::Done;
 
 /// The documents by the command that answers with them.
 fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
@@ -25,6 +26,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("audit-verify", of::<audit::Verified>()),
         ("connect", of::<connect::Connected>()),
         ("doctor", of::<doctor::Report>()),
+        ("done", of::<Done>()),
         ("import", of::<import::Imported>()),
         ("index-eval", of::<index::Judged>()),
         ("init", of::<init::Written>()),
@@ -83,7 +85,7 @@ fn the_page_says_what_the_commands_say() {
     let mut page = String::from(
         "# The commands of `mgp`\n\nGenerated from the program: `mgp help COMMAND` says the same.\n\n",
     );
-    page += "Every command takes `--state DIR` (the folder of the kernel's state), `--json` (one JSON document, of the schemas in [schema/cli](schema/cli)), and `-v`.\n";
+    page += "Every command takes `--state DIR` (the folder of the kernel's state), `--json` (one JSON document, of the schemas in [schema/cli](schema/cli); what says nothing to people answers as `done`), and `-v`.\n";
     page += "Results go to standard output, everything else to standard error.\n\n";
     page += "| Ends with | when |\n|---|---|\n| 0 | it is done |\n| 1 | it was refused or failed; the last line of standard error says why, and what to do |\n| 2 | it was not understood |\n| 3 | it needs a kernel, and none runs |\n";
     commands(&command, "mgp", &mut page);

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use super::grant::{self, Granted};
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, brief, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, brief, show};
 use crate::own_file::OwnFile;
 use crate::places::Configured;
 use crate::{control, span, state};
@@ -293,7 +293,7 @@ where
     if status == ServerState::Error || (is_start && status != ServerState::Connected) {
         return Err(Failure::failed(why(&client, &which.server).await));
     }
-    Ok(())
+    Done::new(&*which.server, status.as_str()).tell(global)
 }
 
 /// Whether a server that is started is there, or will not be at once.
@@ -425,8 +425,9 @@ async fn grants(global: &Global, add: &Add, file: &Path) -> Ended<Vec<Granted>> 
 
 async fn remove(global: &Global, rm: &Rm) -> Ended {
     let id = &rm.server;
+    let removed = Done::new(&**id, "removed");
     if OwnFile::open(rm.configured.own_file()?)?.remove_server(id)? {
-        return Ok(());
+        return removed.tell(global);
     }
     // Not of the file, so perhaps one that was registered while a kernel ran.
     let client = match control::connect(global).await {
@@ -451,7 +452,7 @@ async fn remove(global: &Global, rm: &Rm) -> Ended {
     if is_there {
         return Err(Failure::failed(format!("`{id}` still drains; it goes once that is over")));
     }
-    Ok(())
+    removed.tell(global)
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::kernel::RESULT_TYPE;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, brief, note, show};
+use crate::output::{Cell, Done, Page, Shown, Tone, brief, note, show};
 use crate::own_file::{OwnFile, Pinned, check_agent};
 use crate::places::Configured;
 use crate::{ask, control};
@@ -298,7 +298,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
             show(global, &Found(tools))
         }
         Tools::Call(call) => self::call(global, call).await,
-        Tools::Pin(pin) => self::pin(pin),
+        Tools::Pin(pin) => self::pin(global, pin),
         Tools::Approve(approve) => self::approve(global, approve).await,
         Tools::Tokens { agent } => {
             let client = control::connect(global).await?;
@@ -362,7 +362,7 @@ fn arguments(call: &Call) -> Ended<Map<String, Value>> {
         .map_err(|error| Failure::usage(format!("--arguments is no JSON object: {error}")))
 }
 
-fn pin(pin: &Pin) -> Ended {
+fn pin(global: &Global, pin: &Pin) -> Ended {
     check_agent(&pin.agent)?;
     if pin.tool.split_once('.').is_none_or(|(server, tool)| server.is_empty() || tool.is_empty()) {
         return Err(Failure::usage(format!(
@@ -372,10 +372,15 @@ fn pin(pin: &Pin) -> Ended {
     }
     let pinned = if pin.remove { Pinned::No } else { Pinned::Yes };
     let own = OwnFile::open(pin.configured.own_file()?)?;
-    if own.pin(&pin.agent, &pin.tool, pinned)? || pinned == Pinned::Yes {
-        return Ok(());
-    }
-    Err(Failure::failed(format!("`{}` is not pinned for {}", pin.tool, pin.agent)))
+    let changed = own.pin(&pin.agent, &pin.tool, pinned)?;
+    let status = match pinned {
+        Pinned::Yes => "pinned",
+        Pinned::No if !changed => {
+            return Err(Failure::failed(format!("`{}` is not pinned for {}", pin.tool, pin.agent)));
+        }
+        Pinned::No => "unpinned",
+    };
+    Done::new(&*pin.tool, status).tell(global)
 }
 
 async fn approve(global: &Global, approve: &Approve) -> Ended {
@@ -425,5 +430,6 @@ async fn approve(global: &Global, approve: &Approve) -> Ended {
     } else {
         client.request::<KernelToolsApprove>(&params).await?;
     }
-    Ok(())
+    let status = if approve.reject { "rejected" } else { "approved" };
+    Done::new(&*tool.tool_id, status).tell(global)
 }

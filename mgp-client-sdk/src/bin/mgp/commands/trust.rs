@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::ask;
 use crate::cli::Global;
 use crate::exit::{Ended, Failure};
-use crate::output::{Page, Shown, note, show};
+use crate::output::{Done, Page, Shown, note, show};
 use crate::record::{self, Record};
 use crate::state;
 
@@ -178,7 +178,8 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
         let record = record::open(global).await?;
         let revoked = decides(&record).revoke(file, &operator).await;
         record.close().await?;
-        return Ok(revoked?);
+        revoked?;
+        return Done::new(real.display().to_string(), "revoked").tell(global);
     }
     let Some(review) = Sources::of_process().review()? else {
         return Err(Failure::failed(
