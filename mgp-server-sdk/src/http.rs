@@ -183,9 +183,7 @@ impl HttpServer {
             tracing::warn!(%local, "keys and tokens cross the network as they are: put TLS in front");
         }
         if local.ip().is_unspecified() && config.hosts.is_empty() {
-            tracing::warn!(
-                "only this machine is served: add the names others call it by to `hosts`"
-            );
+            tracing::warn!("only this machine is served: allow the names by which others call it");
         }
         // Whoever calls by the address that was listened at names it; "any" is no address of this machine.
         match local.ip() {

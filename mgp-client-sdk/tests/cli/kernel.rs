@@ -107,6 +107,39 @@ fn what_is_wrong_in_the_files_is_said_until_it_is_mended() {
 }
 
 #[test]
+fn names_and_pages_that_are_allowed_reach_a_kernel_and_no_others() {
+    let home = Home::new();
+    let ready = home.path("ready.json");
+    let arguments =
+        ["serve", "--http", "127.0.0.1:0", "--no-auth", "--allow-host", "kernel.example"];
+    let mut command = home.command(&arguments);
+    command.args(["--allow-origin", "https://app.example", "--ready-file"]).arg(&ready);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until(|| ready.exists());
+    let line: Value = serde_json::from_str(&fs::read_to_string(&ready).unwrap()).unwrap();
+    let url = line["http"].as_str().unwrap();
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let status = |host: &str, origin: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let head = "POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: 2";
+        write!(stream, "{head}\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n{{}}").unwrap();
+        let mut first = String::new();
+        BufReader::new(stream).read_line(&mut first).unwrap();
+        first.split(' ').nth(1).unwrap().to_owned()
+    };
+    let page = "https://app.example";
+    assert_ne!(status("kernel.example:8900", page), "403");
+    assert_ne!(status(address, "http://localhost:3000"), "403");
+    assert_eq!(status("evil.example", page), "403");
+    assert_eq!(status("kernel.example", "https://evil.example"), "403");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let arguments = ["serve", "--http", "127.0.0.1:0", "--allow-host", "https://kernel.example"];
+    home.ill(2, &arguments, "is no host: write the name alone");
+    home.ill(2, &["serve", "--stdio", "--allow-host", "kernel.example"], "--stdio");
+}
+
+#[test]
 fn the_folder_is_free_once_a_kernel_was_stopped() {
     // It takes its time to end once its standard input is closed.
     let echo = example("echo");

@@ -129,6 +129,12 @@ pub(crate) struct Serve {
     /// Let anyone in who reaches the address; loopback only
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
+    /// A name, without port, under which callers may ask for it besides its address; may be given several times
+    #[arg(long, value_name = "HOST", conflicts_with = "stdio")]
+    pub(crate) allow_host: Vec<String>,
+    /// An origin, scheme and host, whose web pages may call besides loopback ones; may be given several times
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
+    pub(crate) allow_origin: Vec<String>,
     /// Write one line of JSON here once everything is served
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,

@@ -46,9 +46,18 @@ enum Carried {
     /// To the process that started this one, which counts as this agent.
     Stdio(String),
     /// At an address, to whoever the door lets in.
-    Http(String, Door),
+    Http(Address, Door),
     /// To nobody else; it leaves once it had no client for so long.
     Alone(Duration),
+}
+
+/// Where it is served over HTTP.
+struct Address {
+    at: String,
+    /// By which names besides.
+    hosts: Vec<String>,
+    /// To which web pages.
+    origins: Vec<String>,
 }
 
 /// Who is let in at an address.
@@ -76,8 +85,10 @@ pub(crate) async fn run(global: &Global, serve: Serve) -> Ended {
     let agent = preface::named(&agent).map_err(Failure::usage)?.to_owned();
     let carried = match serve.http {
         None => Carried::Stdio(agent),
-        Some(address) if serve.no_auth => Carried::Http(address, Door::Open(agent)),
-        Some(address) => Carried::Http(address, Door::Keys),
+        Some(at) => {
+            let address = Address { at, hosts: serve.allow_host, origins: serve.allow_origin };
+            Carried::Http(address, if serve.no_auth { Door::Open(agent) } else { Door::Keys })
+        }
     };
     let folder = state::made(global)?;
     kernel(&folder, serve.config, carried, serve.ready_file.as_deref(), None).await
@@ -234,7 +245,7 @@ async fn carry(kernel: &Kernel, folder: &Path, carried: Carried) -> Ended<Carrie
         Carried::Stdio(agent) => Ok((house(built(server)?), None, Ok(Some(agent)))),
         Carried::Alone(linger) => Ok((house(built(server)?), None, Err(linger))),
         Carried::Http(address, door) => {
-            let bound = bind(server, folder, &address, door).await?;
+            let bound = bind(server, folder, address, door).await?;
             // One stack for all: what a session at the address knows, one at the socket knows.
             Ok((house(bound.stack()), Some(bound), Ok(None)))
         }
@@ -245,8 +256,9 @@ fn built(server: Server) -> Ended<mgp_client_sdk::types::service::Stack> {
     server.into_stack().map_err(|error| Failure::failed(error.message()))
 }
 
-async fn bind(server: Server, folder: &Path, address: &str, door: Door) -> Ended<Bound> {
-    let http = server.http(address);
+async fn bind(server: Server, folder: &Path, address: Address, door: Door) -> Ended<Bound> {
+    let Address { at, hosts, origins } = address;
+    let http = server.http(at).config(|config| (config.hosts, config.origins) = (hosts, origins));
     let http = match door {
         Door::Open(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
@@ -273,6 +285,7 @@ async fn bind(server: Server, folder: &Path, address: &str, door: Door) -> Ended
         ServeError::Listen { address, source } if source.kind() == std::io::ErrorKind::InvalidInput => {
             Failure::usage(format!("`{address}` is no address; write HOST:PORT, as 127.0.0.1:8900"))
         }
+        error @ ServeError::Listed { .. } => Failure::usage(error),
         error => Failure::failed(error),
     })
 }

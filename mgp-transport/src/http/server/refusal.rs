@@ -13,15 +13,11 @@ use super::body::HttpBody;
 /// A reason.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error(
-        "the host `{0}` is not served here: add it to the hosts of the configuration if it should be"
-    )]
+    #[error("the host `{0}` is not served here; whoever runs this server can allow it")]
     Host(String),
-    #[error(
-        "the origin `{0}` may not call: add it to the origins of the configuration if it should"
-    )]
+    #[error("the origin `{0}` may not call; whoever runs this server can allow it")]
     Origin(String),
-    #[error("nothing is served at `{came}`; the endpoint of the configuration is `{served}`")]
+    #[error("nothing is served at `{came}`; the endpoint is `{served}`")]
     Path { came: String, served: String },
     #[error("the method {0} is not part of this protocol; messages are sent with POST")]
     Method(String),
@@ -35,7 +31,7 @@ pub(super) enum Refusal {
     ContentType,
     #[error("a body of this encoding is not read; send it plain")]
     Encoding,
-    #[error("the body is longer than {0} bytes, the `body_bytes` of the configuration")]
+    #[error("the body is longer than {0} bytes, and none such is read here")]
     TooLong(usize),
     #[error("the body came too slowly")]
     TooSlow,
