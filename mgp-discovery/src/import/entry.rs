@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::variables::{Dialect, mapped};
+use super::variables::{Meaning, mapped};
 
 /// A server as another host has it, in our words.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -45,8 +44,7 @@ const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled",
 /// An entry of `mcpServers` or `servers`; why it cannot be taken otherwise.
 pub(super) fn entry(
     value: &Value,
-    dialect: Dialect,
-    project: Option<&Path>,
+    meaning: &Meaning<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Entry, String> {
     let Some(members) = value.as_object() else { return Err("it is not an object".into()) };
@@ -57,7 +55,7 @@ pub(super) fn entry(
     }
     let mut entry = Entry::default();
     for (name, value) in members {
-        let mut map = |text: &str| mapped(text, dialect, project, notes);
+        let mut map = |text: &str| mapped(text, meaning, notes);
         match name.as_str() {
             "command" => entry.command = Some(map(text(name, value)?)),
             "args" => {

@@ -2,11 +2,12 @@
 //!
 //! Applies to: both.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::variables::Dialect;
+use super::variables::{Dialect, Meaning, proposed};
 use super::{Entry, entry, json, package};
 use crate::config::limits;
 use crate::error::Error;
@@ -87,32 +88,29 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, Error> {
     });
     let project = project.and_then(Path::parent).filter(|folder| folder.is_absolute());
     let mut found = false;
-    let nested = value.get("mcp").and_then(|mcp| mcp.get(own));
-    if let Some(servers) = value.get(own).or(nested).and_then(Value::as_object) {
+    let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
+    let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
+    if let Some(servers) = root.get(own).and_then(Value::as_object) {
         found = true;
-        take(&mut import, servers, dialect, project);
+        take(&mut import, servers, &meaning);
     }
     for (folder, value) in value.get("projects").and_then(Value::as_object).into_iter().flatten() {
         if let Some(servers) = value.get(own).and_then(Value::as_object) {
             found = true;
-            take(&mut import, servers, dialect, Some(Path::new(folder)));
+            let project = Some(Path::new(folder.as_str()));
+            take(&mut import, servers, &Meaning { dialect, project, proposed: BTreeMap::new() });
         }
     }
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
 }
 
-fn take(
-    import: &mut Import,
-    servers: &Map<String, Value>,
-    dialect: Dialect,
-    project: Option<&Path>,
-) {
+fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>) {
     for (name, value) in servers {
         let mut notes = Vec::new();
         let taken = if import.servers.len() >= limits::SERVERS {
             Err(format!("{} servers are possible", limits::SERVERS))
         } else {
-            entry::entry(value, dialect, project, &mut notes)
+            entry::entry(value, meaning, &mut notes)
         };
         match taken {
             Ok(entry) => import.servers.push((name.clone(), entry, notes)),

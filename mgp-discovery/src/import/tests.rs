@@ -35,9 +35,10 @@ impl Drop for Folder {
 fn an_editor_file_with_inputs_and_comments_is_read() {
     let text = r#"{
         // the key is asked for
-        "inputs": [{"id": "api-key", "type": "promptString", "password": true}],
+        "inputs": [{"id": "api-key", "type": "promptString", "password": true, "default": "x"},
+            {"id": "site", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 1, {"id": "a"}],
         "servers": {
-            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}"}},
+            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}", "S": "${input:site}"}},
             "local": {"type": "stdio", "command": "${workspaceFolder}/run", "envFile": ".env", "dev": {},},
         },
     }"#;
@@ -46,9 +47,13 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     assert_eq!(local.1.command.as_deref(), Some("/p/run"));
     assert_eq!(local.2.len(), 2, "{:?}", local.2);
     assert_eq!(web.1.headers["A"], "Bearer ${API_KEY}");
+    assert_eq!(web.1.headers["S"], "${SITE:-eu}");
     assert_eq!(
         web.2,
-        ["the input `api-key` is the variable `API_KEY` here; set it before you start"]
+        [
+            "the input `api-key` is the variable `API_KEY` here; set it before you start",
+            "the input `site` is the variable `SITE` here, or what was proposed there"
+        ]
     );
 }
 

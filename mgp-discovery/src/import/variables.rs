@@ -2,7 +2,10 @@
 //!
 //! Applies to: both.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use serde_json::Value;
 
 use crate::config::limits;
 use crate::expand::closing;
@@ -18,23 +21,39 @@ pub(super) enum Dialect {
     Editor,
 }
 
+/// What variables in a file mean.
+pub(super) struct Meaning<'a> {
+    pub(super) dialect: Dialect,
+    /// The folder of the project the file is of.
+    pub(super) project: Option<&'a Path>,
+    /// What the editor proposes when it asks, by the names of inputs.
+    pub(super) proposed: BTreeMap<&'a str, &'a str>,
+}
+
+/// What an editor proposes for the inputs it asks for; secrets it does not.
+pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
+    let inputs = inputs.as_array().into_iter().flatten();
+    let proposed = inputs.filter(|input| input["password"] != true).filter_map(|input| {
+        let default = input["default"].as_str()?;
+        // One with a brace too many would end what is written around it.
+        let is_closed = closing(&format!("{default}}}")) == Some(default.len());
+        Some((input["id"].as_str()?, default)).filter(|_| is_closed)
+    });
+    proposed.collect()
+}
+
 /// A text as it is written for us; what cannot be mapped is noted.
 ///
 /// What comes out names variables and nothing else: files and commands are for the user to write.
-pub(super) fn mapped(
-    text: &str,
-    dialect: Dialect,
-    project: Option<&Path>,
-    notes: &mut Vec<String>,
-) -> String {
-    if dialect == Dialect::Plain {
+pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>) -> String {
+    if meaning.dialect == Dialect::Plain {
         return escaped(text);
     }
-    nested(text, project, notes, 0)
+    nested(text, meaning, notes, 0)
 }
 
 /// A text in a default in a default, so many levels deep.
-fn nested(text: &str, project: Option<&Path>, notes: &mut Vec<String>, depth: usize) -> String {
+fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
     if depth > limits::DEPTH {
         notes.push(format!("variables deeper than {} were not taken", limits::DEPTH));
         return escaped(text);
@@ -48,7 +67,7 @@ fn nested(text: &str, project: Option<&Path>, notes: &mut Vec<String>, depth: us
             out.push_str("$${");
             break;
         };
-        out.push_str(&variable(&rest[..end], project, notes, depth));
+        out.push_str(&variable(&rest[..end], meaning, notes, depth));
         rest = &rest[end + 1..];
     }
     out + &escaped(rest)
@@ -59,18 +78,24 @@ fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-fn variable(inside: &str, project: Option<&Path>, notes: &mut Vec<String>, depth: usize) -> String {
+fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
     if let Some(name) = inside.strip_prefix("env:") {
         return format!("${{{}}}", name_of(name));
     }
     if let Some(id) = inside.strip_prefix("input:") {
         let name = name_of(&id.to_ascii_uppercase());
+        if let Some(default) = meaning.proposed.get(id) {
+            notes.push(format!(
+                "the input `{id}` is the variable `{name}` here, or what was proposed there"
+            ));
+            return format!("${{{name}:-{}}}", escaped(default));
+        }
         notes.push(format!(
             "the input `{id}` is the variable `{name}` here; set it before you start"
         ));
         return format!("${{{name}}}");
     }
-    match (inside, project) {
+    match (inside, meaning.project) {
         ("userHome", _) => "${HOME}".to_owned(),
         ("workspaceFolder" | "workspaceRoot", Some(folder)) => escaped(&folder.to_string_lossy()),
         ("pathSeparator" | "/", _) => std::path::MAIN_SEPARATOR.to_string(),
@@ -86,7 +111,7 @@ fn variable(inside: &str, project: Option<&Path>, notes: &mut Vec<String>, depth
             }
             match default {
                 Some(default) => {
-                    format!("${{{name}:-{}}}", nested(default, project, notes, depth + 1))
+                    format!("${{{name}:-{}}}", nested(default, meaning, notes, depth + 1))
                 }
                 None => format!("${{{name}}}"),
             }
@@ -110,11 +135,15 @@ mod tests {
     use super::*;
     use crate::expand::Template;
 
+    fn meaning(dialect: Dialect) -> Meaning<'static> {
+        let proposed = BTreeMap::from([("site", "a$b{}")]);
+        Meaning { dialect, project: Some(Path::new("/p")), proposed }
+    }
+
     #[track_caller]
     fn check(text: &str, dialect: Dialect, expected: &str, noted: usize) {
         let mut notes = Vec::new();
-        let project = Some(Path::new("/p"));
-        assert_eq!(mapped(text, dialect, project, &mut notes), expected);
+        assert_eq!(mapped(text, &meaning(dialect), &mut notes), expected);
         assert_eq!(notes.len(), noted, "{notes:?}");
     }
 
@@ -124,6 +153,7 @@ mod tests {
         check("${A} $5 ${B:-c}", Dialect::Shell, "${A} $$5 ${B:-c}", 0);
         check("${env:A}/${workspaceFolder}/${userHome}", Dialect::Editor, "${A}//p/${HOME}", 0);
         check("Bearer ${input:api-key}", Dialect::Editor, "Bearer ${API_KEY}", 1);
+        check("https://${input:site}/", Dialect::Editor, "https://${SITE:-a$$b{}}/", 1);
         check("${config:x.y}", Dialect::Editor, "${config_x_y}", 1);
         check("${A", Dialect::Shell, "$${A", 0);
     }
@@ -146,7 +176,7 @@ mod tests {
         #[test]
         fn only_variables_are_filled_in(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
             for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Editor] {
-                let text = mapped(&text, dialect, Some(Path::new("/p")), &mut Vec::new());
+                let text = mapped(&text, &meaning(dialect), &mut Vec::new());
                 let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());
                 let others = needs.iter().any(|need| need.contains(':'));
                 proptest::prop_assert!(!others, "{text}: {needs:?}");
