@@ -333,3 +333,24 @@ async fn calls_give_their_answers_away_once_the_end_is_near_though_nobody_reads(
     assert!(matches!(soon(running).await.unwrap(), Closed::Local));
     assert_eq!(begun.elapsed(), Limits::default().linger);
 }
+
+#[tokio::test]
+async fn an_answer_that_is_no_text_ends_its_call() {
+    let (here, mut there) = duplex();
+    let connection = Connection::new(here.reader, here.writer, nothing());
+    let (peer, cx) = (connection.peer(), connection.context());
+    let driving = tokio::spawn(connection.run());
+    let waiting = tokio::spawn(peer.send(ping(cx)));
+    let mut lines = BufReader::new(there.reader).lines();
+    let asked: serde_json::Value =
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let id = &asked["id"];
+    let begin = br#"{"result":{"text":""#.to_vec();
+    let end = format!("\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").into_bytes();
+    there.writer.write_all(&[begin, b"caf\xe9".to_vec(), end].concat()).await.unwrap();
+    let error = tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
+    assert!(error.message().contains("no UTF-8"), "{error:?}");
+    driving.abort();
+}

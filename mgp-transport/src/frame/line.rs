@@ -33,8 +33,8 @@ pub(crate) struct LineBuffer {
 pub(crate) enum Line {
     /// A line of text without its end.
     Text(ByteString),
-    /// A line that is no UTF-8.
-    NotText,
+    /// A line that is no UTF-8, as it is.
+    NotText(Bytes),
     /// A line over the limit; said once, when the limit is passed.
     TooLong,
 }
@@ -129,8 +129,8 @@ impl LineBuffer {
     }
 
     fn take(&mut self, from: usize, to: usize) -> Line {
-        let bytes = if to - from <= COPY_MAX || (to - from) * 2 < self.buffer.len() {
-            copy(&self.buffer[from..to])
+        let (bytes, kept) = if to - from <= COPY_MAX || (to - from) * 2 < self.buffer.len() {
+            (copy(&self.buffer[from..to]), None)
         } else {
             // The line keeps the buffer; what follows it moves to a new one of the size seen.
             self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
@@ -140,9 +140,11 @@ impl LineBuffer {
             self.scanned = 0;
             let mut whole = std::mem::replace(&mut self.buffer, rest);
             whole.truncate(to);
-            Bytes::from(whole).slice(from..to)
+            let line = Bytes::from(whole).slice(from..to);
+            (line.clone(), Some(line))
         };
-        ByteString::try_from(bytes).map_or(Line::NotText, Line::Text)
+        let broken = |_| Line::NotText(kept.unwrap_or_else(|| copy(&self.buffer[from..to])));
+        ByteString::try_from(bytes).map_or_else(broken, Line::Text)
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
         let mut buffer = LineBuffer::new(100);
         assert_eq!(feed(&mut buffer, b"one\r\n\n  \ntw"), [text("one")]);
         assert_eq!(feed(&mut buffer, b"o\nthree\nfo"), [text("two"), text("three")]);
-        assert_eq!(feed(&mut buffer, b"\xff\n"), [Line::NotText]);
+        assert_eq!(feed(&mut buffer, b"\xff\n"), [Line::NotText(Bytes::from_static(b"fo\xff"))]);
         buffer.reading().extend_from_slice(b"end");
         assert_eq!(buffer.next_line(), None);
         assert_eq!(buffer.rest(), Some(text("end")));
@@ -222,6 +224,10 @@ mod tests {
         let long = "x".repeat(COPY_MAX * 3);
         let lines = feed(&mut buffer, format!("a\n{long}\nb\nc").as_bytes());
         assert_eq!(lines, [text("a"), text(&long), text("b")]);
+        let broken = [long.as_bytes(), b"\xff"].concat();
+        let mut other = LineBuffer::new(1 << 20);
+        let lines = feed(&mut other, &[&*broken, b"\nb\n"].concat());
+        assert_eq!(lines, [Line::NotText(broken.into()), text("b")]);
         assert_eq!(feed(&mut buffer, b"d\n"), [text("cd")]);
     }
 
