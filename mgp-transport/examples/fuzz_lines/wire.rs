@@ -168,9 +168,7 @@ fn answer_to(line: &[u8]) -> Option<Due> {
     }
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else {
         // What is no text is refused, unless it answers something: nobody answers answers.
-        let read = Message::parse(String::from_utf8_lossy(trimmed).into_owned().into());
-        let answers = matches!(read, Ok(Message::Response { id: Some(_), .. }));
-        return (!answers).then_some(Due(None));
+        return Message::answer_of(trimmed).is_none().then_some(Due(None));
     };
     match Message::parse(text) {
         Ok(Message::Request { id, .. }) => Some(Due(Some(id))),

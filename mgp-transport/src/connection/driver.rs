@@ -323,12 +323,8 @@ where
         let error = match line {
             Line::Text(text) => return self.read_message(text, None),
             Line::NotText(bytes) => {
-                let read = Message::parse(String::from_utf8_lossy(&bytes).into_owned().into());
-                if let Ok(Message::Response { id: id @ Some(_), outcome }) = read {
-                    // The call it answers must still end.
-                    let error = RpcError::internal("the peer's answer is no UTF-8 text");
-                    let outcome = outcome.and(Err(error));
-                    return Some((Message::Response { id, outcome }, CALL_COST));
+                if let Some(answer) = Message::answer_of(&bytes) {
+                    return Some((answer, CALL_COST));
                 }
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8")
             }

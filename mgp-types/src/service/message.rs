@@ -91,6 +91,22 @@ impl Message {
             Err(Verdict::Batch(items)) => Ok(Self::Batch(items)),
         }
     }
+
+    /// The answer that a line is which is no text: the call it answers must still end.
+    ///
+    /// ```
+    /// use mgp_types::service::Message;
+    ///
+    /// let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"caf\xe9\"}}";
+    /// assert!(matches!(Message::answer_of(line), Some(Message::Response { outcome: Err(_), .. })));
+    /// ```
+    #[must_use]
+    pub fn answer_of(line: &[u8]) -> Option<Self> {
+        let read = Self::parse(String::from_utf8_lossy(line).into_owned().into());
+        let Ok(Self::Response { id: id @ Some(_), outcome }) = read else { return None };
+        let error = RpcError::internal("the peer's answer is no UTF-8 text");
+        Some(Self::Response { id, outcome: outcome.and(Err(error)) })
+    }
 }
 
 /// What a line is that is a message.
