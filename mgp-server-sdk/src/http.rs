@@ -225,7 +225,7 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
     let listed =
         |what, wrong: &String, right| Err(ServeError::Listed { what, wrong: wrong.clone(), right });
     let is_host = |host: &&String| {
-        !host.is_empty() && !host.contains(['/', '@', ' ']) && {
+        !host.is_empty() && !host.contains(['/', '@', ' ', '*']) && {
             // An address of the sixth version has colons, and brackets around them.
             host.starts_with('[') && host.ends_with(']') || !host.contains(':')
         }
@@ -234,8 +234,12 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
         return listed("host", wrong, "the name alone, without scheme and port: `mcp.example.com`");
     }
     let is_origin = |origin: &&String| {
-        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ']))
+        // A port that goes without saying is not said.
+        let secure = origin.strip_prefix("https://").filter(|rest| !rest.ends_with(":443"));
+        let plain = origin.strip_prefix("http://").filter(|rest| !rest.ends_with(":80"));
+        secure
+            .or(plain)
+            .is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '*']))
     };
     if let Some(wrong) = config.origins.iter().find(|origin| !is_origin(origin)) {
         return listed(

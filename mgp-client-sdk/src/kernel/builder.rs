@@ -179,6 +179,7 @@ impl KernelBuilder {
     async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
+        reload::log(&loaded);
         let config = loaded.config.clone();
         let builder = std::mem::take(self);
         *self = builder.config(config);

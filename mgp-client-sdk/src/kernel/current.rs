@@ -60,7 +60,7 @@ impl Current {
         self.findings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn found(&self, findings: Vec<KernelFinding>) {
+    pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
         *self.findings.write().unwrap_or_else(PoisonError::into_inner) = findings;
     }
 

@@ -39,9 +39,7 @@ impl Kernel {
         let Some(Origin { sources, trust }) = &self.0.current.origin else {
             return Err(KernelError::NoSources);
         };
-        let mut loaded = sources.load(trust).await.inspect_err(|error| {
-            self.0.current.found(unusable(error));
-        })?;
+        let mut loaded = sources.load(trust).await?;
         self.keep_broken(&mut loaded);
         self.put_in_force(loaded, by).await
     }
@@ -89,8 +87,9 @@ impl Kernel {
         by: &Principal,
     ) -> Result<KernelReloadResult, KernelError> {
         let mut result = KernelReloadResult::new();
-        result.findings = found(&loaded);
-        self.0.current.found(result.findings.clone());
+        log(&loaded);
+        result.findings = findings_of(&loaded);
+        self.0.current.set_findings(result.findings.clone());
         let audit = self.0.current.config().kernel.audit != loaded.config.kernel.audit;
         result.changed = self.apply(loaded.config, loaded.broken, by).await?;
         if audit {
@@ -159,19 +158,21 @@ impl Kernel {
         // From here on it is what the next one is compared with, however this one ends.
         self.0.current.in_force.set(config, broken);
         // What fails from here on holds up no other server; the first of it is told.
-        // What is new waits for nobody's calls to end, and what is replaced for its own only.
-        let mut done: Result<(), KernelError> = Ok(());
-        for server in change.added {
-            done = done.and(self.put(server));
-        }
+        // What is new waits for nobody's calls to end, and what changed for its own only.
         let leave = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
-        let replace = replaced.into_iter().map(async |server| {
+        let put = async |server: Server| {
             leave(&server.id).await;
             self.put(server)
-        });
+        };
+        // Under another name a program is started once it has ended under the one before.
+        let gone = before.servers.iter().filter(|old| change.removed.contains(&old.id));
+        let gone: Vec<&Reach> = gone.map(|old| &old.reach).collect();
+        let (renamed, new): (Vec<_>, Vec<_>) =
+            change.added.into_iter().partition(|server| gone.contains(&&server.reach));
         let leaving = join_all(change.removed.iter().map(leave));
-        let (_, replaced) = join(leaving, join_all(replace)).await;
-        done = replaced.into_iter().fold(done, Result::and);
+        let (_, all) = join(leaving, join_all(new.into_iter().chain(replaced).map(put))).await;
+        let renamed = join_all(renamed.into_iter().map(put)).await;
+        let mut done = all.into_iter().chain(renamed).fold(Ok(()), Result::and);
         for id in &change.removed {
             if let Err(error) = self.governance().remove_policy(by, id, None).await {
                 done = done.and(Err(KernelError::Governed(error)));
@@ -241,7 +242,7 @@ async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiv
         let mut loaded = match reloaded {
             Reloaded::Changed(_, loaded) => loaded,
             Reloaded::Kept(error) => {
-                kernel.0.current.found(unusable(&error));
+                kernel.0.current.set_findings(unusable(&error));
                 continue;
             }
             _ => continue,
@@ -258,7 +259,7 @@ async fn follow(kernel: Weak<Inner>, mut reload: Reload, mut life: watch::Receiv
 
 /// Begins to follow the files a kernel was configured by.
 pub(super) fn begin(kernel: &Kernel, origin: Origin, loaded: &Loaded) {
-    kernel.0.current.found(found(loaded));
+    kernel.0.current.set_findings(findings_of(loaded));
     let reload = Reload::new(origin.sources, origin.trust, loaded);
     tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.current.life()));
 }
@@ -268,14 +269,20 @@ fn by_file() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
 }
 
-/// What is wrong or doubtful in files that can be used; it is in the log as well.
-fn found(loaded: &Loaded) -> Vec<KernelFinding> {
+/// Writes to the log what is wrong or doubtful in files.
+pub(super) fn log(loaded: &Loaded) {
     for finding in &loaded.findings {
         tracing::warn!("{finding}");
     }
-    let mut findings: Vec<_> = loaded.findings.iter().map(told).collect();
     if let Some(unapproved) = &loaded.unapproved {
         tracing::warn!("{unapproved}");
+    }
+}
+
+/// What is wrong or doubtful in files that can be used.
+fn findings_of(loaded: &Loaded) -> Vec<KernelFinding> {
+    let mut findings: Vec<_> = loaded.findings.iter().map(told).collect();
+    if let Some(unapproved) = &loaded.unapproved {
         let mut finding = KernelFinding::new("warning", unapproved.to_string());
         finding.file = Some(unapproved.file.display().to_string());
         findings.push(finding);

@@ -55,13 +55,13 @@ fn a_name_that_was_typed_wrong_is_told() {
     let home = Home::new();
     home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'files'\ncommand = 'a'\n");
     let granted = home.json("done", &["access", "grant", "ada", "fiels", "read"]);
-    let note = "there is no server `fiels` yet; did you mean `files`?";
+    let note = "no server `fiels` is known here; did you mean `files`?";
     let expected = json!({ "subject": "ada fiels read", "status": "granted", "notes": [note] });
     assert_eq!(granted, expected);
     let revoked = home.json("done", &["access", "revoke", "ada", "fiels", "read"]);
     assert_eq!(revoked["status"], "revoked");
     let decided = home.run(&["permissions", "approve", "flies", "filesystem.read"]);
-    assert_eq!(decided.err, "mgp: there is no server `flies` yet; did you mean `files`?\n");
+    assert_eq!(decided.err, "mgp: no server `flies` is known here; did you mean `files`?\n");
     home.quietly(&["permissions", "approve", "clock", "filesystem.read"]);
 }
 

@@ -110,8 +110,9 @@ fn what_is_wrong_in_the_files_is_said_until_it_is_mended() {
 fn names_and_pages_that_are_allowed_reach_a_kernel_and_no_others() {
     let home = Home::new();
     let ready = home.path("ready.json");
-    let arguments =
-        ["serve", "--http", "127.0.0.1:0", "--no-auth", "--allow-host", "kernel.example"];
+    let made = home.json("keys-add", &["keys", "add", "ada"]);
+    let key = made["key"].as_str().unwrap();
+    let arguments = ["serve", "--http", "127.0.0.1:0", "--allow-host", "kernel.example"];
     let mut command = home.command(&arguments);
     command.args(["--allow-origin", "https://app.example", "--ready-file"]).arg(&ready);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -122,14 +123,16 @@ fn names_and_pages_that_are_allowed_reach_a_kernel_and_no_others() {
     let status = |host: &str, origin: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let head = "POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: 2";
-        write!(stream, "{head}\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n{{}}").unwrap();
+        let who = format!("Authorization: Bearer {key}\r\nHost: {host}\r\nOrigin: {origin}");
+        write!(stream, "{head}\r\n{who}\r\n\r\n{{}}").unwrap();
         let mut first = String::new();
         BufReader::new(stream).read_line(&mut first).unwrap();
         first.split(' ').nth(1).unwrap().to_owned()
     };
     let page = "https://app.example";
-    assert_ne!(status("kernel.example:8900", page), "403");
-    assert_ne!(status(address, "http://localhost:3000"), "403");
+    // What comes in is looked at: it lacks what a message needs.
+    assert_eq!(status("kernel.example:8900", page), "415");
+    assert_eq!(status(address, "http://localhost:3000"), "415");
     assert_eq!(status("evil.example", page), "403");
     assert_eq!(status("kernel.example", "https://evil.example"), "403");
     child.kill().unwrap();
@@ -137,6 +140,8 @@ fn names_and_pages_that_are_allowed_reach_a_kernel_and_no_others() {
     let arguments = ["serve", "--http", "127.0.0.1:0", "--allow-host", "https://kernel.example"];
     home.ill(2, &arguments, "is no host: write the name alone");
     home.ill(2, &["serve", "--stdio", "--allow-host", "kernel.example"], "--stdio");
+    let arguments = ["--allow-host", "kernel.example", "--no-auth"];
+    home.ill(2, &[&["serve", "--http", "127.0.0.1:0"], &arguments[..]].concat(), "--no-auth");
 }
 
 #[test]
@@ -326,7 +331,7 @@ fn what_is_changed_while_a_kernel_runs_holds_at_once_and_is_on_its_record() {
     home.quietly(&["access", "grant", "eve", "bench"]);
     // A tool that comes later may be named, and one that was typed wrong is told.
     let told = home.run(&["access", "grant", "eve", "bench", "ehco"]);
-    let note = "mgp: there is no tool `ehco` yet; did you mean `echo`?\n";
+    let note = "mgp: no tool `ehco` is known here; did you mean `echo`?\n";
     assert_eq!((told.code, &*told.out, &*told.err), (Some(0), "", note));
     assert!(tail.wait().unwrap().success());
 
@@ -376,6 +381,12 @@ fn servers_come_and_go_while_a_kernel_runs() {
     assert_eq!(ids(), ["bench"], "at once");
     until(|| home.well(&["tools", "search", "echo", "--agent", "ada"]).contains("bench.echo"));
     home.ill(1, &["servers", "add", "bench", "--", "x"], "there is a server `bench` already");
+
+    // Sooner than the kernel would look by itself.
+    home.well(&["servers", "add", "brief", "--no-grant", "--", &bench]);
+    assert_eq!(ids(), ["bench", "brief"]);
+    home.quietly(&["servers", "rm", "brief"]);
+    assert_eq!(ids(), ["bench"]);
 
     // A project's server once it was approved, and no longer than that.
     home.write(

@@ -28,12 +28,12 @@ pub struct Reload {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// How everything looked when it was last read.
-    read: Look,
+    /// How everything looked when it was last read here.
+    read: Option<Look>,
     /// How the files looked a moment ago.
     last: Vec<Stamp>,
-    /// What was wrong when they were last read, so that it is said once.
-    told: Vec<String>,
+    /// What was said of files that cannot be used, so that it is said once.
+    told: Option<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
 }
@@ -45,7 +45,8 @@ type Look = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// They say something else now, or something else is wrong in them.
+    /// They were written or approved anew. The change is against what they said when they were read before, and empty
+    /// where they say the same.
     Changed(Box<Change>, Box<Loaded>),
     /// They cannot be used, and the configuration before stays in force.
     Kept(Error),
@@ -57,12 +58,12 @@ impl Reload {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Nothing was looked at yet, so that what changed since it was loaded is found.
-        let (read, last, told) = ((Vec::new(), 0), Vec::new(), doubts(loaded));
+        let (read, last, told) = (None, Vec::new(), None);
         let (current, revision) = (loaded.config.clone(), trust.revision());
         Self { sources, trust, current, read, last, told, revision, ticks }
     }
 
-    /// Waits until the files say something else, something else is wrong in them, or they cannot be used any more.
+    /// Waits until the files are written or approved anew, or cannot be used any more.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped: a change it did not tell is told by the next one.
@@ -72,27 +73,27 @@ impl Reload {
             let look = self.look().await;
             let settled = look.0 == self.last;
             self.last.clone_from(&look.0);
-            if !settled || look == self.read {
+            if !settled || self.read.as_ref() == Some(&look) {
                 continue;
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    self.read = look;
+                    let is_first = self.read.replace(look).is_none();
+                    self.told = None;
                     self.keep_broken(&mut loaded);
                     let change = Change::between(&self.current, &loaded.config);
-                    let said = doubts(&loaded);
-                    if !change.is_empty() || self.told != said {
+                    // Whoever read them at somebody's word knows something else than this does.
+                    if !is_first || !change.is_empty() {
                         self.current = loaded.config.clone();
-                        self.told = said;
                         return Reloaded::Changed(Box::new(change), Box::new(loaded));
                     }
                 }
                 Err(error) => {
                     // What is wrong in a file stays so until it is written again; all else may pass.
                     if matches!(error, Error::Faults(_)) {
-                        self.read = look;
+                        self.read = Some(look);
                     }
-                    let said = vec![error.to_string()];
+                    let said = Some(error.to_string());
                     if self.told != said {
                         tracing::warn!(%error, "the configuration before stays in force");
                         self.told = said;
@@ -120,10 +121,4 @@ impl Reload {
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }
-}
-
-/// What is wrong or doubtful in files that can be used.
-fn doubts(loaded: &Loaded) -> Vec<String> {
-    let findings = loaded.findings.iter().map(ToString::to_string);
-    findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()
 }

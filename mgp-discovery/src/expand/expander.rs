@@ -206,7 +206,13 @@ impl Expander {
                     match (value, default) {
                         (Some(value), None) => out.push_secret(&value),
                         (Some(value), Some(_)) if !value.is_empty() => out.push_secret(&value),
-                        (_, Some(default)) => out.append(&self.fill(default, origin, folder)?),
+                        (_, Some(default)) => {
+                            let filled = self.fill(default, origin, folder)?;
+                            match looks_secret(name, filled.as_str()) {
+                                Some(_) => out.push_secret(filled.as_str()),
+                                None => out.append(&filled),
+                            }
+                        }
                         (None, None) => {
                             return Err(format!(
                                 "the variable `{name}` is not set; set it, or write `${{{name}:-default}}`"

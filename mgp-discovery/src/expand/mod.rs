@@ -11,6 +11,7 @@ mod tests;
 mod value;
 
 pub use expander::{ExpandedReach, ExpandedServer, Expander, NotExpanded};
+pub(crate) use secrets::looks_secret;
 pub use secrets::{ClearSecret, clear_secrets};
 pub use template::{BadTemplate, Template};
 pub(crate) use template::{Piece, closing};

@@ -157,11 +157,20 @@ fn names_secret(name: &str) -> bool {
 }
 
 /// Why a value is taken for a secret; none where it is not.
-pub(super) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
-    // What is filled in is where it belongs.
-    if !Template::parse(value).is_ok_and(|template| template.is_literal()) {
-        return None;
+pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
+    let template = Template::parse(value).ok()?;
+    if template.is_literal() {
+        return shown(name, value);
     }
+    // What is filled in is where it belongs, but for what stands there where nothing is.
+    let default = |(variable, default): (&str, &str)| {
+        shown(variable, default).or_else(|| shown(name, default))
+    };
+    template.defaults().find_map(default)
+}
+
+/// The same of a value that everybody sees.
+fn shown(name: &str, value: &str) -> Option<&'static str> {
     let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
     let value =
         schemes.iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim();
@@ -239,7 +248,13 @@ mod tests {
         check("X", "f47ac10b58cc4372a5670e02b2c3d479", true);
         check("X", "9Zk2mQ7vT4xL1bN8cR5wY3hG6", true);
 
+        check("X", "${TOKEN:-hunter2hunter2}", true);
+        check("TOKEN", "Bearer ${X:-hunter2hunter2}", true);
+        check("X", concat!("${A:-${B:-gh", "p_0123456789abcdef}}"), true);
+
         check("GITHUB_TOKEN", "${GITHUB_TOKEN}", false);
+        check("GITHUB_TOKEN", "${GITHUB_TOKEN:-none}${A:-}", false);
+        check("X", "${HOST:-localhost}:${PORT:-8080}", false);
         check("GITHUB_TOKEN", "", false);
         check("TOKEN_FILE", "/run/secrets/token", false);
         check("KEYBOARD", "qwertyuiop", false);

@@ -88,6 +88,19 @@ impl Template {
         needs
     }
 
+    /// The variables that have a default which is plain text, with it.
+    pub(crate) fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut defaults = Vec::new();
+        self.visit(&mut |piece| {
+            if let Piece::Variable { name, default: Some(Self(pieces)) } = piece
+                && let [Piece::Text(text)] = &pieces[..]
+            {
+                defaults.push((name.as_str(), text.as_str()));
+            }
+        });
+        defaults.into_iter()
+    }
+
     fn visit<'a>(&'a self, look: &mut dyn FnMut(&'a Piece)) {
         for piece in &self.0 {
             look(piece);

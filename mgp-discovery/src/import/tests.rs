@@ -36,9 +36,10 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     let text = r#"{
         // the key is asked for
         "inputs": [{"id": "api-key", "type": "promptString", "password": true, "default": "x"},
-            {"id": "site", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 1, {"id": "a"}],
+            {"id": "site", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 1, {"id": "a"},
+            {"id": "token", "type": "promptString", "default": "hunter2hunter2"}],
         "servers": {
-            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}", "S": "${input:site}"}},
+            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"A": "Bearer ${input:api-key}", "S": "${input:site}", "T": "${input:token}"}},
             "local": {"type": "stdio", "command": "${workspaceFolder}/run", "envFile": ".env", "dev": {},},
         },
     }"#;
@@ -52,7 +53,8 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
         web.2,
         [
             "the input `api-key` is the variable `API_KEY` here; set it before you start",
-            "the input `site` is the variable `SITE` here, or what was proposed there"
+            "the input `site` is the variable `SITE` here, or what was proposed there",
+            "the input `token` is the variable `TOKEN` here; set it before you start"
         ]
     );
 }

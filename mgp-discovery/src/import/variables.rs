@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::config::limits;
-use crate::expand::closing;
+use crate::expand::{closing, looks_secret};
 
 /// Which variables a host knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,10 +34,11 @@ pub(super) struct Meaning<'a> {
 pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();
     let proposed = inputs.filter(|input| input["password"] != true).filter_map(|input| {
-        let default = input["default"].as_str()?;
+        let (id, default) = (input["id"].as_str()?, input["default"].as_str()?);
         // One with a brace too many would end what is written around it.
         let is_closed = closing(&format!("{default}}}")) == Some(default.len());
-        Some((input["id"].as_str()?, default)).filter(|_| is_closed)
+        let is_secret = looks_secret(id, &escaped(default)).is_some();
+        (is_closed && !is_secret).then_some((id, default))
     });
     proposed.collect()
 }

@@ -123,12 +123,14 @@ async fn who_may_call_must_be_said_and_cannot_be_anyone_beyond_this_machine() {
 /// The refusal of such a host told to add what was there already.
 #[tokio::test]
 async fn hosts_and_origins_are_written_as_browsers_write_them() {
-    for wrong in ["mcp.example.com:8000", "https://x.example.com", "", "a/b"] {
+    for wrong in ["mcp.example.com:8000", "https://x.example.com", "", "a/b", "*.example.com"] {
         let server = Server::new("s", "1").http("127.0.0.1:0").no_auth();
         let bound = server.config(|config| config.hosts.push(wrong.to_owned())).bind().await;
         assert!(bound.unwrap_err().to_string().contains("without scheme and port"), "{wrong}");
     }
-    for wrong in ["https://app.example.com/", "b.example.com", "null", "https://"] {
+    for wrong in
+        ["https://app.example.com/", "b.example.com", "null", "https://", "https://a.example:443"]
+    {
         let server = Server::new("s", "1").http("127.0.0.1:0").no_auth();
         let bound = server.config(|config| config.origins.push(wrong.to_owned())).bind().await;
         assert!(bound.unwrap_err().to_string().contains("nothing behind"), "{wrong}");

@@ -130,9 +130,9 @@ pub(crate) struct Serve {
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
     /// A name, without port, under which callers may ask for it besides its address; may be given several times
-    #[arg(long, value_name = "HOST", conflicts_with = "stdio")]
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["stdio", "no_auth"])]
     pub(crate) allow_host: Vec<String>,
-    /// An origin, scheme and host, whose web pages may call besides loopback ones; may be given several times
+    /// An origin whose web pages may call besides loopback ones, as browsers write it; may be given several times
     #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
     pub(crate) allow_origin: Vec<String>,
     /// Write one line of JSON here once everything is served

@@ -224,11 +224,12 @@ impl Shown for Table {
 pub(crate) async fn run(global: &Global, access: &Access) -> Ended {
     let books = Books::open(global).await?;
     let ended = on(global, access, &books).await;
+    // Only what is on the disk is done.
     books.close().await?;
-    ended
+    ended?.map_or(Ok(()), |done| done.tell(global))
 }
 
-async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
+async fn on(global: &Global, access: &Access, books: &Books) -> Ended<Option<Done>> {
     match access {
         Access::Grant(Grant { place, deny, no_confirm, expires, because }) => {
             let Place { agent, server, tool } = place;
@@ -250,19 +251,21 @@ async fn on(global: &Global, access: &Access, books: &Books) -> Ended {
             }
             books.grant(params).await?;
             let doubts = doubts(global, books, server, tool.as_slice()).await;
-            place.done(if *deny { "denied" } else { "granted" }).notes(doubts).tell(global)
+            let status = if *deny { "denied" } else { "granted" };
+            return Ok(Some(place.done(status).notes(doubts)));
         }
         Access::Revoke(place) => {
             revoke(books, place).await?;
-            place.done("revoked").tell(global)
+            return Ok(Some(place.done("revoked")));
         }
         Access::Query(place) => {
             let said =
                 books.query(asked(&place.agent, &place.server, place.tool.as_deref())).await?;
-            show(global, &Answer::of(place, said))
+            show(global, &Answer::of(place, said))?;
         }
-        Access::Matrix(matrix) => show(global, &table(global, matrix, books).await?),
+        Access::Matrix(matrix) => show(global, &table(global, matrix, books).await?)?,
     }
+    Ok(None)
 }
 
 impl Place {

@@ -16,6 +16,9 @@ use crate::cli::Global;
 use crate::exit::Ended;
 use crate::state;
 
+/// The kernel's own, to which access is granted like to others.
+const OWN: [&str; 1] = ["mgp"];
+
 /// What may be wrong with the names of a server and of tools of it.
 ///
 /// Where nothing can be asked nothing is doubted.
@@ -45,21 +48,23 @@ fn of(kind: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
         return None;
     }
     let near = nearest(name, known.iter().map(String::as_str))?;
-    Some(format!("there is no {kind} `{name}` yet; did you mean `{near}`?"))
+    Some(format!("no {kind} `{name}` is known here; did you mean `{near}`?"))
 }
 
 /// The servers of the files, and of those that were registered the one of that name.
 async fn configured(global: &Global, name: &str) -> Ended<BTreeSet<String>> {
     let db = state::db(global).await?;
     let is_registered = Registrations::is_approved_in(&db, &ServerId::from(name)).await?;
-    let config = Sources::of_process().load(&Trust::new(Arc::new(db))).await?.config;
-    let known = config.servers.into_iter().map(|server| server.id.to_string());
+    let loaded = Sources::of_process().load(&Trust::new(Arc::new(db))).await?;
+    let known = loaded.config.servers.into_iter().map(|server| server.id.to_string());
+    let known = known.chain(loaded.broken).chain(OWN.map(str::to_owned));
     Ok(known.chain(is_registered.then(|| name.to_owned())).collect())
 }
 
 async fn servers(client: &Client) -> Ended<BTreeSet<String>> {
     let told = client.request::<KernelServers>(&KernelServersParams::new()).await?;
-    Ok(told.servers.into_iter().map(|server| server.id).collect())
+    let known = told.servers.into_iter().map(|server| server.id);
+    Ok(known.chain(OWN.map(str::to_owned)).collect())
 }
 
 async fn tools(client: &Client, server: &str) -> Ended<BTreeSet<String>> {

@@ -88,22 +88,24 @@ impl Shown for Decided {
 pub(crate) async fn run(global: &Global, permissions: &Permissions) -> Ended {
     let books = Books::open(global).await?;
     let ended = on(global, permissions, &books).await;
+    // Only what is on the disk is done.
     books.close().await?;
-    ended
+    ended?.map_or(Ok(()), |done| done.tell(global))
 }
 
-async fn on(global: &Global, permissions: &Permissions, books: &Books) -> Ended {
+async fn on(global: &Global, permissions: &Permissions, books: &Books) -> Ended<Option<Done>> {
     match permissions {
         Permissions::Ls { server } => {
-            show(global, &Decided(books.permissions(server.as_deref()).await?))
+            show(global, &Decided(books.permissions(server.as_deref()).await?))?;
+            Ok(None)
         }
-        Permissions::Approve(change) => make(global, books, Word::Approve, change).await,
-        Permissions::Deny(change) => make(global, books, Word::Deny, change).await,
-        Permissions::Revoke(change) => make(global, books, Word::Revoke, change).await,
+        Permissions::Approve(change) => make(global, books, Word::Approve, change).await.map(Some),
+        Permissions::Deny(change) => make(global, books, Word::Deny, change).await.map(Some),
+        Permissions::Revoke(change) => make(global, books, Word::Revoke, change).await.map(Some),
     }
 }
 
-async fn make(global: &Global, books: &Books, word: Word, change: &Change) -> Ended {
+async fn make(global: &Global, books: &Books, word: Word, change: &Change) -> Ended<Done> {
     let Change { server, permissions, tool, expires, because } = change;
     for permission in permissions {
         let known = Permission::from(permission.as_str());
@@ -127,5 +129,5 @@ async fn make(global: &Global, books: &Books, word: Word, change: &Change) -> En
         Word::Revoke => "revoked",
     };
     let doubts = doubts(global, books, server, tool).await;
-    Done::new(&**server, status).notes(doubts).tell(global)
+    Ok(Done::new(&**server, status).notes(doubts))
 }

@@ -427,6 +427,7 @@ async fn remove(global: &Global, rm: &Rm) -> Ended {
     let id = &rm.server;
     let removed = Done::new(&**id, "removed");
     if OwnFile::open(rm.configured.own_file()?)?.remove_server(id)? {
+        control::reload(global).await;
         return removed.tell(global);
     }
     // Not of the file, so perhaps one that was registered while a kernel ran.
