@@ -157,7 +157,6 @@ impl Kernel {
         }
         // From here on it is what the next one is compared with, however this one ends.
         self.0.current.in_force.set(config, broken);
-        // What fails from here on holds up no other server; the first of it is told.
         // What is new waits for nobody's calls to end, and what changed for its own only.
         let leave = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
         let put = async |server: Server| {
@@ -172,6 +171,7 @@ impl Kernel {
         let leaving = join_all(change.removed.iter().map(leave));
         let (_, all) = join(leaving, join_all(new.into_iter().chain(replaced).map(put))).await;
         let renamed = join_all(renamed.into_iter().map(put)).await;
+        // What fails holds up no other server; the first of it is told.
         let mut done = all.into_iter().chain(renamed).fold(Ok(()), Result::and);
         for id in &change.removed {
             if let Err(error) = self.governance().remove_policy(by, id, None).await {

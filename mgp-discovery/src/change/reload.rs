@@ -89,10 +89,9 @@ impl Reload {
                     }
                 }
                 Err(error) => {
-                    // What is wrong in a file stays so until it is written again; all else may pass.
-                    if matches!(error, Error::Faults(_)) {
-                        self.read = Some(look);
-                    }
+                    // What is wrong in a file stays so until it is written again; all else may pass, and is looked at anew.
+                    let is_read = matches!(error, Error::Faults(_));
+                    self.read = Some(if is_read { look } else { Look::default() });
                     let said = Some(error.to_string());
                     if self.told != said {
                         tracing::warn!(%error, "the configuration before stays in force");

@@ -110,9 +110,14 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     assert_eq!(loaded.broken, ["a"]);
     assert!(change.changed.is_empty());
 
-    fs::remove_file(&file).unwrap();
+    let away = file.with_extension("away");
+    fs::rename(&file, &away).unwrap();
     assert!(matches!(next(&mut reload).await, Some(Reloaded::Kept(_))));
     assert!(next(&mut reload).await.is_none(), "it was told once");
+    fs::rename(&away, &file).unwrap();
+    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("it is back") };
+    assert!(change.is_empty(), "and says what it said");
+    fs::remove_file(&file).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
