@@ -88,8 +88,9 @@ impl Kernel {
     ) -> Result<KernelReloadResult, KernelError> {
         let mut result = KernelReloadResult::new();
         log(&loaded);
-        result.findings = findings_of(&loaded);
-        self.0.current.set_findings(result.findings.clone());
+        let findings = findings_of(&loaded);
+        self.0.current.set_findings(findings.clone());
+        result.findings = findings.into();
         let audit = self.0.current.config().kernel.audit != loaded.config.kernel.audit;
         result.changed = self.apply(loaded.config, loaded.broken, by).await?;
         if audit {

@@ -57,7 +57,7 @@ impl Kernel {
             }
             _ => reachable.config.iter().map(shown).collect(),
         };
-        info.findings = self.0.current.findings();
+        info.findings = self.0.current.findings().into();
         info.agents = self.0.current.agents();
         let clients = self.clients().list().into_iter().map(|connected| {
             let operator = connected.principal.authority() == Authority::Operator;

@@ -27,7 +27,7 @@ record! {
         /// The files its configuration was read from.
         def config: Vec<String>,
         /// What was wrong in these files when they were last read; what cannot be used is not in force.
-        def findings: Vec<KernelFinding>,
+        list findings: List<KernelFinding>,
         /// How many servers it has.
         req servers: u64,
         /// How many tools they have.
@@ -73,7 +73,7 @@ record! {
         /// What is different now.
         def changed: Vec<KernelChange>,
         /// What is to be said about the files.
-        def findings: Vec<KernelFinding>,
+        list findings: List<KernelFinding>,
     }
 
     /// Something a new configuration changed.
