@@ -145,6 +145,26 @@ fn names_and_pages_that_are_allowed_reach_a_kernel_and_no_others() {
 }
 
 #[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let home = Home::new();
+    // More than a pipe holds: each line names the file.
+    let many = |number| format!("[agents.a{number}]\nbudgte = 1\n");
+    let file = format!("{}/c.toml", "long".repeat(60));
+    let config = home.write(&file, &(0..250).map(many).collect::<String>());
+    let ready = home.path("ready.json");
+    let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--no-auth"]);
+    command.arg("--ready-file").arg(&ready).arg("--config").arg(config);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until(|| ready.exists());
+    home.well(&["status"]);
+    home.quietly(&["stop"]);
+    assert!(child.wait().unwrap().success());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("did you mean `budget`?") && said.len() <= 1 << 16, "{}", said.len());
+}
+
+#[test]
 fn the_folder_is_free_once_a_kernel_was_stopped() {
     // It takes its time to end once its standard input is closed.
     let echo = example("echo");

@@ -32,8 +32,8 @@ pub struct Reload {
     read: Option<Look>,
     /// How the files looked a moment ago.
     last: Vec<Stamp>,
-    /// What was said of files that cannot be used, so that it is said once.
-    told: Option<String>,
+    /// What was wrong when they were last read, so that it is said once.
+    told: Vec<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
 }
@@ -45,8 +45,8 @@ type Look = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// They were written or approved anew. The change is against what they said when they were read before, and empty
-    /// where they say the same.
+    /// They were written anew, or say something else by an approval. The change is against what they said when they were
+    /// read before, and empty where they say the same.
     Changed(Box<Change>, Box<Loaded>),
     /// They cannot be used, and the configuration before stays in force.
     Kept(Error),
@@ -58,12 +58,12 @@ impl Reload {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Nothing was looked at yet, so that what changed since it was loaded is found.
-        let (read, last, told) = (None, Vec::new(), None);
+        let (read, last, told) = (None, Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
         Self { sources, trust, current, read, last, told, revision, ticks }
     }
 
-    /// Waits until the files are written or approved anew, or cannot be used any more.
+    /// Waits until the files are written anew, say something else by an approval, or cannot be used any more.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped: a change it did not tell is told by the next one.
@@ -78,13 +78,15 @@ impl Reload {
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    let is_first = self.read.replace(look).is_none();
-                    self.told = None;
+                    // Whoever read them at somebody's word since then knows something else than this does.
+                    let is_written = self.read.as_ref().is_some_and(|read| read.0 != look.0);
+                    self.read = Some(look);
+                    let said = doubts(&loaded);
                     self.keep_broken(&mut loaded);
                     let change = Change::between(&self.current, &loaded.config);
-                    // Whoever read them at somebody's word knows something else than this does.
-                    if !is_first || !change.is_empty() {
+                    if is_written || !change.is_empty() || self.told != said {
                         self.current = loaded.config.clone();
+                        self.told = said;
                         return Reloaded::Changed(Box::new(change), Box::new(loaded));
                     }
                 }
@@ -92,7 +94,7 @@ impl Reload {
                     // What is wrong in a file stays so until it is written again; all else may pass, and is looked at anew.
                     let is_read = matches!(error, Error::Faults(_));
                     self.read = Some(if is_read { look } else { Look::default() });
-                    let said = Some(error.to_string());
+                    let said = vec![error.to_string()];
                     if self.told != said {
                         tracing::warn!(%error, "the configuration before stays in force");
                         self.told = said;
@@ -120,4 +122,10 @@ impl Reload {
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }
+}
+
+/// What is wrong or doubtful in files that can be used.
+fn doubts(loaded: &Loaded) -> Vec<String> {
+    let findings = loaded.findings.iter().map(ToString::to_string);
+    findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()
 }

@@ -6,8 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_types::Payload;
 use mgp_types::service::Principal;
-use mgp_types::store::MemoryStore;
+use mgp_types::store::{self, MemoryStore, Store as _};
 use proptest::prelude::*;
 use tokio::time::timeout;
 
@@ -83,7 +84,8 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     let file = std::env::temp_dir().join(format!("mgp-reload-{}.toml", std::process::id()));
     let write = |text: &str| fs::write(&file, text).unwrap();
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
-    let trust = Trust::new(Arc::new(MemoryStore::new()));
+    let store = Arc::new(MemoryStore::new());
+    let trust = Trust::new(store.clone());
     let sources = Sources::given(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
@@ -100,6 +102,11 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("mended") };
     assert!(change.is_empty(), "it says what it said before");
+
+    // What else is kept in the store has nothing to do with it.
+    let kept = store::Change::new().put("other", "key", Payload::of(&1).unwrap());
+    store.commit(kept).await.unwrap();
+    assert!(next(&mut reload).await.is_none(), "nothing was written");
 
     // A server whose entry is broken runs on as it was.
     write("[[servers]]\nid = 'a'\ncommand = 3\n");

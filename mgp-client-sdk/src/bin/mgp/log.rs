@@ -19,7 +19,7 @@ pub(crate) fn begin(cli: &Cli) {
     let filter = filter(cli.global.verbose);
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| Aside)
         // Colours are left out of the build: to ask for them is a panic.
         .with_ansi(false)
         .init();
@@ -49,6 +49,43 @@ fn filter(verbose: u8) -> EnvFilter {
         _ => "debug",
     };
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+}
+
+/// Standard error. A host that started the kernel may never read it: what it does not take at once is left out.
+struct Aside;
+
+/// How much a pipe takes at once where it says that it takes something.
+const PIECE: usize = 4096;
+
+impl Write for Aside {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // Two lines at once would need more room than each was told of.
+        let mut stderr = io::stderr().lock();
+        if !takes(&stderr) {
+            return Ok(text.len());
+        }
+        stderr.write(&text[..text.len().min(PIECE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether it takes something without making us wait.
+#[cfg(unix)]
+fn takes(stderr: &io::StderrLock<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let mut asked = [PollFd::new(stderr, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Where nobody can tell, as of some devices, it is tried.
+    poll(&mut asked, Some(&at_once)).is_err() || !asked[0].revents().is_empty()
+}
+
+#[cfg(not(unix))]
+fn takes(_: &io::StderrLock<'_>) -> bool {
+    true
 }
 
 #[derive(Clone)]
