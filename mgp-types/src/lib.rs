@@ -8,8 +8,11 @@
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
 //! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
 
+mod backoff;
 mod canonical;
+mod clip;
 mod hex;
+mod macros;
 pub mod mcp;
 pub mod method;
 pub mod mgp;
@@ -26,10 +29,13 @@ pub mod service;
 pub mod spec;
 #[cfg(feature = "service")]
 pub mod store;
+pub mod sync;
 mod timestamp;
 mod wire;
 
+pub use backoff::{Backoff, millis};
 pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
+pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
 pub use private_file::{PrivateFile, PrivateFileError, Turn};

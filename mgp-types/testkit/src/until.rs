@@ -1,0 +1,60 @@
+//! Waiting for a condition, with a bound.
+
+use std::time::{Duration, Instant};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits until a condition holds, and panics with `what` if it does not within 30 seconds of real time.
+///
+/// # Panics
+/// If the condition does not hold in time.
+#[track_caller]
+pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        let end = now() + TIMEOUT;
+        while !holds().await {
+            assert!(now() < end, "never: {what} (waited for at {place})");
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Waits as [`until`], blocking the thread.
+///
+/// # Panics
+/// If the condition does not hold in time.
+#[track_caller]
+pub fn until_blocking(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = now() + TIMEOUT;
+    while !holds() {
+        assert!(now() < end, "never: {what}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bound is one of real time, also when tokio's clock is paused"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_returns_as_soon_as_the_condition_holds() {
+        let mut looks = 0;
+        until("three looks", async || {
+            looks += 1;
+            looks == 3
+        })
+        .await;
+        assert_eq!(looks, 3);
+        until_blocking("at once", || true);
+    }
+}
