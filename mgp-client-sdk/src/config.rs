@@ -48,12 +48,10 @@ pub struct ClientConfig {
     pub answers: Router,
     /// Who is told of changes and progress.
     pub(crate) hooks: Hooks,
-    /// The way past the gates of one connection, for what a kernel itself wants to hear.
-    #[cfg(feature = "kernel")]
-    pub(crate) own: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
-    /// Whom a server may ask that has no call in flight.
-    #[cfg(feature = "kernel")]
-    pub(crate) bystander: Option<crate::wire::Bystander>,
+    /// The stack of one connection without the gates that outlive it.
+    pub(crate) ungated: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
+    /// Finds the caller to ask when a server asks outside of any call.
+    pub(crate) unattributed: Option<crate::wire::FindCaller>,
 }
 
 impl ClientConfig {
@@ -78,10 +76,8 @@ impl ClientConfig {
             principal: Principal::local(),
             answers: Router::new(),
             hooks: Hooks::default(),
-            #[cfg(feature = "kernel")]
-            own: std::sync::Arc::default(),
-            #[cfg(feature = "kernel")]
-            bystander: None,
+            ungated: std::sync::Arc::default(),
+            unattributed: None,
         }
     }
 }

@@ -57,11 +57,10 @@ mod call;
 mod client;
 mod config;
 mod error;
+pub mod gateway;
 mod govern;
 mod handler;
 mod health;
-#[cfg(feature = "kernel")]
-mod kernel;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -81,10 +80,6 @@ pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
-#[cfg(feature = "kernel")]
-pub use kernel::{
-    Carrier, Clients, Connected, Kernel, KernelBuilder, KernelError, Present, Reachable,
-};
 pub use mgp_lifecycle::{
     Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,

@@ -32,9 +32,6 @@ const STEPS: &[Step] = &[
     Step { name: "encoder", needs: None, run: model::encoder },
 ];
 
-/// The program `mgp`, which nobody but its users builds.
-const PROGRAM: &[&str] = &["--features", "mgp-client-sdk/cli"];
-
 /// Runs every step, even after one failed, and ends with a table.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
@@ -72,7 +69,7 @@ fn fmt() -> Outcome {
 
 fn clippy() -> Outcome {
     let all = ["clippy", "--workspace", "--all-targets"];
-    Program::cargo(&all).args(PROGRAM).args(&["--", "-D", "warnings"]).run()
+    Program::cargo(&all).args(&["--", "-D", "warnings"]).run()
 }
 
 /// The runner that is there; both end with their counts.
@@ -81,11 +78,11 @@ fn test() -> Outcome {
         &["nextest", "run"]
     } else {
         // Tests start examples, and only a run without a choice of targets would build them.
-        Program::cargo(&["build", "--workspace", "--examples"]).args(PROGRAM).run()?;
+        Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
     // A golden is rewritten by a person, never here.
-    let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]).args(PROGRAM);
+    let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }
 
@@ -100,7 +97,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-security", &["", "auth", "sqlite"]),
     ("mgp-toolindex", &["", "fastembed,hub"]),
     ("mgp-server-sdk", &["", "macros", "http"]),
-    ("mgp-client-sdk", &["", "http", "auth", "kernel"]),
+    ("mgp-client-sdk", &["", "http", "auth"]),
 ];
 
 fn features() -> Outcome {

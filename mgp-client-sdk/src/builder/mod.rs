@@ -76,9 +76,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Offers no more than these extensions of what would be offered.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn at_most(mut self, extensions: ExtensionSet) -> Self {
+    /// Offers only those of its extensions that are in the given set.
+    pub fn limit_extensions(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set & extensions);
         self
     }

@@ -213,10 +213,7 @@ async fn shake_hands(
     let capabilities = capabilities.unwrap_or_default();
     let listening = (facts.era == Era::Modern).then(|| {
         let parts = Parts {
-            #[cfg(feature = "kernel")]
-            stack: config.own.get().unwrap_or(&stack).clone(),
-            #[cfg(not(feature = "kernel"))]
-            stack: stack.clone(),
+            stack: config.ungated.get().unwrap_or(&stack).clone(),
             cx: cx.clone(),
             life: life.clone(),
             lists: Arc::clone(&lists),
@@ -229,8 +226,7 @@ async fn shake_hands(
     });
     Ok(Client(Arc::new(Inner {
         listening,
-        #[cfg(feature = "kernel")]
-        own: config.own.get().unwrap_or(&stack).clone(),
+        ungated: config.ungated.get().unwrap_or(&stack).clone(),
         stack,
         peer,
         cx,
@@ -299,10 +295,7 @@ fn heard(config: &ClientConfig, lists: &Arc<Lists>) -> Stack {
         own: config.answers.clone(),
         notices: notices(lists, &config.hooks),
         asks: Asks::of(&config.offer.capabilities),
-        #[cfg(feature = "kernel")]
-        bystander: config.bystander.clone(),
-        #[cfg(not(feature = "kernel"))]
-        bystander: None,
+        unattributed: config.unattributed.clone(),
     })
 }
 

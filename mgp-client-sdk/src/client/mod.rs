@@ -66,9 +66,8 @@ struct Inner {
     /// In the modern era.
     listening: Option<Listening>,
     stack: Stack,
-    /// Past the gates, for what a kernel itself asks.
-    #[cfg(feature = "kernel")]
-    own: Stack,
+    /// Without the gates that outlive the connection.
+    ungated: Stack,
     peer: Peer,
     cx: Context,
     facts: Arc<Facts>,
@@ -91,22 +90,25 @@ struct Inner {
     _driver: Driver,
 }
 
-/// Which client it is, without keeping it alive.
-#[cfg(feature = "kernel")]
+/// A client that is not kept alive by this handle.
 #[derive(Clone)]
-pub(crate) struct Which(std::sync::Weak<Inner>);
+pub struct WeakClient(std::sync::Weak<Inner>);
 
-#[cfg(feature = "kernel")]
-impl Which {
-    pub(crate) fn is(&self, client: &Client) -> bool {
+impl WeakClient {
+    /// Returns whether this is a handle on the given client.
+    #[must_use]
+    pub fn is(&self, client: &Client) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&client.0))
     }
 
-    /// The client, while it is there.
-    pub(crate) fn client(&self) -> Option<Client> {
+    /// Returns the client, or `None` if its last handle was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }
 }
+
+mgp_types::opaque_debug!(WeakClient);
 
 /// The child behind a client.
 pub(crate) enum Kin {
@@ -309,16 +311,14 @@ impl Client {
         cx
     }
 
-    /// Which one it is.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn which(&self) -> Which {
-        Which(Arc::downgrade(&self.0))
+    /// Returns a handle that does not keep the client alive.
+    pub(crate) fn weak(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// The stack without the gates that outlive the connection, where there are such.
-    #[cfg(feature = "kernel")]
+    /// Returns the stack without the gates that outlive the connection.
     pub(crate) fn ungated(&self) -> &Stack {
-        &self.0.own
+        &self.0.ungated
     }
 
     /// Whether the server is there.

@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 
 use super::record::Recorder;
 use super::road::Trunk;
-use super::start::{Plan, Starter, Target};
+use super::start::{Plan, Resolve, ServerTarget, Starter};
 use super::watch::watch;
 use crate::builder::ClientBuilder;
 use crate::client::{Client, placed};
@@ -62,7 +62,6 @@ struct Inner {
     supervised: Supervised<Client>,
     gate: ReadyLayer,
     stack: Stack,
-    #[cfg(feature = "kernel")]
     ungated: Stack,
     server: Option<ServerId>,
 }
@@ -93,7 +92,7 @@ impl ClientBuilder {
         command: ChildCommand,
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
-        SupervisedClient::new(self, Target::Child(Box::new(command)), config)
+        SupervisedClient::new(self, fixed(ServerTarget::Child(Box::new(command))), config)
     }
 
     /// The same for a server at a URL: there is nothing to start but the connection.
@@ -114,7 +113,8 @@ impl ClientBuilder {
         let url = url.into();
         // Better now than with every start.
         mgp_transport::http::Endpoint::parse(&url)?;
-        SupervisedClient::new(self, Target::Url(url), config)
+        let headers = http::HeaderMap::new();
+        SupervisedClient::new(self, fixed(ServerTarget::Url { url, headers }), config)
     }
 
     /// Has calls to a [supervised](Self::supervise) server wait so long while it is started or restarted; without it
@@ -135,7 +135,7 @@ impl ClientBuilder {
 impl SupervisedClient {
     pub(crate) fn new(
         builder: ClientBuilder,
-        target: Target,
+        target: Arc<Resolve>,
         config: SuperviseConfig,
     ) -> Result<Self, Error> {
         let (client, gates) = builder.finish();
@@ -158,7 +158,6 @@ impl SupervisedClient {
         let (retry, patience) = (client.retry.clone(), client.ready_wait);
         let trunk = Trunk::new(server.clone(), retry, &gate, patience, gates);
         let stack = trunk.stack();
-        #[cfg(feature = "kernel")]
         let ungated = trunk.ungated();
         let plan = Plan {
             target,
@@ -174,14 +173,7 @@ impl SupervisedClient {
             tokio::spawn(recorder.follow(supervised.reports()));
         }
         let lives = supervised.current();
-        let made = Self(Arc::new(Inner {
-            supervised,
-            gate,
-            stack,
-            #[cfg(feature = "kernel")]
-            ungated,
-            server,
-        }));
+        let made = Self(Arc::new(Inner { supervised, gate, stack, ungated, server }));
         if let Some(monitor) = monitor {
             tokio::spawn(watch(lives, monitor, Weak(Arc::downgrade(&made.0))));
         }
@@ -222,8 +214,7 @@ impl SupervisedClient {
         &self.0.stack
     }
 
-    /// The same without the gates: for what the kernel itself wants of a server, and no caller.
-    #[cfg(feature = "kernel")]
+    /// Returns a stack without the gates, for requests that a gateway makes for itself and for no caller.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.ungated
     }
@@ -316,4 +307,9 @@ impl fmt::Debug for SupervisedClient {
             .field("state", self.state())
             .finish_non_exhaustive()
     }
+}
+
+/// Resolves to the same target at each start.
+fn fixed(target: ServerTarget) -> Arc<Resolve> {
+    Arc::new(move || Box::pin(std::future::ready(Ok(target.clone()))))
 }

@@ -20,5 +20,4 @@ mod start;
 mod watch;
 
 pub use handle::SupervisedClient;
-#[cfg(feature = "kernel")]
-pub(crate) use start::{Make, Reached, Target};
+pub use start::ServerTarget;

@@ -57,7 +57,6 @@ pub(crate) struct Trunk {
     /// Waits for the server.
     wait: ReadyLayer,
     /// Behind all gates.
-    #[cfg(feature = "kernel")]
     end: Stack,
     gated: Stack,
     scope: Arc<Lasting>,
@@ -212,20 +211,8 @@ impl Trunk {
         let board = Arc::<Board>::default();
         let end = Stack::new(ready.layer(Present(Arc::clone(&board))));
         let wait = ready.clone().wait(patience).waits_only();
-        #[cfg(feature = "kernel")]
         let gated = gates(end.clone());
-        #[cfg(not(feature = "kernel"))]
-        let gated = gates(end);
-        Self {
-            board,
-            server,
-            retry,
-            wait,
-            #[cfg(feature = "kernel")]
-            end,
-            gated,
-            scope: Arc::default(),
-        }
+        Self { board, server, retry, wait, end, gated, scope: Arc::default() }
     }
 
     pub(crate) fn board(&self) -> &Arc<Board> {
@@ -238,13 +225,11 @@ impl Trunk {
     }
 
     /// The same without the gates of the user.
-    #[cfg(feature = "kernel")]
     pub(crate) fn ungated(&self) -> Stack {
         Self { gated: self.end.clone(), ..self.clone() }.stack()
     }
 
     /// The same for what is said on one connection.
-    #[cfg(feature = "kernel")]
     pub(crate) fn ungated_on(&self, line: &Arc<Line>) -> Stack {
         Self { gated: self.end.clone(), ..self.clone() }.addressed(Some(Arc::clone(line)))
     }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper,
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, End, ExitReport, Keeper,
 };
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
+use mgp_types::opaque_debug;
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, closed};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -32,54 +33,45 @@ const EXPLAINS: Duration = Duration::from_millis(500);
 /// How long a server may take to say that it will stop.
 const AGREES: Duration = Duration::from_secs(5);
 
-/// What is started.
-#[derive(Clone)]
-pub(crate) enum Target {
-    Child(Box<ChildCommand>),
-    #[cfg(feature = "http")]
-    Url(String),
-    /// Said anew with each start, because it may have changed.
-    #[cfg(feature = "kernel")]
-    Said(Arc<dyn Fn() -> BoxFuture<'static, Result<Reached, SpawnError>> + Send + Sync>),
-}
+/// Creates a connection to a server of this process.
+type Connect = dyn Fn() -> End + Send + Sync;
 
-/// What is started, once it was said.
+/// Where a supervised server runs, as it is known when the server starts.
 #[derive(Clone)]
-pub(crate) enum Reached {
+#[non_exhaustive]
+pub enum ServerTarget {
+    /// A child process.
     Child(Box<ChildCommand>),
+    /// A server at a URL.
     #[cfg(feature = "http")]
     Url {
+        /// The address of the endpoint.
         url: String,
-        /// Of every request, beside those that the configuration has.
+        /// Headers of every request, beside those of the client's configuration.
         headers: http::HeaderMap,
     },
     /// A server of this process, over memory.
-    #[cfg(feature = "kernel")]
-    Within(Make),
+    InMemory(Arc<Connect>),
 }
 
-/// Makes a server of this process, anew for each incarnation.
-#[cfg(feature = "kernel")]
-pub(crate) type Make = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
-
-impl Target {
-    fn reach(&self) -> BoxFuture<'static, Result<Reached, SpawnError>> {
-        let known = match self {
-            Self::Child(command) => Reached::Child(command.clone()),
-            #[cfg(feature = "http")]
-            Self::Url(url) => Reached::Url { url: url.clone(), headers: http::HeaderMap::new() },
-            #[cfg(feature = "kernel")]
-            Self::Said(say) => return say(),
-        };
-        Box::pin(std::future::ready(Ok(known)))
+impl ServerTarget {
+    /// Creates the target of a server in this process, from a function that connects to a new instance of it.
+    pub fn in_memory(connect: impl Fn() -> End + Send + Sync + 'static) -> Self {
+        Self::InMemory(Arc::new(connect))
     }
 }
+
+opaque_debug!(ServerTarget);
+
+/// Finds the target of a start; it may differ from one start to the next.
+pub(crate) type Resolve =
+    dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
 
 /// Starts a server as often as it must be.
 pub(super) struct Starter(Arc<Plan>);
 
 pub(super) struct Plan {
-    pub(super) target: Target,
+    pub(super) target: Arc<Resolve>,
     pub(super) config: ClientConfig,
     pub(super) trunk: Trunk,
     pub(super) recorder: Option<Recorder>,
@@ -95,7 +87,7 @@ pub(super) struct Started(Arc<Run>);
 /// One incarnation.
 struct Run {
     plan: Arc<Plan>,
-    reached: Reached,
+    reached: ServerTarget,
     child: Option<Arc<Child>>,
     /// Taken by the handshake.
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
@@ -185,7 +177,7 @@ async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
 impl Run {
     async fn start(plan: Arc<Plan>) -> Result<Self, SpawnError> {
         let attempt = Attempt::new(plan.recorder.as_ref());
-        let reached = match plan.target.reach().await {
+        let reached = match (plan.target)().await {
             Ok(reached) => reached,
             Err(error) => {
                 attempt.failed(&error.to_string());
@@ -193,7 +185,7 @@ impl Run {
             }
         };
         let (child, io) = match &reached {
-            Reached::Child(command) => match spawn(command).await {
+            ServerTarget::Child(command) => match spawn(command).await {
                 Ok(mut child) => {
                     let io = child.take_io();
                     (Some(Arc::new(child)), io)
@@ -207,9 +199,8 @@ impl Run {
                 }
             },
             #[cfg(feature = "http")]
-            Reached::Url { .. } => (None, None),
-            #[cfg(feature = "kernel")]
-            Reached::Within(_) => (None, None),
+            ServerTarget::Url { .. } => (None, None),
+            ServerTarget::InMemory(_) => (None, None),
         };
         Ok(Self {
             plan,
@@ -277,10 +268,7 @@ impl Run {
 
     async fn connect(&self) -> Result<Ready, Error> {
         let mut config = self.plan.config.clone();
-        #[cfg(feature = "kernel")]
-        {
-            config.own = Arc::default();
-        }
+        config.ungated = Arc::default();
         let told = Arc::clone(&self.told);
         config.hooks.states.push(Arc::new(move |state| {
             if state.new_state == ServerState::Draining {
@@ -289,17 +277,15 @@ impl Run {
             }
         }));
         let mut joined = None;
-        #[cfg(feature = "kernel")]
-        let own = Arc::clone(&config.own);
+        let ungated = Arc::clone(&config.ungated);
         let join = |road| {
             let (line, stack) = self.plan.trunk.join(road);
-            #[cfg(feature = "kernel")]
-            let _ = own.set(self.plan.trunk.ungated_on(&line));
+            let _ = ungated.set(self.plan.trunk.ungated_on(&line));
             joined = Some(line);
             stack
         };
         let client = match &self.reached {
-            Reached::Child(_) => {
+            ServerTarget::Child(_) => {
                 let io = self.io.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (Some((reader, writer)), Some(child)) = (io, &self.child) else {
                     return Err(ConnectError::Refused(closed("no pipes")).into());
@@ -308,20 +294,13 @@ impl Run {
                 client::establish(reader, writer, config, join, Some(kin)).await?
             }
             #[cfg(feature = "http")]
-            Reached::Url { url, headers } => {
+            ServerTarget::Url { url, headers } => {
                 config.http.headers.extend(headers.clone());
                 client::reach(url, config, join).await?
             }
-            #[cfg(feature = "kernel")]
-            Reached::Within(make) => {
-                let (here, there) = mgp_transport::duplex();
-                let server = make().owned_by_peer();
-                tokio::spawn(async move {
-                    if let Err(error) = server.serve(there.reader, there.writer).await {
-                        tracing::warn!(%error, "a server of this process ended");
-                    }
-                });
-                client::establish(here.reader, here.writer, config, join, None).await?
+            ServerTarget::InMemory(connect) => {
+                let end = connect();
+                client::establish(end.reader, end.writer, config, join, None).await?
             }
         };
         let line = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;

@@ -104,13 +104,13 @@ fn above(server: &ServerId, round: u32, key: &str) -> String {
     }
 }
 
-/// Says, in the extensions of a call, that what a legacy callee makes a task is waited for.
+/// An extension of a call: if a legacy callee answers it with a task, the hop waits for the task's result.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeesThrough;
+pub struct AwaitLegacyTask;
 
 /// Makes a call of a legacy callee, and sees the task through that it asked for.
 fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-    if call.cx().extensions.get::<SeesThrough>().is_none() {
+    if call.cx().extensions.get::<AwaitLegacyTask>().is_none() {
         return stack.send(call);
     }
     let (client, cx, sending) = (client.clone(), call.cx().clone(), stack.send(call));

@@ -15,9 +15,8 @@ use mgp_types::service::{BoxFuture, Call, Kind, Reply};
 use mgp_types::{ErrorCode, RpcError};
 use tower_service::Service;
 
+pub use hop::AwaitLegacyTask;
 pub use hop::Hop;
-#[cfg(feature = "kernel")]
-pub(crate) use hop::SeesThrough;
 
 /// Sends each tool call to the server that has the tool.
 #[derive(Clone, Default)]

@@ -32,26 +32,25 @@ pub(crate) struct Inbound {
     pub(crate) notices: Router,
     /// What the client offered to be asked for.
     pub(crate) asks: Asks,
-    /// Whom a server may ask that has no call in flight; nobody without it.
-    pub(crate) bystander: Option<Bystander>,
+    /// Finds the caller to ask when a server asks outside of any call; without it such questions are refused.
+    pub(crate) unattributed: Option<FindCaller>,
 }
 
-/// Says whom a question of a method is for that belongs to no call.
+/// Finds the caller to ask, by method, when a server asks outside of any call.
 #[derive(Clone)]
-pub(crate) struct Bystander(Arc<Find>);
+pub(crate) struct FindCaller(Arc<Find>);
 
 type Find = dyn Fn(&str) -> Option<Context> + Send + Sync;
 
-impl Bystander {
-    #[cfg(feature = "kernel")]
+impl FindCaller {
     pub(crate) fn new(find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static) -> Self {
         Self(Arc::new(find))
     }
 }
 
-impl fmt::Debug for Bystander {
+impl fmt::Debug for FindCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bystander")
+        f.write_str("FindCaller")
     }
 }
 
@@ -107,7 +106,7 @@ impl Service<Call> for Answers {
 
 impl Answers {
     fn answer(&mut self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let Inbound { own, asks, bystander, .. } = &mut self.0;
+        let Inbound { own, asks, unattributed, .. } = &mut self.0;
         let method = call.method().as_str();
         if own.methods().any(|known| known == method) {
             return own.call(call);
@@ -118,7 +117,7 @@ impl Answers {
                 if !asks.offers(method) {
                     return Box::pin(ready(Err(not_offered(method))));
                 }
-                let origin = attribute(&call, bystander.as_ref());
+                let origin = attribute(&call, unattributed.as_ref());
                 Box::pin(async move { pass_on(origin?, &call).await })
             }
             _ => own.call(call),
@@ -150,7 +149,7 @@ fn unheard(call: &Call) -> Result<Reply, RpcError> {
 /// On stdio a question names no call, so it is attributed only if exactly one
 /// principal has calls in flight, from one place; anything else would show one caller's question to another.
 /// What the client itself asked for in between is nobody's.
-fn attribute(question: &Call, bystander: Option<&Bystander>) -> Result<Context, RpcError> {
+fn attribute(question: &Call, unattributed: Option<&FindCaller>) -> Result<Context, RpcError> {
     let cx = question.cx();
     let in_flight = cx.peer.all_in_flight();
     let own = cx.scope.id();
@@ -160,9 +159,9 @@ fn attribute(question: &Call, bystander: Option<&Bystander>) -> Result<Context, 
     let mut askable = callers.clone().filter(|call| !matches!(call.cx.asking, Asking::Nobody));
     let Some(first) = askable.next() else {
         // With a call in flight the question may be that call's.
-        let by = if callers.next().is_none() { bystander } else { None };
+        let by = if callers.next().is_none() { unattributed } else { None };
         return by
-            .and_then(|Bystander(find)| find(question.method().as_str()))
+            .and_then(|FindCaller(find)| find(question.method().as_str()))
             .ok_or_else(|| refused("no call is in flight whose caller could be asked"));
     };
     if callers.clone().any(|call| call.cx.principal != first.cx.principal) {

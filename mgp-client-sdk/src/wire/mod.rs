@@ -10,9 +10,7 @@ mod patience;
 mod suits;
 mod visits;
 
-#[cfg(feature = "kernel")]
-pub(crate) use inbound::Bystander;
-pub(crate) use inbound::{Inbound, inbound, not_offered};
+pub(crate) use inbound::{FindCaller, Inbound, inbound, not_offered};
 #[cfg(feature = "http")]
 pub(crate) use life::attend;
 pub(crate) use life::{Driver, Life, Lively, Watched, drive, is_answer};

@@ -279,13 +279,13 @@ static SERVED: &[Served] = &[
         method: "mgp/discovery/register",
         by: "mgp-discovery",
         call: "Client::request",
-        test: "mgp-client-sdk/tests/errors/registration.rs",
+        test: "mgp-client-sdk/kernel/tests/errors/registration.rs",
     },
     Served {
         method: "mgp/discovery/deregister",
         by: "mgp-discovery",
         call: "Client::request",
-        test: "mgp-client-sdk/tests/errors/registration.rs",
+        test: "mgp-client-sdk/kernel/tests/errors/registration.rs",
     },
     Served {
         method: "mgp/kernel/info",

@@ -106,7 +106,7 @@ impl Stage {
             Ours::Workbench => example("mgp-server-sdk", "workbench"),
             Ours::CallTool => example("mgp-client-sdk", "call_tool"),
             Ours::Mgp => {
-                let build = ["build", "--quiet", "-p", "mgp-client-sdk", "--features", "cli"];
+                let build = ["build", "--quiet", "-p", "mgp"];
                 Program::cargo(&build).args(&["--bin", "mgp"]).run()?;
                 Ok(target()?.join("debug/mgp"))
             }

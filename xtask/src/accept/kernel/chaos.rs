@@ -12,7 +12,7 @@ const ROUNDS: &str = "200";
 /// Kills, then servers that are broken in every way.
 pub(in crate::accept) fn chaos() -> Outcome<Verdict> {
     examples()?;
-    let test = ["test", "--package", "mgp-client-sdk", "--test", "kernel_run", "--"];
+    let test = ["test", "--package", "mgp", "--test", "run", "--"];
     // One after the other, so that none disturbs the times of another.
     let test = Program::cargo(&test).args(&["chaos::", "broken::", "--show-output"]);
     let test = test.args(&["--test-threads=1"]).env("ROUNDS", ROUNDS);
