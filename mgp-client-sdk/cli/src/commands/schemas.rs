@@ -49,7 +49,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
 }
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
 /// Compares a file with what it should say; `UPDATE_GOLDEN=1` writes it.
