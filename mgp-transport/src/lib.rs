@@ -10,7 +10,8 @@ mod duplex;
 mod frame;
 #[cfg(feature = "http")]
 pub mod http;
-mod own;
+#[cfg(feature = "http")]
+mod scoped;
 mod stdio;
 
 pub use child::{
@@ -18,5 +19,4 @@ pub use child::{
 };
 pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};
-pub use own::{Owned, own};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

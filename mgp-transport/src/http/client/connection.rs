@@ -88,7 +88,7 @@ impl HttpConnection {
 
     /// A look at its tables.
     pub fn monitor(&self) -> Monitor {
-        Monitor::new(Arc::clone(&self.core.shared), Arc::clone(&self.core.counters))
+        Monitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
     /// Drives what belongs to no call: the server's own stream, its requests and notifications, cancellations.

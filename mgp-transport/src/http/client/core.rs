@@ -27,7 +27,7 @@ use super::headers::{SESSION, posting};
 use super::link::HttpLink;
 use super::session::{Lease, Opened, Session};
 use super::wire::{Wire, drain};
-use crate::connection::{Counters, Limits, Shared};
+use crate::connection::{Counters, Limits, SendHalf};
 
 /// How many pieces of work may wait for the runner.
 const JOBS: usize = 4096;
@@ -39,7 +39,7 @@ pub(super) struct Core {
     pub(super) stack: Stack,
     pub(super) limits: Limits,
     /// Only its mark of being closed is used of the outbox: nothing is queued here.
-    pub(super) shared: Arc<Shared>,
+    pub(super) send_half: Arc<SendHalf>,
     pub(super) counters: Arc<Counters>,
     pub(super) session: Session,
     pub(super) permits: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl Core {
             permits: Arc::new(Semaphore::new(
                 wire.config.requests.clamp(1, Semaphore::MAX_PERMITS),
             )),
-            shared: crate::connection::shared(&limits),
+            send_half: Arc::new(SendHalf::new(&limits)),
             wire,
             stack,
             limits,
@@ -115,7 +115,7 @@ impl Core {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.shared.outbox.is_closed()
+        self.send_half.outbox.is_closed()
     }
 
     // === Work for the runner ===
@@ -304,8 +304,8 @@ impl Core {
 
     /// Fails what waits; once more is nothing.
     pub(super) fn end(&self) {
-        self.shared.outbox.close();
-        self.shared.pending.close("the connection ended");
+        self.send_half.outbox.close();
+        self.send_half.pending.close("the connection ended");
         self.session.close();
         self.scope.end();
     }

@@ -65,8 +65,8 @@ impl Core {
                 // An error under no id is for the request whose answer it came as.
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
-                    let pending = &self.shared.pending;
-                    pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                    let pending = &self.send_half.pending;
+                    pending.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
                     tracing::debug!(?id, "an answer to no request of ours");

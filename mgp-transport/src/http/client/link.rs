@@ -26,11 +26,11 @@ impl Link for HttpLink {
     }
 
     fn in_flight(&self, id: &Id) -> Option<InFlight> {
-        self.0.shared.pending.get(id)
+        self.0.send_half.pending.get(id)
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.0.shared.pending.all()
+        self.0.send_half.pending.all()
     }
 
     fn is_closed(&self) -> bool {
@@ -39,7 +39,7 @@ impl Link for HttpLink {
 
     fn close(&self, reason: &str) {
         tracing::debug!(reason, "closing the connection");
-        self.0.shared.outbox.close();
+        self.0.send_half.outbox.close();
         self.0.closing.notify_one();
     }
 }
@@ -56,11 +56,11 @@ impl Link for StreamLink {
     }
 
     fn in_flight(&self, id: &Id) -> Option<InFlight> {
-        self.core.shared.pending.get(id)
+        self.core.send_half.pending.get(id)
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.core.shared.pending.get(&Id::Number(self.number)).into_iter().collect()
+        self.core.send_half.pending.get(&Id::Number(self.number)).into_iter().collect()
     }
 
     fn is_closed(&self) -> bool {

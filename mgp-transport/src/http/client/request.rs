@@ -30,7 +30,7 @@ use super::session::{Lease, Opened};
 use super::sse::{SseReader, TooLong};
 use super::wire::drain;
 use super::wishes::{Repeated, Wish};
-use crate::connection::{Next, write_abandoned};
+use crate::connection::{SlotEvent, write_cancelled};
 
 /// The room that is made for a request at once; longer ones are rare.
 const USUAL: usize = 1000;
@@ -147,7 +147,7 @@ impl Core {
         self: Arc<Self>,
         mut call: Call,
     ) -> Result<(Reply, Option<Box<HeaderMap>>), RpcError> {
-        let number = self.shared.pending.number(&mut call).ok_or_else(gone)?;
+        let number = self.send_half.pending.assign_number(&mut call).ok_or_else(gone)?;
         let opens = call.is::<Initialize>();
         let known = Known::default();
         let waiting = Waiting { core: &self, number, known: &known };
@@ -161,7 +161,7 @@ impl Core {
         let body = body.into();
         let written = Written { number, echo, body, opens, renews, again };
         let outlet = call.cx().outlet.clone();
-        let slot = self.shared.pending.enter(number, call).ok_or_else(gone)?;
+        let slot = self.send_half.pending.insert(number, call).ok_or_else(gone)?;
 
         let mut exchange = pin!(self.exchange(&written, &known).fuse());
         let mut is_over = false;
@@ -175,7 +175,7 @@ impl Core {
                     Either::Right((outcome, _)) => {
                         is_over = true;
                         if let Err(error) = outcome {
-                            self.shared.pending.answer(&id, |_| Err(error));
+                            self.send_half.pending.complete(&id, |_| Err(error));
                         }
                         continue;
                     }
@@ -248,7 +248,7 @@ impl Core {
     }
 
     fn is_answered(&self, number: i64) -> bool {
-        self.shared.pending.get(&Id::Number(number)).is_none()
+        self.send_half.pending.get(&Id::Number(number)).is_none()
     }
 
     // === Streams ===
@@ -416,13 +416,16 @@ impl Core {
 }
 
 /// Gives an item to its consumer, or gives back what is none: the outcome.
-fn passed_on(next: Next, outlet: &Outlet) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
+fn passed_on(
+    next: SlotEvent,
+    outlet: &Outlet,
+) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
     match next {
-        Next::Item(item) => Ok(Box::pin(async move {
+        SlotEvent::Item(item) => Ok(Box::pin(async move {
             // A consumer that left is no reason to lose the answer.
             let _ = outlet.send(item).await;
         })),
-        Next::Done(outcome) => Err(outcome),
+        SlotEvent::Done(outcome) => Err(outcome),
     }
 }
 
@@ -445,14 +448,14 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let unanswered = self.core.shared.pending.leave(self.number);
+        let unanswered = self.core.send_half.pending.remove(self.number);
         // A modern server, a handshake, and whoever did not get the request are told nothing.
         let Some(lease) = self.known.lease() else { return };
         if !unanswered || self.core.is_closed() {
             return;
         }
         let mut body = Vec::new();
-        write_abandoned(&mut body, self.number);
+        write_cancelled(&mut body, self.number);
         let core = Arc::clone(self.core);
         self.core.give(async move {
             if let Err(error) = core.post(posting(), body.into(), Place::ThisSession(lease)).await {

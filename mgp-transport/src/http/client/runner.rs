@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 
 use super::core::{Core, Job};
 use super::listen::listen;
-use crate::connection::{Closed, Lane};
+use crate::connection::{Closed, NotificationQueue};
 
 /// Drives the work of a connection.
 pub(super) struct Runner {
     core: Arc<Core>,
     jobs: mpsc::Receiver<Job>,
     works: FuturesUnordered<BoxFuture<'static, ()>>,
-    lane: Lane,
+    notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
     /// Where it runs, for what is left to do when it is dropped.
     runtime: Option<Handle>,
@@ -29,8 +29,8 @@ pub(super) struct Runner {
 
 impl Runner {
     pub(super) fn new(core: Arc<Core>, jobs: mpsc::Receiver<Job>) -> Self {
-        let (works, lane) = (FuturesUnordered::new(), Lane::default());
-        Self { core, jobs, works, lane, listening: None, runtime: None }
+        let (works, notifications) = (FuturesUnordered::new(), NotificationQueue::default());
+        Self { core, jobs, works, notifications, listening: None, runtime: None }
     }
 
     pub(super) async fn run(mut self) -> Closed {
@@ -48,7 +48,7 @@ impl Runner {
         .await;
         // Nothing is heard any more; what waits for an answer fails before the server is told.
         self.listening = None;
-        core.shared.pending.close("the connection was closed on this side");
+        core.send_half.pending.close("the connection was closed on this side");
         self.works.clear();
         core.leave().await;
         Closed::Local
@@ -58,7 +58,7 @@ impl Runner {
         while let Poll::Ready(Some(job)) = self.jobs.poll_recv(task) {
             match job {
                 Job::Work(work) => self.works.push(work),
-                Job::Notice(size, handling) => self.lane.push(size, handling),
+                Job::Notice(size, handling) => self.notifications.push(size, handling),
                 // The stream of the session before, if there was one, is of no use now.
                 Job::Listen(opened) => {
                     self.listening = Some(Box::pin(listen(Arc::clone(&self.core), opened)));
@@ -66,7 +66,7 @@ impl Runner {
             }
         }
         let core = &self.core;
-        self.lane.poll(task, |size| core.noticed(size));
+        self.notifications.poll(task, |size| core.noticed(size));
         while let Poll::Ready(Some(())) = Pin::new(&mut self.works).poll_next(task) {}
         if let Some(listening) = &mut self.listening
             && listening.as_mut().poll(task).is_ready()

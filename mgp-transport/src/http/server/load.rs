@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mgp_types::service::Principal;
 
 use super::refusal::Refusal;
-use crate::connection::SIGN_BYTES;
+use crate::connection::MAX_PING_BYTES;
 
 /// Requests beyond the bound that may be read to find out whether they ask for a sign of life.
 const SPARE: usize = 64;
@@ -158,7 +158,7 @@ impl Busy {
 
     /// Refuses a body that is too long for a sign of life, where it may be nothing else.
     pub(super) fn within_spare(&self, bytes: usize) -> Result<(), Refusal> {
-        if bytes > SIGN_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
+        if bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Holds on to its bytes only: it waits for news and does nothing.

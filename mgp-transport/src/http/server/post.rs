@@ -13,7 +13,7 @@ use super::body::HttpBody;
 use super::load::Busy;
 use super::refusal::Refusal;
 use super::{Came, read};
-use crate::connection::asks_for_life;
+use crate::connection::is_ping;
 
 /// Answers a POST.
 pub(super) async fn post<B>(came: &Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
@@ -34,9 +34,8 @@ where
         let error = bad.error.unwrap_or_else(|| RpcError::invalid_request("an unreadable answer"));
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
-    let asks_for_life =
-        matches!(&message, Message::Request { method, .. } if asks_for_life(method));
-    if !asks_for_life && let Some(refusal) = busy.refusal() {
+    let is_ping = matches!(&message, Message::Request { method, .. } if is_ping(method));
+    if !is_ping && let Some(refusal) = busy.refusal() {
         return Err(refusal);
     }
     let post = Post { came, principal, busy };

@@ -14,7 +14,7 @@ use super::super::body::HttpBody;
 use super::super::post::{Post, context, written};
 use super::super::refusal::{Refusal, empty, json};
 use crate::connection::read_reply;
-use crate::own;
+use crate::scoped::spawn_scoped;
 
 impl Post<'_> {
     /// Several messages at once (2025-03-26 only): their answers come in one array, in the order they are ready.
@@ -52,7 +52,7 @@ impl Post<'_> {
                     cx.wire_id = Some(id.clone());
                     let call = came.shared.stack.send(Call::request(method, params, cx));
                     let held = (session.running(), Arc::clone(&busy), running);
-                    waiting.push(own(session.scope(), async move {
+                    waiting.push(spawn_scoped(session.scope(), async move {
                         let _held = held;
                         written(&id, &call.await)
                     }));
@@ -61,14 +61,14 @@ impl Post<'_> {
                     let cx = context(session.peer(), session.scope(), session.principal(), came);
                     let telling = came.shared.stack.send(Call::notification(method, params, cx));
                     let busy = Arc::clone(&busy);
-                    drop(own(session.scope(), async move {
+                    drop(spawn_scoped(session.scope(), async move {
                         let _held = busy;
                         telling.await
                     }));
                 }
                 Ok(Message::Response { id, outcome }) => {
                     if let Some((id, asked)) = id.as_ref().zip(session.asked()) {
-                        asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)));
+                        asked.complete(id, |cx| outcome.map(|result| read_reply(cx, result)));
                     }
                 }
                 Ok(Message::Batch(_)) => answers.push(Refusal::Batch.written(None)),

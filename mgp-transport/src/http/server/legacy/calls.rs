@@ -24,7 +24,7 @@ use super::super::stream::{Begin, Stream};
 use super::super::{Came, Shared};
 use super::session::{OpenCall, Session};
 use crate::connection::read_reply;
-use crate::own;
+use crate::scoped::spawn_scoped;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -86,7 +86,7 @@ impl Post<'_> {
         let cx = context(session.peer(), session.scope(), session.principal(), self.came);
         let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
         let busy = self.busy;
-        drop(own(session.scope(), async move {
+        drop(spawn_scoped(session.scope(), async move {
             let _held = busy;
             // A notification has no answer; what it meets is logged by whoever meets it.
             let _ = telling.await;
@@ -105,7 +105,7 @@ impl Post<'_> {
         }
         let session = self.came.session(&self.principal)?;
         let known = id.zip(session.asked()).is_some_and(|(id, asked)| {
-            asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+            asked.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
         });
         if !known {
             tracing::debug!(?id, "an answer to nothing we asked");
@@ -157,7 +157,7 @@ impl Drop for Attended<'_> {
         if let Some(running) = self.running.take()
             && Handle::try_current().is_ok()
         {
-            drop(own(self.session.scope(), running));
+            drop(spawn_scoped(self.session.scope(), running));
         }
     }
 }

@@ -11,7 +11,7 @@ use mgp_types::{Id, RpcError};
 
 use super::super::stream::Stream;
 use super::session::Session;
-use crate::connection::{Pending, write_abandoned};
+use crate::connection::{PendingRequests, write_cancelled};
 
 impl Session {
     async fn tell(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
@@ -26,7 +26,7 @@ impl Session {
     async fn ask(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
         let stream = self.route(call.related_key());
         stream.room().await.map_err(|_| gone())?;
-        let number = self.pending().number(&mut call).ok_or_else(gone)?;
+        let number = self.pending().assign_number(&mut call).ok_or_else(gone)?;
         let waiting = Waiting { session: &self, stream: &stream, number };
         let outlet = call.cx().outlet.clone();
         let mut slot = None;
@@ -35,7 +35,7 @@ impl Session {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
                 // Before it leaves, so that its answer finds it.
-                slot = self.pending().enter(number, call);
+                slot = self.pending().insert(number, call);
             })
             .map_err(|_| gone())?;
         let slot = slot.ok_or_else(gone)?;
@@ -58,9 +58,9 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.session.pending().leave(self.number) {
+        if self.session.pending().remove(self.number) {
             // A client that is gone needs no cancellation.
-            let _ = self.stream.push(|out| write_abandoned(out, self.number));
+            let _ = self.stream.push(|out| write_cancelled(out, self.number));
         }
     }
 }
@@ -83,7 +83,7 @@ impl Link for Session {
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.asked().map(Pending::all).unwrap_or_default()
+        self.asked().map(PendingRequests::all).unwrap_or_default()
     }
 
     fn hang_up(&self, call: CallKey) -> bool {

@@ -13,7 +13,7 @@ use mgp_types::service::{CallKey, Peer, Principal, Scope, ScopeKind, WireRules};
 use mgp_types::unguessable;
 
 use super::super::stream::{EventId, Store, Stream};
-use crate::connection::Pending;
+use crate::connection::PendingRequests;
 
 /// The number of the stream that belongs to no call.
 const STANDALONE: u64 = 0;
@@ -35,7 +35,7 @@ pub(in super::super) struct Session {
     /// Calls that run.
     busy: AtomicUsize,
     /// Our requests, which most sessions never see.
-    pending: OnceLock<Pending>,
+    pending: OnceLock<PendingRequests>,
 }
 
 #[derive(Default)]
@@ -155,12 +155,12 @@ impl Session {
 
     // === Our requests ===
 
-    pub(super) fn pending(&self) -> &Pending {
-        self.pending.get_or_init(|| Pending::new(INBOX))
+    pub(super) fn pending(&self) -> &PendingRequests {
+        self.pending.get_or_init(|| PendingRequests::new(INBOX))
     }
 
     /// Our requests, where there have been any.
-    pub(in super::super) fn asked(&self) -> Option<&Pending> {
+    pub(in super::super) fn asked(&self) -> Option<&PendingRequests> {
         self.pending.get()
     }
 
