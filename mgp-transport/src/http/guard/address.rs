@@ -1,36 +1,36 @@
-//! Which addresses may be reached on behalf of a URL that somebody else chose: public ones.
+//! The check of addresses that a URL from another party resolves to: only public ones may be reached.
 //!
-//! It is pure; names are resolved elsewhere, and what is judged here is what is connected to.
+//! The check is pure; names are resolved elsewhere, and the checked address is the one that is connected to.
 //!
 //! Applies to: outbound.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address may not be reached.
+/// Reason why an address may not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Forbidden {
-    /// This machine.
+    /// An address of this machine.
     #[error("it is an address of this machine")]
     Loopback,
-    /// A private network.
+    /// An address of a private network.
     #[error("it is an address of a private network")]
     Private,
-    /// The local link; cloud machines find their secrets there.
+    /// A link-local address; cloud machines find their secrets there.
     #[error("it is an address of the local link")]
     LinkLocal,
-    /// The inside of a provider (100.64.0.0/10).
+    /// An address inside a provider's network (100.64.0.0/10).
     #[error("it is an address inside a provider's network")]
     Shared,
-    /// Many receivers, or all of them.
+    /// A multicast or broadcast address.
     #[error("it is an address of many receivers")]
     Multicast,
-    /// No address of a machine: unspecified, documentation, reserved.
-    #[error("it is reserved and no address of a server")]
+    /// Not an address of a machine: unspecified, documentation, reserved.
+    #[error("it is reserved and not an address of a server")]
     Reserved,
 }
 
-/// Judges an address; forms that carry one of IPv4 inside are judged by that.
+/// Checks an address; IPv6 forms that embed an IPv4 address are checked as that.
 ///
 /// ```
 /// use mgp_transport::http::{Forbidden, check_address};
@@ -41,7 +41,7 @@ pub enum Forbidden {
 /// ```
 ///
 /// # Errors
-/// The rule that forbids it.
+/// Returns the rule that forbids the address.
 pub fn check_address(address: IpAddr) -> Result<(), Forbidden> {
     match address {
         IpAddr::V4(address) => check_v4(address),
@@ -49,7 +49,7 @@ pub fn check_address(address: IpAddr) -> Result<(), Forbidden> {
     }
 }
 
-/// Networks of IPv4 without public servers: the first address, and how many bits of it count.
+/// IPv4 networks without public servers, with the length of their prefixes.
 const V4: &[(Ipv4Addr, u32, Forbidden)] = &[
     (Ipv4Addr::UNSPECIFIED, 8, Forbidden::Reserved),
     (Ipv4Addr::new(10, 0, 0, 0), 8, Forbidden::Private),
@@ -57,7 +57,7 @@ const V4: &[(Ipv4Addr, u32, Forbidden)] = &[
     (Ipv4Addr::new(127, 0, 0, 0), 8, Forbidden::Loopback),
     (Ipv4Addr::new(169, 254, 0, 0), 16, Forbidden::LinkLocal),
     (Ipv4Addr::new(172, 16, 0, 0), 12, Forbidden::Private),
-    // Assignments of protocols, documentation, relays of 6to4.
+    // Protocol assignments, documentation, 6to4 relays.
     (Ipv4Addr::new(192, 0, 0, 0), 24, Forbidden::Reserved),
     (Ipv4Addr::new(192, 0, 2, 0), 24, Forbidden::Reserved),
     (Ipv4Addr::new(192, 88, 99, 0), 24, Forbidden::Reserved),
@@ -71,7 +71,7 @@ const V4: &[(Ipv4Addr, u32, Forbidden)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, Forbidden::Reserved),
 ];
 
-/// Networks of IPv6 whose addresses hold one of IPv4, and how many bits stand behind it.
+/// IPv6 networks whose addresses embed an IPv4 address, with their prefix lengths and the number of bits after it.
 const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
     // Mapped, translated (SIIT), NAT64, 6to4, compatible.
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, 0),
@@ -81,16 +81,16 @@ const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
     (Ipv6Addr::UNSPECIFIED, 96, 0),
 ];
 
-/// Networks of IPv6 without public servers; outside `2000::/3` nothing is assigned.
+/// IPv6 networks without public servers; outside `2000::/3` no addresses are assigned.
 const V6: &[(Ipv6Addr, u32, Forbidden)] = &[
-    // NAT64 with a prefix of the network's own leads inside it.
+    // NAT64 with a network-specific prefix leads inside the network.
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, Forbidden::Private),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, Forbidden::Private),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::LinkLocal),
-    // Site-local, which nobody should have any more.
+    // Site-local addresses, which are deprecated.
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, Forbidden::Private),
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Forbidden::Multicast),
-    // Assignments of protocols, Teredo, which hides where it leads, and documentation.
+    // Protocol assignments, Teredo, which hides its target, and documentation.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, Forbidden::Reserved),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, Forbidden::Reserved),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, Forbidden::Reserved),

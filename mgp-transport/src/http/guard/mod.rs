@@ -1,4 +1,4 @@
-//! Fetching documents whose URLs somebody else chose (MCP authorization, SSRF).
+//! Fetching documents whose URLs another party chose (MCP authorization, SSRF).
 //!
 //! Applies to: outbound.
 

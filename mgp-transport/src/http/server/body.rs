@@ -1,4 +1,4 @@
-//! The body of a response: nothing, one piece, or a stream of events.
+//! The body of a response: empty, one piece, or a stream of events.
 //!
 //! Applies to: inbound.
 
@@ -10,14 +10,14 @@ use std::task::{Context as Task, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::events::Events;
+use super::event_body::EventBody;
 
-/// What a response carries.
+/// Body of a response.
 pub struct HttpBody(Kind);
 
 enum Kind {
     Whole(Bytes),
-    Events(Box<Events>),
+    Events(Box<EventBody>),
 }
 
 impl HttpBody {
@@ -25,7 +25,7 @@ impl HttpBody {
         Self(Kind::Whole(Bytes::new()))
     }
 
-    pub(super) fn events(events: Events) -> Self {
+    pub(super) fn events(events: EventBody) -> Self {
         Self(Kind::Events(Box::new(events)))
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and a way back to both.
+//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and both can be resumed.
 //!
 //! Applies to: inbound.
 

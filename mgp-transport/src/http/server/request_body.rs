@@ -1,4 +1,4 @@
-//! Reads the body of a request: bounded in size, in time, and with all others together.
+//! Reads the body of a request, bounded in size and time, and in the bytes of all requests together.
 //!
 //! Applies to: inbound.
 
@@ -13,25 +13,25 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, timeout};
 
 use super::config::HttpConfig;
-use super::heads::Heads;
-use super::load::Busy;
+use super::headers::RequestHeaders;
+use super::load::LoadGuard;
 use super::refusal::Refusal;
 
-/// How long what is too long is still read.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// What a longer one must bring a second, so that it is a slow line and not a slow attack.
-const RATE: usize = 8 * 1024;
-/// How long the body of a request may take that is beyond a bound.
-const SPARE_TIME: Duration = Duration::from_secs(1);
-/// A shorter body is copied out of the connection's buffer, which can then be used again.
-const SHORT: usize = 16 * 1024;
+/// Time for which the rest of a body that is too long is still read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes a second that extend the time of a body, so that a slow line is distinguished from a slow attack.
+const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
+/// Time for the body of a request that exceeds a limit and may only be a ping.
+const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
+const MAX_COPIED_BODY: usize = 16 * 1024;
 
 /// Reads a body as text.
-pub(super) async fn text<B>(
-    heads: &Heads<'_>,
+pub(super) async fn read_text<B>(
+    headers: &RequestHeaders<'_>,
     body: B,
     config: &HttpConfig,
-    busy: &mut Busy,
+    busy: &mut LoadGuard,
 ) -> Result<ByteString, Refusal>
 where
     B: Body<Data = Bytes>,
@@ -41,39 +41,43 @@ where
     let mut body = pin!(body);
     if announced > bound as u64 {
         if announced / 2 <= bound as u64 {
-            pass_over(body, bound.saturating_mul(2)).await;
+            discard(body, bound.saturating_mul(2)).await;
         }
-        return Err(Refusal::TooLong(bound));
+        return Err(Refusal::BodyTooLong(bound));
     }
-    if heads.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+    if headers.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
-    busy.within_spare(usize::try_from(announced).unwrap_or(usize::MAX))?;
-    // Whoever is only let in to say something may not take long over it.
-    let time = if busy.is_spare() { config.body_time.min(SPARE_TIME) } else { config.body_time };
+    busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
+    // A request that may only be a ping must be short in time as well.
+    let time = if busy.may_only_ping() {
+        config.body_time.min(PING_BODY_TIMEOUT)
+    } else {
+        config.body_time
+    };
     let start = Instant::now();
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     let mut length = 0_usize;
-    // Where the length was announced nothing is waited for behind it.
+    // If the length was announced, the end is known without waiting for it.
     while !body.is_end_stream() {
-        let earned = Duration::from_secs((length / RATE) as u64);
+        let earned = Duration::from_secs((length / MIN_BYTES_PER_SECOND) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
         let frame = match timeout(left, body.frame()).await {
-            Err(_) => return Err(Refusal::TooSlow),
+            Err(_) => return Err(Refusal::BodyTimeout),
             Ok(None) => break,
-            Ok(Some(Err(_))) => return Err(Refusal::Broken),
+            Ok(Some(Err(_))) => return Err(Refusal::BodyIncomplete),
             Ok(Some(Ok(frame))) => frame,
         };
-        // Trailers say nothing to us.
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > bound {
-            pass_over(body, bound).await;
-            return Err(Refusal::TooLong(bound));
+            discard(body, bound).await;
+            return Err(Refusal::BodyTooLong(bound));
         }
-        busy.hold(data.len(), config.held_bytes)?;
-        busy.within_spare(length)?;
+        busy.add_bytes(data.len(), config.held_bytes)?;
+        busy.check_ping_size(length)?;
         if all.is_empty() && first.is_empty() {
             first = data;
         } else {
@@ -86,7 +90,7 @@ where
     }
     let whole = if !all.is_empty() {
         Bytes::from(all)
-    } else if first.len() < SHORT {
+    } else if first.len() < MAX_COPIED_BODY {
         Bytes::copy_from_slice(&first)
     } else {
         first
@@ -98,8 +102,9 @@ where
     ByteString::try_from(whole).map_err(not_text)
 }
 
-/// Lets a client finish what it sends, unless it is far too much: one that is cut off while it sends never reads why.
-async fn pass_over<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
+/// Reads and discards what a client still sends, up to a limit: a client that is cut off while it sends never reads the
+/// answer.
+async fn discard<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
     let mut left = bytes;
     let rest = async {
         while let Some(Ok(frame)) = body.frame().await {
@@ -110,5 +115,5 @@ async fn pass_over<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
             left -= length;
         }
     };
-    let _ = timeout(LAST_WORDS, rest).await;
+    let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }
