@@ -1,4 +1,4 @@
-//! The peer's side of a connection over HTTP.
+//! The link of a connection over HTTP.
 //!
 //! Applies to: outbound.
 
@@ -10,10 +10,9 @@ use mgp_types::method::Initialized;
 use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_call};
 use mgp_types::{Id, RpcError};
 
-use super::core::{Core, Place, gone};
-use super::headers::{Echo, posting};
+use super::core::{Core, SessionBinding, closed_here};
+use super::headers::{StandardHeaders, post_headers};
 
-/// The link of a connection over HTTP.
 pub(super) struct HttpLink(pub(super) Arc<Core>);
 
 impl Link for HttpLink {
@@ -44,7 +43,7 @@ impl Link for HttpLink {
     }
 }
 
-/// The same, as what came on the stream of one request sees it: a question there belongs to that request and no other.
+/// The same link for messages from the stream of one request: a server's request there belongs to that one only.
 pub(super) struct StreamLink {
     pub(super) core: Arc<Core>,
     pub(super) number: i64,
@@ -75,17 +74,18 @@ impl Link for StreamLink {
 impl Core {
     async fn notify(self: Arc<Self>, call: &Call) -> Result<Reply, RpcError> {
         if self.is_closed() {
-            return Err(gone());
+            return Err(closed_here());
         }
-        let mut headers: HeaderMap = posting();
+        let mut headers: HeaderMap = post_headers();
         let is_legacy = call.cx().callee.era == Era::Legacy;
         if !is_legacy {
-            Echo::of(call, call.cx().callee.revision.as_str())?.stamp(&mut headers);
+            StandardHeaders::of(call, call.cx().callee.revision.as_str())?
+                .insert_headers(&mut headers);
         }
         let mut body = Vec::new();
         write_call(&mut body, None, call.method().as_str(), call.params(), call.hop());
-        let place = if is_legacy { Place::AnySession } else { Place::Nowhere };
-        self.post(headers, body.into(), place).await?;
+        let session = if is_legacy { SessionBinding::Current } else { SessionBinding::None };
+        self.post(headers, body.into(), session).await?;
         if is_legacy && call.tells::<Initialized>() {
             self.listen().await;
         }
