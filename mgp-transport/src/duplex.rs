@@ -1,6 +1,4 @@
 //! An in-memory connection, for tests and for servers in the same process.
-//!
-//! Applies to: both.
 
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 

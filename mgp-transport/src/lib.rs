@@ -1,8 +1,6 @@
 //! Bytes to calls for the Model General Protocol: framing, the connection driver, stdio and children (MGP §1.4).
 //!
 //! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
-//!
-//! Applies to: both.
 
 mod child;
 mod connection;

@@ -1,8 +1,6 @@
 //! Work that ends with a scope and not with the caller that waits for it.
 //!
 //! A legacy session owns its calls: a reader that leaves detaches from them, and the end of the session ends them.
-//!
-//! Applies to: inbound.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};

@@ -1,6 +1,6 @@
 //! Description of a child process.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -5,8 +5,6 @@
 //! `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session are there).
 //! Callers that need one of these name it with [`ChildCommand::inherit_env`].
 //!
-//! *Applies to: outbound.*
-//!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 
 use std::ffi::{OsStr, OsString};

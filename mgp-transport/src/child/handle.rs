@@ -1,6 +1,6 @@
 //! A running child.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use std::fmt;
 use std::sync::Arc;

@@ -6,8 +6,6 @@
 //! the keeper. They are ended when the child has ended, when this process asks for it, or when this process is gone.
 //!
 //! Linux only, where a process can be the reaper of all its descendants; elsewhere children are started directly.
-//!
-//! *Applies to: outbound.*
 
 use std::ffi::OsString;
 use std::path::PathBuf;

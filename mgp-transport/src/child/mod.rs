@@ -27,8 +27,6 @@
 //!
 //! On other Unix systems there is no parent death signal, and left-over processes get SIGKILL at
 //! once. On Windows there are no groups: only the child is ended, without a SIGTERM stage.
-//!
-//! *Applies to: outbound.*
 
 use std::ffi::OsString;
 use std::fmt;

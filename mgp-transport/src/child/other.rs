@@ -2,8 +2,6 @@
 //!
 //! MGP §11 on Windows. One thread per child polls every 20 ms whether it has ended. There is no
 //! softer signal than ending it, so a shutdown has no stage between closing stdin and that.
-//!
-//! *Applies to: outbound.*
 
 use std::io;
 use std::process::{Child as StdChild, Command};

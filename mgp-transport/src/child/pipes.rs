@@ -1,8 +1,6 @@
 //! The pipes of a child: its stdin and stdout.
 //!
 //! MGP §2 over stdio, seen from the client. Both are non-blocking pipes on the runtime's poller.
-//!
-//! *Applies to: outbound.*
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

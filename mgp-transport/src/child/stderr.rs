@@ -3,8 +3,6 @@
 //! MGP §11. One event per line, target `mgp::child`, level info, fields `server` and `pid`. Reading
 //! never stops before the end of the stream; lines above the cap are counted and dropped, and one
 //! event at level warn reports the counts.
-//!
-//! *Applies to: outbound.*
 
 use std::fmt::Write;
 use std::sync::Arc;

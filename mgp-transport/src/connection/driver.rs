@@ -2,8 +2,6 @@
 //!
 //! Each turn answers finished calls, drives the notification queue, writes, reads and dispatches.
 //! A call is polled once where it is dispatched, so that one that completes at once costs no queue and no wake-up.
-//!
-//! Applies to: both.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,6 +1,4 @@
 //! The sending half of a connection: sends calls to the peer and waits for their answers.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

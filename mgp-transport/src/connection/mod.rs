@@ -2,8 +2,6 @@
 //!
 //! One task reads, dispatches, drives the calls and writes.
 //! The reader never waits for a handler; every queue is bounded, and [`Limits`] documents its overflow rule.
-//!
-//! Applies to: both.
 
 mod closing;
 mod driver;

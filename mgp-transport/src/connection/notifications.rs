@@ -1,6 +1,4 @@
 //! The notification queue: notifications are handled one after another, in the order they were read.
-//!
-//! Applies to: both.
 
 use std::collections::VecDeque;
 use std::task::{Context as Task, Poll};

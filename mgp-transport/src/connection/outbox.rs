@@ -1,6 +1,4 @@
 //! The outbox: one shared buffer of bytes for the peer, written in as few system calls as possible.
-//!
-//! Applies to: both.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Waker};

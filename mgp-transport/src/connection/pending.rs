@@ -1,6 +1,4 @@
 //! Our requests that the peer has not answered.
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -1,6 +1,4 @@
 //! Requests that an overloaded connection still accepts: pings, health and shutdown (MGP §11.3, §11.4).
-//!
-//! Applies to: inbound.
 
 use mgp_types::method::{HealthPing, HealthStatusGet, LifecycleShutdown, Ping, Request as _};
 use mgp_types::service::Method;

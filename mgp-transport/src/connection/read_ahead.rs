@@ -1,6 +1,4 @@
 //! Messages read while too many calls run, so that pings among them are found at once.
-//!
-//! Applies to: inbound.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,5 @@
 //! Calls that did not complete where they were dispatched, and batches: several messages in one array with their
 //! answers in one (MCP 2025-03-26 only).
-//!
-//! Applies to: inbound.
 
 use std::future::Future;
 use std::pin::Pin;

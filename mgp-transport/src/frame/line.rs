@@ -2,8 +2,6 @@
 //!
 //! Short lines are copied out, so that a long-lived call never keeps a whole read buffer alive;
 //! long ones take the buffer with them, so that a payload of megabytes is not copied.
-//!
-//! Applies to: both.
 
 use bytes::Bytes;
 use bytestring::ByteString;

@@ -1,6 +1,4 @@
 //! Splits bytes into lines (MGP §1.4, stdio).
-//!
-//! Applies to: both.
 
 mod line;
 

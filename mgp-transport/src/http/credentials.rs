@@ -1,6 +1,4 @@
 //! Credentials that a client presents to a server at a URL, and the server's refusals.
-//!
-//! Applies to: outbound.
 
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;

@@ -1,6 +1,4 @@
 //! Streamable HTTP, both eras on one endpoint (MCP transports; MGP §1.4).
-//!
-//! Applies to: both.
 
 mod client;
 mod credentials;

@@ -23,8 +23,6 @@
 //! description. Where that is not possible (sockets, named pipes, other systems) the flag is set on
 //! the shared description and removed when the reader or writer is dropped. A process that
 //! ends without dropping them (`std::process::exit`) leaves the flag set.
-//!
-//! *Applies to: inbound.*
 
 use std::io;
 use std::pin::Pin;

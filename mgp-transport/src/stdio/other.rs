@@ -2,8 +2,6 @@
 //!
 //! MGP §2 over stdio on Windows. The handles stay in place, so a stray `println!` does reach the
 //! wire there.
-//!
-//! *Applies to: inbound.*
 
 use std::io::{self, IsTerminal};
 

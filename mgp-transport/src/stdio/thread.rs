@@ -5,8 +5,6 @@
 //! then stops reading; the writer keeps at most [`MAX_BUFFERED`] bytes, and as many in the
 //! thread, and then the caller waits. The threads are detached: one that is stuck in a system call
 //! ends with the process and never keeps it alive.
-//!
-//! *Applies to: inbound.*
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -2,8 +2,6 @@
 //!
 //! MGP §2 over stdio. Every step that can fail is done before the descriptors are replaced, and the
 //! threads start after it, so a failed attempt changes nothing.
-//!
-//! *Applies to: inbound.*
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! Members and parents of processes, read from `/proc`.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use rustix::process::Pid;
 

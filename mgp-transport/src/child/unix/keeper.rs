@@ -2,8 +2,6 @@
 //!
 //! MGP §11. Two threads: one reaps, one reads commands of the process that started the keeper. The code must not use
 //! lasting memory: there is one keeper per server.
-//!
-//! *Applies to: outbound.*
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

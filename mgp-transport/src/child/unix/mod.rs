@@ -1,6 +1,6 @@
 //! Processes on Unix: groups, signals, and the one thread that starts and reaps.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 mod group;
 #[cfg(target_os = "linux")]

@@ -6,8 +6,6 @@
 //! closure runs in a copy of a process whose other threads are gone, perhaps in the middle of an
 //! allocation, and there is no safe call for any of these tasks. Hence the closure makes plain system
 //! calls only: it does not allocate, lock, log or panic.
-//!
-//! *Applies to: outbound.*
 
 #![expect(
     unsafe_code,

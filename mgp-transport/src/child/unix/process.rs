@@ -6,8 +6,6 @@
 //!
 //! A child under a keeper is signalled by its keeper: the process that we start and reap is then the keeper, which ends
 //! when the whole process tree has ended.
-//!
-//! *Applies to: outbound.*
 
 use std::io::Write as _;
 use std::net::Shutdown;

@@ -5,8 +5,6 @@
 //! and on the children's pidfds; without pidfds it checks its children every 50 ms. It
 //! never reads, writes or logs for a child, so no child can block it; an exec from a file system that
 //! hangs can.
-//!
-//! *Applies to: outbound.*
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]

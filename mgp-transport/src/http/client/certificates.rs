@@ -1,6 +1,4 @@
 //! Root certificates for TLS, and explanations of certificates that fail.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! The settings and limits of a client at a URL.
-//!
-//! Applies to: outbound.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! A connection to an endpoint: a peer to call, and a future to drive.
-//!
-//! Applies to: outbound.
 
 use std::fmt;
 use std::sync::Arc;

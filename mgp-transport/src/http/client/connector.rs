@@ -1,6 +1,4 @@
 //! The connector: name resolution, TCP, and TLS if it is built in.
-//!
-//! Applies to: outbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! State and operations shared by the link, the runner and every request of one connection.
-//!
-//! Applies to: outbound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,4 @@
 //! Dispatch of received messages: answers to their requests, all others to the inbound stack.
-//!
-//! Applies to: inbound.
 
 use std::pin::pin;
 use std::sync::Arc;

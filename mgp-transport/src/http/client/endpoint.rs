@@ -1,6 +1,4 @@
 //! The URL of a server, validated once.
-//!
-//! Applies to: outbound.
 
 use std::fmt;
 

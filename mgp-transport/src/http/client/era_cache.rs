@@ -1,6 +1,4 @@
 //! Cache of the eras of known servers, so that a second connection does not try the other one (MCP versioning).
-//!
-//! Applies to: outbound.
 
 use std::collections::HashMap;
 use std::fmt;

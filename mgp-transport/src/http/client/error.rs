@@ -1,6 +1,4 @@
 //! Errors of creating a client at a URL, and of its HTTP exchanges.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! The headers of one call, which repeat values that intermediaries route by (MCP 2026-07-28, standard headers).
-//!
-//! Applies to: outbound.
 
 use std::borrow::Cow;
 

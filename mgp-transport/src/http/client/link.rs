@@ -1,6 +1,4 @@
 //! The link of a connection over HTTP.
-//!
-//! Applies to: outbound.
 
 use std::sync::Arc;
 

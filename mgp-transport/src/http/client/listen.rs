@@ -1,6 +1,4 @@
 //! The own stream of a session: requests and notifications of a legacy server outside of calls.
-//!
-//! Applies to: inbound, legacy.
 
 use std::sync::Arc;
 

@@ -6,8 +6,6 @@
 //! A request is one POST; its answer is JSON or a stream of events.
 //! In the legacy era there is a session around them, with a stream of its own, and streams that were cut are
 //! resumed; in the modern era every request stands alone.
-//!
-//! Applies to: outbound.
 
 mod certificates;
 mod config;

@@ -3,8 +3,6 @@
 //! A connection is kept from the head of its response on, and is reused once the body is read, which
 //! hyper reports (`is_ready`). At most as many are kept as may be idle: the oldest is dropped, and if its body is
 //! still being read it closes after that.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;

@@ -1,6 +1,4 @@
 //! One request: its POST, the stream its answer may be, and the resumption of that.
-//!
-//! Applies to: outbound.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};

@@ -6,8 +6,6 @@
 //! A second copy of any other request, above all of a tool call, might run. It is sent again only if hyper reports that
 //! it was never written; then the pool uses another connection.
 //! After the head of an answer nothing is sent again here.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 use std::io;

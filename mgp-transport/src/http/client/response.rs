@@ -1,6 +1,4 @@
 //! The response to a POST: JSON, a stream, an empty one, or a refusal.
-//!
-//! Applies to: outbound.
 
 use bytes::Bytes;
 use bytestring::ByteString;

@@ -1,6 +1,4 @@
 //! The one task of a connection over HTTP: work that belongs to no call.
-//!
-//! Applies to: both.
 
 use std::future::poll_fn;
 use std::pin::Pin;

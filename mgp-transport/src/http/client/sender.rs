@@ -1,6 +1,4 @@
 //! One HTTP exchange: credentials, their renewal, and the only redirect that is followed.
-//!
-//! Applies to: outbound.
 
 use std::time::Duration;
 

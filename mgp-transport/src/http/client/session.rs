@@ -1,6 +1,4 @@
 //! The legacy session of a connection: its id, its revision, and the handshake that opens it again (MCP sessions).
-//!
-//! Applies to: outbound, legacy.
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
 //! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6).
-//!
-//! Applies to: outbound, legacy.
 
 use mgp_types::mcp::SubscribeParams;
 use mgp_types::method::{

@@ -1,6 +1,4 @@
 //! Incremental reader of an event stream, which never holds more than one event (WHATWG server-sent events).
-//!
-//! Applies to: outbound.
 
 use std::time::Duration;
 

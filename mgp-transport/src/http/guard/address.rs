@@ -1,8 +1,6 @@
 //! The check of addresses that a URL from another party resolves to: only public ones may be reached.
 //!
 //! The check is pure; names are resolved elsewhere, and the checked address is the one that is connected to.
-//!
-//! Applies to: outbound.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -2,8 +2,6 @@
 //!
 //! Names are resolved once, by the connector that connects to the very addresses that were checked: a name that
 //! resolves to another address a moment later changes nothing.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! Fetching documents whose URLs another party chose (MCP authorization, SSRF).
-//!
-//! Applies to: outbound.
 
 mod address;
 mod fetch;

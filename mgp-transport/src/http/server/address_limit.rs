@@ -1,6 +1,4 @@
 //! Number of open connections per address.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

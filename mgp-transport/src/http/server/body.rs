@@ -1,6 +1,4 @@
 //! The body of a response: empty, one piece, or a stream of events.
-//!
-//! Applies to: inbound.
 
 use std::convert::Infallible;
 use std::fmt;

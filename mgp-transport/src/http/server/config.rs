@@ -1,6 +1,4 @@
 //! The settings and limits of an HTTP server.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

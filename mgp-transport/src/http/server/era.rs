@@ -1,8 +1,6 @@
 //! The era of a message, and the check that its headers repeat its body (MCP transports).
 //!
 //! Intermediaries that route or filter by header must be able to trust that the server reads the same in the body.
-//!
-//! Applies to: inbound.
 
 use std::borrow::Cow;
 

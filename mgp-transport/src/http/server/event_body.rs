@@ -1,6 +1,4 @@
 //! The reader of a stream for a response, which also drives the call behind it.
-//!
-//! Applies to: inbound.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Protection against web pages that call a local server: checks of `Host` and `Origin` (MCP transports, security).
-//!
-//! Applies to: inbound.
 
 use http::Uri;
 use mgp_types::service::is_loopback_host;

@@ -2,8 +2,6 @@
 //!
 //! A client that sends a handle with its requests can refer to one request in another, e.g. to cancel it. Two clients
 //! of one principal with different handles cannot, whatever ids their requests have.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashMap;
 use std::sync::Arc;

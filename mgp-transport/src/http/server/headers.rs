@@ -1,8 +1,6 @@
 //! The headers with a meaning in MCP, found in one pass; none of them may occur twice.
 //!
 //! With two values, an intermediary may have acted on the other one.
-//!
-//! Applies to: inbound.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,6 +1,4 @@
 //! Accepts connections and passes their requests to a service.
-//!
-//! Applies to: inbound.
 
 use std::convert::Infallible;
 use std::error::Error;

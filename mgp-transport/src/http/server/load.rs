@@ -1,6 +1,4 @@
 //! The load of a server, and the share of each caller in it.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -1,6 +1,4 @@
 //! The HTTP service of a server: one endpoint for both eras.
-//!
-//! Applies to: inbound.
 
 mod address_limit;
 mod body;

@@ -1,6 +1,4 @@
 //! Requests without a session: a call lives as long as its response, and writes to nothing else.
-//!
-//! Applies to: inbound.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! POST: reads a message, determines its era and answers it.
-//!
-//! Applies to: inbound.
 
 use bytes::Bytes;
 use http::Response;

@@ -1,6 +1,4 @@
 //! Reasons to refuse a request before it becomes a call, and their statuses and codes.
-//!
-//! Applies to: inbound.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

@@ -1,6 +1,4 @@
 //! Reads the body of a request, bounded in size and time, and in the bytes of all requests together.
-//!
-//! Applies to: inbound.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;

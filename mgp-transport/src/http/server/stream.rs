@@ -2,8 +2,6 @@
 //!
 //! A legacy stream outlives its reader: its last events, and those not read yet, are kept for a client that resumes it
 //! with the id of the last event it received.
-//!
-//! Applies to: inbound.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

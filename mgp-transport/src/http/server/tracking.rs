@@ -1,7 +1,5 @@
 //! Adapters between hyper and a connection: a service that tracks its requests and is polled only when woken, and a
 //! socket that drops slow peers.
-//!
-//! Applies to: inbound.
 
 use std::convert::Infallible;
 use std::io;

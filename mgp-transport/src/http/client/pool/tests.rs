@@ -1,6 +1,4 @@
 //! The pool over in-memory connections: which one a request gets, and when they are closed.
-//!
-//! Applies to: outbound.
 
 use std::task::{Context as Task, Poll};
 

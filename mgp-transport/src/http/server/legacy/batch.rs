@@ -1,6 +1,4 @@
 //! Batches: several messages in one array, which only revision 2025-03-26 has.
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
 //! Messages in a session: a call continues when its client leaves, and its answer waits for the client to return.
-//!
-//! Applies to: inbound.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,6 +1,4 @@
 //! The peer of a session: messages are sent on the stream they belong to.
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
 //! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and both can be resumed.
-//!
-//! Applies to: inbound.
 
 mod batch;
 mod calls;

@@ -1,6 +1,4 @@
 //! One session: its scope, its streams, its calls.
-//!
-//! Applies to: inbound.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

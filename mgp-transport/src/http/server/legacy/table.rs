@@ -1,6 +1,4 @@
 //! The sessions of a server, bounded in number and in idle time.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! Numbers, bounds and readers of a stream.
-//!
-//! Applies to: inbound.
 
 use proptest::prelude::*;
 
