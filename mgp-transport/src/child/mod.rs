@@ -21,7 +21,7 @@
 //! not grandchildren. Set-uid programs drop the parent death signal. A program that needs more
 //! installs a [`Keeper`], which ends all descendants of a child with it.
 //!
-//! When a child ends by itself and leaves processes in its group, these get SIGTERM, then the
+//! Processes that a child leaves in its group when it ends by itself get SIGTERM, then the
 //! grace time, then SIGKILL. Until they are gone the child counts as running and is not reaped,
 //! so that its process id cannot be given to another process while it may still be signalled.
 //!

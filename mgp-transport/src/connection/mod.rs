@@ -13,7 +13,6 @@ mod priority;
 mod read_ahead;
 mod running;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,9 +26,8 @@ pub(crate) use self::link::SendHalf;
 pub(crate) use self::link::{read_reply, write_cancelled};
 #[cfg(feature = "http")]
 pub(crate) use self::notifications::NotificationQueue;
-pub(crate) use self::pending::PendingRequests;
 #[cfg(feature = "http")]
-pub(crate) use self::pending::SlotEvent;
+pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
 pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 
@@ -213,15 +211,7 @@ impl<R, W> Drop for Connection<R, W> {
     }
 }
 
-impl<R, W> fmt::Debug for Connection<R, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("principal", &self.principal)
-            .field("scope", &self.scope)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 
 /// Handle that ends a connection gracefully.
 ///

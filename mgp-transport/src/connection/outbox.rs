@@ -157,34 +157,28 @@ impl Outbox {
 
     /// Rejects further messages; queued bytes can still be written.
     pub(crate) fn close(&self) {
-        let driver = {
-            let mut state = self.state.lock();
-            state.closed = true;
-            state.driver.take()
-        };
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        self.change_and_wake(|state| state.closed = true);
         self.room.notify_waiters();
     }
 
     /// Asks the connection to end once the running calls are answered; until then messages are accepted.
     pub(crate) fn drain(&self) {
-        let driver = {
-            let mut state = self.state.lock();
-            state.draining = true;
-            state.driver.take()
-        };
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        self.change_and_wake(|state| state.draining = true);
     }
 
     /// Accepts the answers of all running calls, however many bytes are queued.
     pub(crate) fn accept_all_answers(&self) {
         self.accepts_all.store(true, Ordering::Relaxed);
-        // Under the lock, so that the woken task sees it.
-        let driver = self.state.lock().driver.take();
+        // Taking the lock makes the store visible to the woken task.
+        self.change_and_wake(|_| {});
+    }
+
+    fn change_and_wake(&self, change: impl FnOnce(&mut OutboxState)) {
+        let driver = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            state.driver.take()
+        };
         if let Some(driver) = driver {
             driver.wake();
         }

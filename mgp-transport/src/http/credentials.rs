@@ -107,20 +107,8 @@ impl Refused {
     }
 }
 
-/// Omits the values: they are secrets.
-impl std::fmt::Debug for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.headers.iter().map(|(name, _)| *name).collect();
-        f.debug_struct("Shown").field("headers", &names).finish_non_exhaustive()
-    }
-}
+// The values are secrets.
+mgp_types::opaque_debug!(Shown);
 
-/// Omits the credentials: they are secrets.
-impl std::fmt::Debug for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Refused")
-            .field("status", &self.status)
-            .field("challenges", &self.challenges)
-            .finish_non_exhaustive()
-    }
-}
+// The credentials that were shown are secrets.
+mgp_types::opaque_debug!(Refused { status, challenges });

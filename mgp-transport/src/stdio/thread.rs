@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stuck_target_bounds_what_waits() {
+    async fn the_buffer_of_a_stuck_target_is_bounded() {
         let (open, gate) = std::sync::mpsc::channel();
         let written = Arc::new(Mutex::new(0));
         let target = Gate { open: gate, written: Arc::clone(&written) };

@@ -9,7 +9,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "`pre_exec` is unsafe and has no safe equivalent; the module says what keeps it sound"
+    reason = "`pre_exec` is unsafe and has no safe equivalent; the module documents why it is sound"
 )]
 
 use std::io;

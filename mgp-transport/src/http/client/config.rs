@@ -18,7 +18,8 @@ use crate::http::{Credentials, Refused};
 pub struct HttpClientConfig {
     /// Time for opening a connection, TLS included. Default: 10 s.
     pub connect_timeout: Duration,
-    /// Time for a message that is not a request: a notification, an answer to the server, the end of a session. Default: 30 s.
+    /// Time for a message that is not a request: a notification, an answer to the server, the end of a session.
+    /// Default: 30 s.
     pub message_timeout: Duration,
     /// Maximum length of a response head; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,

@@ -1,6 +1,5 @@
 //! A connection to an endpoint: a peer to call, and a future to drive.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::service::{Context, Peer, Principal, Scope, Stack};
@@ -101,11 +100,4 @@ impl HttpConnection {
     }
 }
 
-impl fmt::Debug for HttpConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpConnection")
-            .field("endpoint", &self.core.sender.endpoint)
-            .field("config", &self.core.sender.config)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(HttpConnection);

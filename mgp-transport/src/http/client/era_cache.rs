@@ -1,7 +1,6 @@
 //! Cache of the eras of known servers, so that a second connection does not try the other one (MCP versioning).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -69,11 +68,7 @@ impl EraCache {
     }
 }
 
-impl fmt::Debug for EraCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EraCache({} origins)", self.0.lock().len())
-    }
-}
+mgp_types::opaque_debug!(EraCache);
 
 #[cfg(test)]
 mod tests {

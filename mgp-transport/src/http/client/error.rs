@@ -60,7 +60,7 @@ pub(super) enum Fault {
     TooLong { what: &'static str, bound: usize },
     /// The stream ended before the answer and cannot be resumed.
     Cut(String),
-    /// It took too long.
+    /// The time for it expired.
     Timeout { what: &'static str, bound: Duration },
     /// The session is lost and could not be opened again.
     Session(String),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_is_what_its_json_says() {
+    fn the_revision_is_decoded_from_json() {
         let named = |json: &str| {
             let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
             let mut call = Call::request(Method::of("tools/list"), Params::none(), cx);

@@ -284,7 +284,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn written_events_are_read_back(
             events in proptest::collection::vec(("[a-z]{0,5}", "[ -~äö]{1,20}(\n[ -~]{1,20}){0,3}"), 0..10),
             piece in 1_usize..50,
         ) {

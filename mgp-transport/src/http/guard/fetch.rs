@@ -4,7 +4,6 @@
 //! resolves to another address a moment later changes nothing.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -54,7 +53,7 @@ pub struct GuardedFetch {
     client: Client<Connector<Guard>, Full<Bytes>>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rules {
     /// If set, this machine may be reached, also over plain `http`.
     loopback: bool,
@@ -185,14 +184,7 @@ impl Fetch for GuardedFetch {
     }
 }
 
-impl fmt::Debug for GuardedFetch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedFetch")
-            .field("loopback", &self.rules.loopback)
-            .field("hosts", &self.rules.hosts)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(GuardedFetch { rules });
 
 // === The rules ===
 

@@ -1,7 +1,6 @@
 //! The body of a response: empty, one piece, or a stream of events.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
@@ -69,11 +68,4 @@ impl Body for HttpBody {
     }
 }
 
-impl fmt::Debug for HttpBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Whole(whole) => write!(f, "HttpBody({} bytes)", whole.len()),
-            Kind::Events(_) => f.write_str("HttpBody(events)"),
-        }
-    }
-}
+mgp_types::opaque_debug!(HttpBody);

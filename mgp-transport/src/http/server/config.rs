@@ -42,8 +42,8 @@ pub struct HttpConfig {
     pub keep_alive: Duration,
     /// Time a legacy client should wait before it resumes a stream that was cut. Default: 1 s.
     pub retry: Duration,
-    /// Time for which a stream may block its call because the client does not read; then the call is told that its
-    /// caller left. Default: 30 s.
+    /// Time for which a stream may block its call because the client does not read; then the call sees its
+    /// caller as gone. Default: 30 s.
     pub stall: Duration,
     /// Number of legacy sessions. At the limit the longest idle ones, of at least one minute, are ended for new ones;
     /// if there is none, a new session gets 503. For a principal with more than an eighth of all sessions only its own are

@@ -20,7 +20,6 @@ mod stream;
 mod tracking;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -129,14 +128,7 @@ impl HttpService {
     }
 }
 
-impl fmt::Debug for HttpService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpService")
-            .field("sessions", &self.sessions())
-            .field("running", &self.running())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(HttpService);
 
 impl<B> Service<Request<B>> for HttpService
 where

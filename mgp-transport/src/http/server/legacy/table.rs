@@ -1,7 +1,6 @@
 //! The sessions of a server, bounded in number and in idle time.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -202,8 +201,4 @@ impl Drop for Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sessions({})", self.len())
-    }
-}
+mgp_types::opaque_debug!(Sessions);
