@@ -16,6 +16,7 @@
 //!   starts and reaps all children, so no zombie remains even when the runtime is gone.
 //! - **Death of this process**, SIGKILL included, kills the child on Linux (`PR_SET_PDEATHSIG`). The signal
 //!   is tied to the thread that forked, which is why that thread lives as long as the process.
+//!
 //! Limits: a process that left the group (`setsid`, `setpgid`, double fork into a
 //! daemon) is neither signalled nor awaited, and the sudden death of this process reaches direct children only,
 //! not grandchildren. Set-uid programs drop the parent death signal. A program that needs more

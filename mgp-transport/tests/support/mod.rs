@@ -1,5 +1,7 @@
 //! Helpers shared by the tests that start programs.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::PathBuf;
 
 /// Returns the path of an example program.

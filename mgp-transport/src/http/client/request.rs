@@ -113,7 +113,7 @@ impl RequestState {
 /// End of reading a stream.
 enum StreamEnd {
     /// The answer was received; the rest of the body is unread.
-    SendResult,
+    Answered,
     /// The stream ended before it.
     Cut(String),
 }
@@ -276,8 +276,8 @@ impl Core {
         loop {
             let progress = reader.progress();
             let end = self.read_stream(&mut body, &mut reader, from, Some(request.number)).await?;
-            let mut why = match end {
-                StreamEnd::SendResult => {
+            let why = match end {
+                StreamEnd::Answered => {
                     self.drain_in_background(body);
                     return Ok(());
                 }
@@ -286,44 +286,52 @@ impl Core {
             if reader.progress() > progress {
                 attempts = 0;
             }
-            body = loop {
-                // Without a session the stream cannot be resumed: the modern era, and a handshake.
-                let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
-                let Some(last) = reader.last_id().cloned() else {
-                    return Err(Fault::Cut(format!(
-                        "{why}; the server sent no event id to resume after, so the call may have run"
-                    ))
-                    .into());
-                };
-                if attempts >= self.sender.config.reconnects {
-                    let tries = format!("{why}; gave up after {attempts} attempts to resume");
-                    return Err(Fault::Cut(tries).into());
+            // Without a session the stream cannot be resumed: the modern era, and a handshake.
+            let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
+            body = self.resume(&mut reader, session_ref, &mut attempts, why).await?;
+        }
+    }
+
+    /// Resumes a stream that was cut, until the server accepts that or the attempts are used up.
+    async fn resume(
+        &self,
+        reader: &mut SseReader,
+        session_ref: SessionRef,
+        attempts: &mut u32,
+        mut why: String,
+    ) -> Result<Incoming, RpcError> {
+        let Some(last) = reader.last_id().cloned() else {
+            return Err(Fault::Cut(format!(
+                "{why}; the server sent no event id to resume after, so the call may have run"
+            ))
+            .into());
+        };
+        loop {
+            if *attempts >= self.sender.config.reconnects {
+                let tries = format!("{why}; gave up after {attempts} attempts to resume");
+                return Err(Fault::Cut(tries).into());
+            }
+            *attempts += 1;
+            sleep(self.retry_delay(reader)).await;
+            reader.reconnect();
+            match self.open_stream(session_ref, Some(&last)).await {
+                Ok(StreamResponse::Open(body)) => return Ok(body),
+                Ok(StreamResponse::Refused(status, error))
+                    if !status.is_server_error()
+                        && status != StatusCode::CONFLICT
+                        && status != StatusCode::TOO_MANY_REQUESTS =>
+                {
+                    let reason = "the server does not resume it, and the call may have run";
+                    return Err(Fault::Cut(format!("{reason}: {}", error.message())).into());
                 }
-                attempts += 1;
-                sleep(self.retry_delay(&reader)).await;
-                reader.reconnect();
-                match self.open_stream(session_ref, Some(&last)).await {
-                    Ok(StreamResponse::Open(body)) => break body,
-                    Ok(StreamResponse::Refused(status, error))
-                        if !status.is_server_error()
-                            && status != StatusCode::CONFLICT
-                            && status != StatusCode::TOO_MANY_REQUESTS =>
-                    {
-                        let reason = "the server does not resume it, and the call may have run";
-                        return Err(Fault::Cut(format!("{reason}: {}", error.message())).into());
-                    }
-                    Ok(StreamResponse::Replaced) => {
-                        let reason =
-                            "the session it ran in is lost, and a new one does not know it";
-                        return Err(
-                            Fault::Cut(format!("{why}; {reason}, so it may have run")).into()
-                        );
-                    }
-                    Ok(StreamResponse::Refused(_, error)) | Err(error) => {
-                        error.message().clone_into(&mut why);
-                    }
+                Ok(StreamResponse::Replaced) => {
+                    let reason = "the session it ran in is lost, and a new one does not know it";
+                    return Err(Fault::Cut(format!("{why}; {reason}, so it may have run")).into());
                 }
-            };
+                Ok(StreamResponse::Refused(_, error)) | Err(error) => {
+                    error.message().clone_into(&mut why);
+                }
+            }
         }
     }
 
@@ -392,11 +400,11 @@ impl Core {
                             self.receive(event.data, from);
                         }
                         if is_answered() {
-                            return Ok(StreamEnd::SendResult);
+                            return Ok(StreamEnd::Answered);
                         }
                     }
                     Ok(event) => {
-                        tracing::debug!(name = event.name, "ignored an event of unknown kind")
+                        tracing::debug!(name = event.name, "ignored an event of unknown kind");
                     }
                     Err(TooLong) => {
                         let bound = self.sender.config.event_bytes;

@@ -1,6 +1,5 @@
 //! The response to a POST: JSON, a stream, an empty one, or a refusal.
 
-use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
@@ -12,6 +11,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, causes};
 use super::sender::HttpSender;
+use crate::http::body_buffer::BodyBuffer;
 
 /// Bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 256 << 10;
@@ -39,7 +39,7 @@ impl Answer {
 impl HttpSender {
     /// Reads JSON; `None` if the body is empty.
     pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
-        let text = whole(body, self.config.response_bytes, "the answer").await?;
+        let text = read_body(body, self.config.response_bytes, "the answer").await?;
         Ok(Some(text).filter(|text| !text.trim().is_empty()))
     }
 
@@ -76,7 +76,7 @@ impl HttpSender {
             error: RpcError,
         }
         if content_kind(headers) == Some(ContentKind::Json) {
-            let text = whole(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
+            let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
             if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
                 return refusal.error.because(HttpFault::Answered(status.as_u16()));
             }
@@ -107,7 +107,7 @@ pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
 }
 
 /// Reads a body of at most `bound` bytes; a body in one piece is not copied.
-async fn whole(
+async fn read_body(
     mut body: Incoming,
     bound: usize,
     what: &'static str,
@@ -116,25 +116,18 @@ async fn whole(
     if body.size_hint().lower() > bound as u64 {
         return Err(too_long());
     }
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    let mut buffer = BodyBuffer::default();
     while !body.is_end_stream() {
         let data = match body.frame().await {
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(error)) => return Err(Fault::Cut(causes(&error)).into()),
             None => break,
         };
-        if data.len() > bound - first.len().max(all.len()) {
+        if data.len() > bound - buffer.len() {
             return Err(too_long());
         }
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&data);
-        }
+        buffer.push(data, 0);
     }
-    let bytes = if all.is_empty() { first } else { all.into() };
+    let bytes = buffer.into_bytes(0);
     ByteString::try_from(bytes).map_err(|_| Fault::Malformed(format!("{what} is not UTF-8")).into())
 }

@@ -13,7 +13,7 @@ use super::core::{Core, closed_here};
 use super::headers::{REVISION, SESSION};
 use super::session_settings::{SessionSettings, SettingChange};
 
-/// SessionState of the session; in the modern era it stays empty.
+/// State of the session; in the modern era it stays empty.
 #[derive(Default)]
 pub(super) struct Session {
     state: Mutex<SessionState>,

@@ -162,8 +162,12 @@ pub async fn listen<S, R>(
     }
     drop(listener);
     stopping.send_replace(true);
+    drain(connections, limits.grace).await;
+}
+
+async fn drain(mut connections: JoinSet<()>, grace: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(limits.grace, all).await.is_err() {
+    if timeout(grace, all).await.is_err() {
         tracing::debug!("drain timeout: connections were cut");
     }
 }

@@ -14,6 +14,7 @@ use super::config::HttpConfig;
 use super::headers::RequestHeaders;
 use super::load::LoadGuard;
 use super::refusal::Refusal;
+use crate::http::body_buffer::BodyBuffer;
 
 /// Time for which the rest of a body that is too long is still read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -54,12 +55,11 @@ where
         config.body_time
     };
     let start = Instant::now();
-    let mut first = Bytes::new();
-    let mut all: Vec<u8> = Vec::new();
-    let mut length = 0_usize;
+    let expected = usize::try_from(announced).unwrap_or(0).min(bound);
+    let mut whole = BodyBuffer::default();
     // If the length was announced, the end is known without waiting for it.
     while !body.is_end_stream() {
-        let earned = Duration::from_secs((length / MIN_BYTES_PER_SECOND) as u64);
+        let earned = Duration::from_secs((whole.len() / MIN_BYTES_PER_SECOND) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
         let frame = match timeout(left, body.frame()).await {
             Err(_) => return Err(Refusal::BodyTimeout),
@@ -69,35 +69,20 @@ where
         };
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
-        length += data.len();
+        let length = whole.len() + data.len();
         if length > bound {
             discard(body, bound).await;
             return Err(Refusal::BodyTooLong(bound));
         }
         busy.add_bytes(data.len(), config.held_bytes)?;
         busy.check_ping_size(length)?;
-        if all.is_empty() && first.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.reserve(usize::try_from(announced).unwrap_or(0).min(bound));
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&data);
-        }
+        whole.push(data, expected);
     }
-    let whole = if !all.is_empty() {
-        Bytes::from(all)
-    } else if first.len() < MAX_COPIED_BODY {
-        Bytes::copy_from_slice(&first)
-    } else {
-        first
-    };
     let not_text = |_| {
         let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
         Refusal::Message(error.without_recovery(), None)
     };
-    ByteString::try_from(whole).map_err(not_text)
+    ByteString::try_from(whole.into_bytes(MAX_COPIED_BODY)).map_err(not_text)
 }
 
 /// Reads and discards what a client still sends, up to a limit: a client that is cut off while it sends never reads the

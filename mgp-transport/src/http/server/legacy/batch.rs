@@ -32,6 +32,8 @@ impl Post<'_> {
         busy.stop_running();
         let busy = Arc::new(busy);
         let bound = received.state.config.in_flight;
+        let new_context =
+            || context(session.peer(), session.scope(), session.principal(), received);
         let mut waiting = FuturesUnordered::new();
         let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
@@ -45,8 +47,7 @@ impl Post<'_> {
                             continue;
                         }
                     };
-                    let mut cx =
-                        context(session.peer(), session.scope(), session.principal(), received);
+                    let mut cx = new_context();
                     cx.wire_id = Some(id.clone());
                     let call = received.state.stack.send(Call::request(method, params, cx));
                     let held = (session.running(), Arc::clone(&busy), running);
@@ -56,10 +57,8 @@ impl Post<'_> {
                     }));
                 }
                 Ok(Message::Notification { method, params }) => {
-                    let cx =
-                        context(session.peer(), session.scope(), session.principal(), received);
-                    let notifying =
-                        received.state.stack.send(Call::notification(method, params, cx));
+                    let call = Call::notification(method, params, new_context());
+                    let notifying = received.state.stack.send(call);
                     let busy = Arc::clone(&busy);
                     drop(spawn_scoped(session.scope(), async move {
                         let _held = busy;
@@ -83,12 +82,16 @@ impl Post<'_> {
         while let Some(answer) = waiting.next().await {
             answers.extend(answer.filter(|answer| !answer.is_empty()));
         }
-        if answers.is_empty() {
-            return Ok(empty(StatusCode::ACCEPTED));
-        }
-        let mut array = vec![b'['];
-        array.extend_from_slice(&answers.join(&b','));
-        array.push(b']');
-        Ok(json(StatusCode::OK, array))
+        Ok(respond(&answers))
     }
+}
+
+fn respond(answers: &[Vec<u8>]) -> Response<HttpBody> {
+    if answers.is_empty() {
+        return empty(StatusCode::ACCEPTED);
+    }
+    let mut array = vec![b'['];
+    array.extend_from_slice(&answers.join(&b','));
+    array.push(b']');
+    json(StatusCode::OK, array)
 }

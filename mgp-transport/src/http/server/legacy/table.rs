@@ -23,7 +23,7 @@ type SessionMap = HashMap<String, Arc<Session>, ahash::RandomState>;
 
 /// Table of sessions.
 pub(in super::super) struct Sessions {
-    sessions: Mutex<SessionMap>,
+    table: Mutex<SessionMap>,
     budget: Arc<EventBudget>,
     bound: usize,
     idle: Duration,
@@ -36,7 +36,7 @@ pub(in super::super) struct Sessions {
 impl Sessions {
     pub(in super::super) fn new(bound: usize, idle: Duration, budget: Arc<EventBudget>) -> Self {
         Self {
-            sessions: Mutex::default(),
+            table: Mutex::default(),
             budget,
             bound,
             idle,
@@ -55,7 +55,7 @@ impl Sessions {
             .map_err(|error| Refusal::Message(error, None))?;
         self.touch(&session);
         let evicted = {
-            let mut sessions = self.sessions.lock();
+            let mut sessions = self.table.lock();
             let evicted = if sessions.len() >= self.bound {
                 self.evict(&mut sessions, session.principal())?
             } else {
@@ -73,13 +73,13 @@ impl Sessions {
 
     /// Finds a session of a principal; one of another principal is treated as unknown.
     pub(in super::super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.sessions.lock().get(id).cloned()?;
+        let session = self.table.lock().get(id).cloned()?;
         if session.principal() != principal {
             return None;
         }
         // A handler may have closed it.
         if session.is_ended() {
-            self.sessions.lock().remove(id);
+            self.table.lock().remove(id);
             return None;
         }
         self.touch(&session);
@@ -88,18 +88,18 @@ impl Sessions {
 
     /// Ends a session.
     pub(in super::super) fn close(&self, session: &Session) {
-        let removed = self.sessions.lock().remove(session.id());
+        let removed = self.table.lock().remove(session.id());
         session.end();
         drop(removed);
     }
 
     pub(in super::super) fn len(&self) -> usize {
-        self.sessions.lock().len()
+        self.table.lock().len()
     }
 
     /// Ends the streams that belong to no call.
     pub(in super::super) fn end_streams(&self) {
-        let all: Vec<_> = self.sessions.lock().values().cloned().collect();
+        let all: Vec<_> = self.table.lock().values().cloned().collect();
         for session in all {
             // A stream that was not opened yet is created ended.
             session.standalone().end();
@@ -170,7 +170,7 @@ impl Sessions {
 
     fn sweep(&self) {
         let expired: Vec<_> = {
-            let mut sessions = self.sessions.lock();
+            let mut sessions = self.table.lock();
             let is_expired = |session: &Session| {
                 let idle = session.is_idle();
                 if !idle {
@@ -195,7 +195,7 @@ impl Sessions {
 /// Ends the sessions with their server.
 impl Drop for Sessions {
     fn drop(&mut self) {
-        for session in std::mem::take(&mut *self.sessions.lock()).into_values() {
+        for session in std::mem::take(&mut *self.table.lock()).into_values() {
             session.end();
         }
     }
