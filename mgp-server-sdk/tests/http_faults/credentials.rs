@@ -21,7 +21,7 @@ async fn service_without_a_guard_lets_nobody_in() {
         let response = send(&service, request(method, &[("mcp-session-id", "x")], body)).await;
         assert_eq!(response.status(), 401, "{method}");
         assert_eq!(response.headers()["www-authenticate"], "Bearer");
-        assert!(text(response).await.contains("nobody said who calls"));
+        assert!(text(response).await.contains("the caller is not authenticated"));
     }
     assert_eq!(service.sessions(), 0);
 }

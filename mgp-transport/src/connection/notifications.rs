@@ -1,6 +1,4 @@
-//! The ordered lane: notifications are handled one after another, in the order they were read.
-//!
-//! Applies to: both.
+//! The notification queue: notifications are handled one after another, in the order they were read.
 
 use std::collections::VecDeque;
 use std::task::{Context as Task, Poll};
@@ -13,21 +11,20 @@ type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// Handlers of notifications, in order; only the first runs.
 #[derive(Default)]
-pub(crate) struct Lane {
+pub(crate) struct NotificationQueue {
     queue: VecDeque<(usize, Handling)>,
 }
 
-impl Lane {
+impl NotificationQueue {
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Puts a handler at the end; `size` is given back when it is done.
+    /// Adds a handler; `size` is passed back by [`poll`](Self::poll) when it is done.
     pub(crate) fn push(&mut self, size: usize, handling: Handling) {
         self.queue.push_back((size, handling));
     }
 
-    /// Drops all handlers.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }
@@ -37,7 +34,7 @@ impl Lane {
         while let Some((size, handling)) = self.queue.front_mut() {
             let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
             if let Err(error) = outcome {
-                tracing::debug!(%error, "a notification was not handled");
+                tracing::debug!(%error, "notification failed");
             }
             done(*size);
             self.queue.pop_front();
@@ -45,8 +42,8 @@ impl Lane {
     }
 }
 
-/// Whether a notification only reports, so that losing one loses no decision.
-pub(super) fn only_reports(method: &str) -> bool {
+/// Returns whether a notification only reports, so that losing one loses no decision.
+pub(super) fn is_report(method: &str) -> bool {
     matches!(
         method,
         Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD

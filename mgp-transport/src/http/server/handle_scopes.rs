@@ -1,68 +1,67 @@
-//! The scopes of requests that stand alone.
+//! Scopes of requests outside sessions.
 //!
-//! A client that gives its requests a handle can speak of one in another, to cancel it for example; two clients of one
-//! principal cannot, whatever ids they give their requests.
-//!
-//! Applies to: inbound.
+//! A client that sends a handle with its requests can refer to one request in another, e.g. to cancel it. Two clients
+//! of one principal with different handles cannot, whatever ids their requests have.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::service::{Principal, Scope, ScopeKind};
+use mgp_types::sync::Mutex;
 
-/// How long a handle may be; a longer one names nothing.
-const LONGEST: usize = 128;
+/// Maximum length of a handle; a longer one is ignored.
+const MAX_HANDLE_LENGTH: usize = 128;
 
-/// The scopes of the handles that have requests running.
+/// Scopes of the handles with running requests.
 #[derive(Debug, Default)]
-pub(super) struct Handles(Mutex<Table>);
+pub(super) struct HandleScopes(Mutex<Table>);
 
-type Table = HashMap<Key, Handle, ahash::RandomState>;
+type Table = HashMap<Key, HandleScope, ahash::RandomState>;
 
-/// A handle is its principal's own.
+/// A handle belongs to its principal.
 type Key = (Principal, Box<str>);
 
 #[derive(Debug)]
-struct Handle {
+struct HandleScope {
     scope: Scope,
     requests: usize,
 }
 
-impl Handles {
-    /// Enters a request of a principal, under the handle it gives.
-    pub(super) fn enter(self: &Arc<Self>, principal: Principal, handle: Option<&str>) -> Within {
-        let Some(handle) = handle.filter(|handle| handle.len() <= LONGEST) else {
+impl HandleScopes {
+    /// Adds a request of a principal to the scope of its handle.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        principal: Principal,
+        handle: Option<&str>,
+    ) -> ScopedRequest {
+        let Some(handle) = handle.filter(|handle| handle.len() <= MAX_HANDLE_LENGTH) else {
             let scope = Scope::new(ScopeKind::Request);
-            return Within { scope, principal, shared: None };
+            return ScopedRequest { scope, principal, entry: None };
         };
         let key = (principal.clone(), handle.into());
-        let mut handles = self.handles();
+        let mut handles = self.0.lock();
         let entry = handles
             .entry(key.clone())
-            .or_insert_with(|| Handle { scope: Scope::new(ScopeKind::Handle), requests: 0 });
+            .or_insert_with(|| HandleScope { scope: Scope::new(ScopeKind::Handle), requests: 0 });
         entry.requests += 1;
         let scope = entry.scope.clone();
         drop(handles);
-        Within { scope, principal, shared: Some((Arc::clone(self), key)) }
-    }
-
-    fn handles(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ScopedRequest { scope, principal, entry: Some((Arc::clone(self), key)) }
     }
 }
 
-/// A request within its scope.
+/// A request in its scope.
 #[derive(Debug)]
-pub(super) struct Within {
+pub(super) struct ScopedRequest {
     pub(super) scope: Scope,
     pub(super) principal: Principal,
-    shared: Option<(Arc<Handles>, Key)>,
+    entry: Option<(Arc<HandleScopes>, Key)>,
 }
 
-impl Drop for Within {
+impl Drop for ScopedRequest {
     fn drop(&mut self) {
-        let Some((handles, key)) = self.shared.take() else { return self.scope.end() };
-        let mut handles = handles.handles();
+        let Some((handles, key)) = self.entry.take() else { return self.scope.end() };
+        let mut handles = handles.0.lock();
         let Some(handle) = handles.get_mut(&key) else { return };
         handle.requests -= 1;
         if handle.requests == 0 {
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn requests_share_a_scope_only_under_one_handle_of_one_principal() {
-        let handles = Arc::new(Handles::default());
+        let handles = Arc::new(HandleScopes::default());
         let ann = Principal::new("acme", "ann");
         let id = |principal: &Principal, handle| {
             let within = handles.enter(principal.clone(), handle);
@@ -87,7 +86,7 @@ mod tests {
         };
         let one = id(&ann, Some("h"));
         assert_eq!(id(&ann, Some("h")).0, one.0);
-        let long = "h".repeat(LONGEST + 1);
+        let long = "h".repeat(MAX_HANDLE_LENGTH + 1);
         for (principal, handle) in [
             (&ann, None),
             (&ann, Some("i")),
@@ -97,10 +96,10 @@ mod tests {
         ] {
             assert_ne!(id(principal, handle).0, one.0, "{principal:?} {handle:?}");
         }
-        assert_eq!(handles.handles().len(), 1);
+        assert_eq!(handles.0.lock().len(), 1);
         let scope = one.1.scope.clone();
         drop(one);
-        assert!(scope.is_ended() && handles.handles().is_empty());
+        assert!(scope.is_ended() && handles.0.lock().is_empty());
         let alone = handles.enter(ann, None);
         let scope = alone.scope.clone();
         drop(alone);

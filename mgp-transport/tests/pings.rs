@@ -1,6 +1,4 @@
-//! Pings are answered where nothing else is let in (MGP §11.3).
-//!
-//! Applies to: inbound.
+//! Pings are answered at limits that refuse all other calls (MGP §11.3).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -17,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf};
 use tokio::time::{Instant, timeout};
 use tower_service::Service as _;
 
-/// Answers pings; everything else hangs, and so does a ping that names a server.
+/// Answers pings; all other calls hang, and so does a ping that names a server.
 fn stack() -> Stack {
     let router = Router::new()
         .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
@@ -40,7 +38,7 @@ fn hanging(ids: std::ops::Range<usize>) -> String {
     ids.map(|id| line(id, "tools/call", r#"{"name":"hangs"}"#)).collect()
 }
 
-/// A connection that lets four calls run.
+/// Opens a connection that lets four calls run.
 fn connect() -> (
     Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
     tokio::io::WriteHalf<tokio::io::DuplexStream>,
@@ -53,89 +51,89 @@ fn connect() -> (
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_looks_after_the_server_is_heard_in_turn_and_leaves_room_for_pings() {
-    let (mut heard, mut say) = connect();
+async fn operator_requests_are_answered_in_order_and_leave_room_for_pings() {
+    let (mut reader, mut writer) = connect();
     let mut lines = hanging(0..6) + &line(100, "mgp/lifecycle/shutdown", "{}");
     lines.extend((200..220).map(|id| line(id, "mgp/health/status", "{}")));
     lines +=
         &line(300, "mgp/lifecycle/shutdown", &format!(r#"{{"reason":"{}"}}"#, "x".repeat(9_999)));
-    say.write_all(lines.as_bytes()).await.unwrap();
+    writer.write_all(lines.as_bytes()).await.unwrap();
     let mut answers = Vec::new();
     for _ in 0..16 {
-        answers.push(heard.next_line().await.unwrap().unwrap());
+        answers.push(reader.next_line().await.unwrap().unwrap());
     }
     let refused = |answer: &String| answer.contains("3001");
     assert!(answers[..2].iter().all(refused), "{answers:?}");
-    assert!(answers[2].contains("\"accepted\":true"), "behind what came before it: {answers:?}");
+    assert!(answers[2].contains("\"accepted\":true"), "in the order of the requests: {answers:?}");
     assert!(answers[3..].iter().all(refused), "eight of the statuses run: {answers:?}");
-    say.write_all(line(400, "ping", "{}").as_bytes()).await.unwrap();
-    assert!(heard.next_line().await.unwrap().unwrap().contains("\"id\":400"));
+    writer.write_all(line(400, "ping", "{}").as_bytes()).await.unwrap();
+    assert!(reader.next_line().await.unwrap().unwrap().contains("\"id\":400"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_overtakes_calls_that_wait_for_a_turn() {
-    let (mut heard, mut say) = connect();
+async fn a_ping_overtakes_waiting_calls() {
+    let (mut reader, mut writer) = connect();
     let begin = Instant::now();
     let calls = hanging(0..10) + &line(100, "ping", "{}") + &line(101, "mgp/health/ping", "{}");
-    say.write_all(calls.as_bytes()).await.unwrap();
+    writer.write_all(calls.as_bytes()).await.unwrap();
     for id in [100, 101] {
-        let answer = heard.next_line().await.unwrap().unwrap();
+        let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("result"), "{answer}");
     }
     assert_eq!(begin.elapsed(), Duration::ZERO, "reading did not pause for them");
-    // The others had a moment, then they are refused in their order.
+    // The others wait a moment, then they are refused in their order.
     for id in 4..10 {
-        let answer = heard.next_line().await.unwrap().unwrap();
+        let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
     }
     assert!(begin.elapsed() >= Duration::from_millis(50));
     let begin = Instant::now();
     for id in 200..300 {
-        say.write_all(line(id, "ping", "{}").as_bytes()).await.unwrap();
-        let answer = heard.next_line().await.unwrap().unwrap();
+        writer.write_all(line(id, "ping", "{}").as_bytes()).await.unwrap();
+        let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")), "{answer}");
     }
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_pings_may_hang_and_no_more() {
-    let (mut heard, mut say) = connect();
+async fn a_limited_number_of_pings_may_hang() {
+    let (mut reader, mut writer) = connect();
     let stuck = |id| line(id, "mgp/health/ping", r#"{"server_id":"stuck"}"#);
     let calls: String = hanging(0..4) + &(100..117).map(stuck).collect::<String>();
-    say.write_all(calls.as_bytes()).await.unwrap();
-    let answer = heard.next_line().await.unwrap().unwrap();
+    writer.write_all(calls.as_bytes()).await.unwrap();
+    let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("\"id\":116") && answer.contains("3001"), "{answer}");
-    // One that is answered at once takes no place.
-    say.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
-    let answer = timeout(Duration::from_secs(1), heard.next_line()).await.unwrap().unwrap();
+    // A ping that is answered at once takes no place.
+    writer.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
+    let answer = timeout(Duration::from_secs(1), reader.next_line()).await.unwrap().unwrap();
     assert!(
         answer.unwrap().contains("\"id\":300,\"error\""),
-        "beyond its own bound nothing is let in"
+        "nothing is accepted above the limit of pings"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_ping_waits_like_a_call() {
-    let (mut heard, mut say) = connect();
+    let (mut reader, mut writer) = connect();
     let large = format!(r#"{{"pad":"{}"}}"#, "x".repeat(8_000));
     let begin = Instant::now();
-    say.write_all((hanging(0..4) + &line(7, "ping", &large)).as_bytes()).await.unwrap();
-    let answer = heard.next_line().await.unwrap().unwrap();
+    writer.write_all((hanging(0..4) + &line(7, "ping", &large)).as_bytes()).await.unwrap();
+    let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("3001"), "{answer}");
-    assert!(begin.elapsed() >= Duration::from_millis(50), "it overtakes nobody");
+    assert!(begin.elapsed() >= Duration::from_millis(50), "it does not overtake");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_ahead_is_answered_though_the_peer_closed_its_side() {
-    let (mut heard, mut say) = connect();
-    say.write_all(hanging(0..6).as_bytes()).await.unwrap();
-    say.shutdown().await.unwrap();
+async fn messages_read_ahead_are_answered_after_the_peer_closed_its_side() {
+    let (mut reader, mut writer) = connect();
+    writer.write_all(hanging(0..6).as_bytes()).await.unwrap();
+    writer.shutdown().await.unwrap();
     for id in [4, 5] {
-        let answer = heard.next_line().await.unwrap().unwrap();
+        let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
     }
-    assert_eq!(heard.next_line().await.unwrap(), None);
+    assert_eq!(reader.next_line().await.unwrap(), None);
 }
 
 // === HTTP ===
@@ -169,7 +167,7 @@ fn service(change: impl FnOnce(&mut HttpConfig)) -> HttpService {
 }
 
 #[tokio::test]
-async fn over_http_a_ping_is_answered_where_calls_are_503() {
+async fn over_http_a_ping_is_answered_while_calls_get_503() {
     let service = service(|config| config.in_flight = 1);
     let mut occupied = service.clone();
     let hanging = tokio::spawn(async move { occupied.call(post("resources/list", "")).await });
@@ -184,12 +182,12 @@ async fn over_http_a_ping_is_answered_where_calls_are_503() {
     }
     let large = format!(r#""pad":"{}","#, "x".repeat(8_000));
     assert_eq!(send(&service, post("mgp/health/ping", &large)).await.0, 503);
-    assert_eq!(service.running(), 1, "who was refused is not counted");
+    assert_eq!(service.running(), 1, "refused requests are not counted");
     hanging.abort();
 }
 
 #[tokio::test]
-async fn over_http_a_ping_is_answered_where_bodies_fill_the_memory() {
+async fn over_http_a_ping_is_answered_while_bodies_fill_the_memory() {
     let service = service(|config| config.held_bytes = 600);
     let mut occupied = service.clone();
     let pad = format!(r#""pad":"{}","#, "x".repeat(500));

@@ -1,17 +1,15 @@
-//! Whom TLS trusts: the system's authorities and those of one's own, and what to say of a certificate that fails.
-//!
-//! Applies to: outbound.
+//! Root certificates for TLS, and explanations of certificates that fail.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Certificate authorities of one's own, as PEM.
+/// Additional root certificates, as PEM.
 #[derive(Clone, Default)]
 pub(in crate::http) struct Roots(Vec<Arc<[u8]>>);
 
 impl Roots {
-    /// Adds those in a text; it is read when a connection is made from it.
+    /// Adds the certificates in a text, which is parsed when a connection is created.
     pub(in crate::http) fn add(&mut self, pem: &[u8]) {
         self.0.push(pem.into());
     }
@@ -24,12 +22,12 @@ impl fmt::Debug for Roots {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn distrust(_error: &(dyn StdError + 'static)) -> Option<String> {
+pub(super) fn certificate_error(_error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
 #[cfg(feature = "tls")]
-pub(super) use self::tls::distrust;
+pub(super) use self::tls::certificate_error;
 
 #[cfg(feature = "tls")]
 mod tls {
@@ -43,7 +41,7 @@ mod tls {
     use super::{Roots, StdError};
 
     impl Roots {
-        /// Those of the system and those of one's own.
+        /// Returns the system's root certificates and the additional ones.
         pub(in crate::http) fn store(&self) -> Result<RootCertStore, HttpClientError> {
             let wrong = HttpClientError::RootCertificates;
             let mut store = RootCertStore::empty();
@@ -70,15 +68,17 @@ mod tls {
         }
     }
 
-    /// What is wrong with the certificate of a server, where that is why there is no connection.
-    pub(in crate::http::client) fn distrust(error: &(dyn StdError + 'static)) -> Option<String> {
+    /// Returns the explanation of an invalid certificate, if that is the cause of the error.
+    pub(in crate::http::client) fn certificate_error(
+        error: &(dyn StdError + 'static),
+    ) -> Option<String> {
         let mut next = Some(error);
         while let Some(error) = next {
             if let Some(rustls::Error::InvalidCertificate(wrong)) = error.downcast_ref() {
                 return Some(words(wrong));
             }
             next = match error.downcast_ref::<io::Error>() {
-                // The error inside is no source of the one around it.
+                // The inner error is not a source of the outer one.
                 Some(outer) => outer.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
                 None => error.source(),
             };
@@ -90,7 +90,7 @@ mod tls {
         use CertificateError as E;
         match wrong {
             E::UnknownIssuer => "no authority this machine trusts signed its certificate; if the \
-                 server is yours, give the certificate of its authority to `root_certificates`"
+                 server is yours, spawn_task the certificate of its authority to `root_certificates`"
                 .to_owned(),
             E::NotValidForName | E::NotValidForNameContext { .. } => format!(
                 "its certificate is for another host ({wrong}); connect to the name it is for"

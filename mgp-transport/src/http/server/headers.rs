@@ -1,8 +1,6 @@
-//! The headers this protocol gives a meaning, found in one pass; none of them may stand twice.
+//! The headers with a meaning in MCP, found in one pass; none of them may occur twice.
 //!
-//! Of two values, whoever stands before us may have looked at the other.
-//!
-//! Applies to: inbound.
+//! With two values, an intermediary may have acted on the other one.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,9 +9,9 @@ use mgp_types::service::HeaderParams;
 
 use super::refusal::Refusal;
 
-/// What the headers of a request say.
+/// Headers of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heads<'a> {
+pub(super) struct RequestHeaders<'a> {
     pub(super) host: Option<&'a str>,
     pub(super) origin: Option<&'a str>,
     pub(super) content_type: Option<&'a str>,
@@ -24,7 +22,7 @@ pub(super) struct Heads<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) last_event: Option<&'a str>,
     authorization: Option<&'a str>,
-    /// Whether an answer may be JSON, and whether it may be a stream; who says nothing takes both.
+    /// Accepted types of an answer; without the header both JSON and a stream are accepted.
     accept: Option<Accept>,
 }
 
@@ -34,44 +32,43 @@ struct Accept {
     events: bool,
 }
 
-/// Arguments of a tool call.
-const PARAM: &str = "mcp-param-";
+/// Prefix of headers with arguments of a tool call.
+const PARAM_PREFIX: &str = "mcp-param-";
 
-impl<'a> Heads<'a> {
-    /// Reads them.
+impl<'a> RequestHeaders<'a> {
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Refusal> {
-        let mut heads = Self::default();
+        let mut found = Self::default();
         for (name, value) in headers {
-            let (place, shown) = match name.as_str() {
-                "host" => (&mut heads.host, "Host"),
-                "origin" => (&mut heads.origin, "Origin"),
-                "content-type" => (&mut heads.content_type, "Content-Type"),
-                "content-encoding" => (&mut heads.content_encoding, "Content-Encoding"),
-                "mcp-protocol-version" => (&mut heads.version, "MCP-Protocol-Version"),
-                "mcp-method" => (&mut heads.method, "Mcp-Method"),
-                "mcp-name" => (&mut heads.name, "Mcp-Name"),
-                "mcp-session-id" => (&mut heads.session, "Mcp-Session-Id"),
-                "last-event-id" => (&mut heads.last_event, "Last-Event-ID"),
-                "authorization" => (&mut heads.authorization, "Authorization"),
+            let (field, shown) = match name.as_str() {
+                "host" => (&mut found.host, "Host"),
+                "origin" => (&mut found.origin, "Origin"),
+                "content-type" => (&mut found.content_type, "Content-Type"),
+                "content-encoding" => (&mut found.content_encoding, "Content-Encoding"),
+                "mcp-protocol-version" => (&mut found.version, "MCP-Protocol-Version"),
+                "mcp-method" => (&mut found.method, "Mcp-Method"),
+                "mcp-name" => (&mut found.name, "Mcp-Name"),
+                "mcp-session-id" => (&mut found.session, "Mcp-Session-Id"),
+                "last-event-id" => (&mut found.last_event, "Last-Event-ID"),
+                "authorization" => (&mut found.authorization, "Authorization"),
                 "accept" => {
-                    heads.accept = Some(Accept::read(heads.accept, value));
+                    found.accept = Some(Accept::read(found.accept, value));
                     continue;
                 }
                 _ => continue,
             };
-            if place.replace(text(value)).is_some() {
-                return Err(Refusal::Twice(shown));
+            if field.replace(text(value)).is_some() {
+                return Err(Refusal::Duplicate(shown));
             }
         }
-        Ok(heads)
+        Ok(found)
     }
 
-    /// Whether an answer may be a stream.
+    /// Returns whether the client accepts a stream.
     pub(super) fn takes_events(&self) -> bool {
         self.accept.is_none_or(|accept| accept.events)
     }
 
-    /// Whether an answer may be JSON or a stream, as it turns out.
+    /// Returns whether the client accepts both JSON and a stream.
     pub(super) fn takes_both(&self) -> bool {
         self.accept.is_none_or(|accept| accept.events && accept.json)
     }
@@ -79,7 +76,7 @@ impl<'a> Heads<'a> {
 
 impl Accept {
     fn read(before: Option<Self>, value: &HeaderValue) -> Self {
-        // Nearly every client says so in the same words.
+        // Nearly every client sends exactly this text.
         if value.as_bytes() == b"application/json, text/event-stream" {
             return Self { json: true, events: true };
         }
@@ -93,23 +90,23 @@ impl Accept {
     }
 }
 
-/// The arguments that stand in headers; most calls have none, and share that.
+/// Returns the arguments in headers; most calls have none, and share one empty value.
 pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
     static NONE: LazyLock<Arc<HeaderParams>> = LazyLock::new(Arc::default);
     let mut params = HeaderParams::new();
     for (name, value) in headers {
-        if let Some(name) = name.as_str().strip_prefix(PARAM) {
+        if let Some(name) = name.as_str().strip_prefix(PARAM_PREFIX) {
             params.push(name, text(value));
         }
     }
     if params.is_empty() { Arc::clone(&NONE) } else { Arc::new(params) }
 }
 
-/// What stands for the value of a header that is no text; it equals nothing we know.
-pub(super) const NO_TEXT: &str = "\u{fffd}";
+/// Placeholder for the value of a header that is not text; it equals no known value.
+pub(super) const NOT_TEXT: &str = "\u{fffd}";
 
 fn text(value: &HeaderValue) -> &str {
-    value.to_str().unwrap_or(NO_TEXT)
+    value.to_str().unwrap_or(NOT_TEXT)
 }
 
 #[cfg(test)]
@@ -128,12 +125,12 @@ mod tests {
     fn check_accept(values: &[&'static str], events: bool, both: bool) {
         let pairs: Vec<_> = values.iter().map(|value| ("accept", *value)).collect();
         let headers = headers(&pairs);
-        let heads = Heads::read(&headers).unwrap();
-        assert_eq!((heads.takes_events(), heads.takes_both()), (events, both), "{values:?}");
+        let read = RequestHeaders::read(&headers).unwrap();
+        assert_eq!((read.takes_events(), read.takes_both()), (events, both), "{values:?}");
     }
 
     #[test]
-    fn what_is_accepted() {
+    fn accepted_types_are_read_from_all_values() {
         check_accept(&[], true, true);
         check_accept(&["application/json, text/event-stream"], true, true);
         check_accept(&["text/event-stream;q=0.5,APPLICATION/JSON"], true, true);
@@ -147,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn none_may_stand_twice() {
+    fn no_known_header_may_occur_twice() {
         for name in
             ["host", "origin", "content-type", "mcp-session-id", "authorization", "mcp-name"]
         {
             let headers = headers(&[(name, "a"), (name, "a")]);
-            assert!(matches!(Heads::read(&headers), Err(Refusal::Twice(_))), "{name}");
+            assert!(matches!(RequestHeaders::read(&headers), Err(Refusal::Duplicate(_))), "{name}");
         }
-        assert!(Heads::read(&headers(&[("x-other", "a"), ("x-other", "b")])).is_ok());
+        assert!(RequestHeaders::read(&headers(&[("x-other", "a"), ("x-other", "b")])).is_ok());
     }
 }

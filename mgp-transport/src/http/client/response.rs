@@ -1,8 +1,5 @@
-//! What came back for a POST: JSON, a stream, nothing, or a refusal.
-//!
-//! Applies to: outbound.
+//! The response to a POST: JSON, a stream, an empty one, or a refusal.
 
-use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
@@ -13,39 +10,40 @@ use mgp_types::service::HttpFault;
 use serde::Deserialize;
 
 use super::error::{Fault, causes};
-use super::wire::Wire;
+use super::sender::HttpSender;
+use crate::http::body_buffer::BodyBuffer;
 
-/// How much of a refusal is read.
-const REFUSAL_BYTES: usize = 256 << 10;
+/// Bytes of a refusal that are read.
+const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
-/// What a server answered, by its head.
+/// Response of a server, classified by its head.
 pub(super) enum Answer {
-    /// One message, or several in an array, still to be read.
+    /// One message, or several in an array; the body is unread.
     Json(Incoming),
-    /// Events, still to be read.
+    /// Events; the body is unread.
     Events(Incoming),
-    /// Neither.
+    /// Any other response.
     Other(Box<Response<Incoming>>),
 }
 
 impl Answer {
-    pub(super) fn of(response: Response<Incoming>) -> Self {
-        match kind(response.headers()).filter(|_| response.status().is_success()) {
-            Some(Kind::Json) => Self::Json(response.into_body()),
-            Some(Kind::Events) => Self::Events(response.into_body()),
+    pub(super) fn new(response: Response<Incoming>) -> Self {
+        match content_kind(response.headers()).filter(|_| response.status().is_success()) {
+            Some(ContentKind::Json) => Self::Json(response.into_body()),
+            Some(ContentKind::Events) => Self::Events(response.into_body()),
             None => Self::Other(Box::new(response)),
         }
     }
 }
 
-impl Wire {
-    /// Reads JSON; `None` where there is nothing.
+impl HttpSender {
+    /// Reads JSON; `None` if the body is empty.
     pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
-        let text = whole(body, self.config.response_bytes, "the answer").await?;
+        let text = read_body(body, self.config.response_bytes, "the answer").await?;
         Ok(Some(text).filter(|text| !text.trim().is_empty()))
     }
 
-    /// Says what is wrong with a response that is neither JSON nor a stream; nothing where it took the message.
+    /// Reads a response that is neither JSON nor a stream; fails unless the server accepted the message.
     pub(super) async fn read_other(&self, response: Response<Incoming>) -> Result<(), RpcError> {
         let (head, body) = response.into_parts();
         if !head.status.is_success() {
@@ -54,19 +52,19 @@ impl Wire {
         if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             || body.is_end_stream()
         {
-            super::wire::drain(body).await;
+            super::sender::drain(body).await;
             return Ok(());
         }
         let named = head.headers.get(CONTENT_TYPE);
         let named = named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
-        Err(Fault::Form(format!(
+        Err(Fault::Malformed(format!(
             "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
             self.endpoint
         ))
         .into())
     }
 
-    /// The error a refusal stands for: the one in its body, else what its status says.
+    /// Returns the error of a refusal: the one in its body, or one for its status.
     pub(super) async fn read_refusal(
         &self,
         status: StatusCode,
@@ -77,39 +75,39 @@ impl Wire {
         struct Refusal {
             error: RpcError,
         }
-        if kind(headers) == Some(Kind::Json) {
-            let text = whole(body, REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
+        if content_kind(headers) == Some(ContentKind::Json) {
+            let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
             if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
                 return refusal.error.because(HttpFault::Answered(status.as_u16()));
             }
         } else {
-            super::wire::drain(body).await;
+            super::sender::drain(body).await;
         }
         self.refusal(status, headers).into()
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ContentKind {
     Json,
     Events,
 }
 
-/// What the content type says, without its parameters.
-pub(super) fn kind(headers: &HeaderMap) -> Option<Kind> {
+/// Returns the content type, without its parameters.
+pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
     let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let named = named.split(';').next().unwrap_or_default().trim();
     if named.eq_ignore_ascii_case("application/json") {
-        Some(Kind::Json)
+        Some(ContentKind::Json)
     } else if named.eq_ignore_ascii_case("text/event-stream") {
-        Some(Kind::Events)
+        Some(ContentKind::Events)
     } else {
         None
     }
 }
 
-/// Reads a body that has at most so many bytes; one that comes in one piece is not copied.
-async fn whole(
+/// Reads a body of at most `bound` bytes; a body in one piece is not copied.
+async fn read_body(
     mut body: Incoming,
     bound: usize,
     what: &'static str,
@@ -118,25 +116,18 @@ async fn whole(
     if body.size_hint().lower() > bound as u64 {
         return Err(too_long());
     }
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    let mut buffer = BodyBuffer::default();
     while !body.is_end_stream() {
         let data = match body.frame().await {
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(error)) => return Err(Fault::Cut(causes(&error)).into()),
             None => break,
         };
-        if data.len() > bound - first.len().max(all.len()) {
+        if data.len() > bound - buffer.len() {
             return Err(too_long());
         }
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&data);
-        }
+        buffer.push(data, 0);
     }
-    let bytes = if all.is_empty() { first } else { all.into() };
-    ByteString::try_from(bytes).map_err(|_| Fault::Form(format!("{what} is no UTF-8")).into())
+    let bytes = buffer.into_bytes(0);
+    ByteString::try_from(bytes).map_err(|_| Fault::Malformed(format!("{what} is not UTF-8")).into())
 }

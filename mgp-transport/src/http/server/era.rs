@@ -1,8 +1,6 @@
-//! To which era a message belongs, and whether its headers say what its body says (MCP transports).
+//! The era of a message, and the check that its headers repeat its body (MCP transports).
 //!
-//! Whoever routes or filters by header must be able to trust that the server reads the same in the body.
-//!
-//! Applies to: inbound.
+//! Intermediaries that route or filter by header must be able to trust that the server reads the same in the body.
 
 use std::borrow::Cow;
 
@@ -11,46 +9,49 @@ use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Request as _};
 use mgp_types::service::{HeaderTarget, Kind, MetaKey, Method, Params, decode_header};
 
-use super::heads::{Heads, NO_TEXT};
-use super::refusal::{Refusal, short};
+use super::headers::{NOT_TEXT, RequestHeaders};
+use super::refusal::{Refusal, clip_text};
 
-impl Heads<'_> {
-    /// Whether they say that the request stands alone.
+impl RequestHeaders<'_> {
+    /// Returns whether they name the modern revision, in which a request has no session.
     pub(super) fn is_modern(&self) -> bool {
         self.version == Some(Revision::MODERN.as_str())
     }
 
-    /// Whether they name a revision we do not know, or another than the session settled on.
-    pub(super) fn legacy(&self, settled: Option<&Revision>) -> Result<(), Refusal> {
+    /// Fails if they name an unknown revision, or another one than the session negotiated.
+    pub(super) fn check_legacy_revision(
+        &self,
+        negotiated: Option<&Revision>,
+    ) -> Result<(), Refusal> {
         let Some(version) = self.version else { return Ok(()) };
         let known = Revision::LEGACY.iter().any(|revision| revision.as_str() == version);
         if !known {
-            return Err(Refusal::Version(short(version)));
+            return Err(Refusal::Version(clip_text(version)));
         }
-        match settled {
-            Some(settled) if settled.as_str() != version => Err(Refusal::Mismatch {
+        match negotiated {
+            Some(negotiated) if negotiated.as_str() != version => Err(Refusal::Mismatch {
                 header: "MCP-Protocol-Version",
-                came: quoted(version),
-                body: format!("is of a session of `{settled}`"),
+                found: quoted(version),
+                body: format!("a message of a session of `{negotiated}`"),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Decides the era of a message and holds a modern one to its headers.
+    /// Returns the era of a message, and checks the headers of a modern one.
     pub(super) fn era(&self, kind: Kind, method: &Method, params: &Params) -> Result<Era, Refusal> {
-        let Some(inside) = revision_inside(params)? else {
+        let Some(inside) = revision_in_body(params)? else {
             if !self.is_modern() {
                 return Ok(Era::Legacy);
             }
-            // A notification says nothing of itself.
+            // A notification has no revision in its body.
             if kind == Kind::Notification {
-                return self.says_method(method).map(|()| Era::Modern);
+                return self.check_method(method).map(|()| Era::Modern);
             }
             if method.as_str() == Initialize::METHOD {
                 return Err(Refusal::Mismatch {
                     header: "MCP-Protocol-Version",
-                    came: quoted(Revision::MODERN.as_str()),
+                    found: quoted(Revision::MODERN.as_str()),
                     body: "`initialize`, which that revision does not have".to_owned(),
                 });
             }
@@ -59,57 +60,59 @@ impl Heads<'_> {
         if self.version != Some(&*inside) {
             return Err(Refusal::Mismatch {
                 header: "MCP-Protocol-Version",
-                came: self.version.map_or_else(|| "missing".to_owned(), quoted),
+                found: self.version.map_or_else(|| "missing".to_owned(), quoted),
                 body: quoted(&inside),
             });
         }
-        self.says_method(method)?;
-        self.says_name(method, params)?;
+        self.check_method(method)?;
+        self.check_name(method, params)?;
         Ok(Era::Modern)
     }
 
-    fn says_method(&self, method: &Method) -> Result<(), Refusal> {
-        same("Mcp-Method", self.method, method.as_str(), Presence::Required)
+    fn check_method(&self, method: &Method) -> Result<(), Refusal> {
+        check_header("Mcp-Method", self.method, method.as_str(), Presence::Required)
     }
 
-    fn says_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
+    fn check_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
         match HeaderTarget::of(method, params) {
             Some(HeaderTarget::Named(name)) => {
-                same("Mcp-Name", self.name, name, Presence::Required)
+                check_header("Mcp-Name", self.name, name, Presence::Required)
             }
-            Some(HeaderTarget::Task(id)) => same("Mcp-Name", self.name, &id, Presence::Optional),
-            // Whoever answers the method says what is wrong with its parameters.
+            Some(HeaderTarget::Task(id)) => {
+                check_header("Mcp-Name", self.name, &id, Presence::Optional)
+            }
+            // The handler of the method reports what is wrong with its parameters.
             None => Ok(()),
         }
     }
 }
 
-fn same(
+fn check_header(
     header: &'static str,
-    came: Option<&str>,
+    found: Option<&str>,
     body: &str,
     presence: Presence,
 ) -> Result<(), Refusal> {
-    let mismatch = |came: String| Err(Refusal::Mismatch { header, came, body: quoted(body) });
-    match came {
+    let mismatch = |found: String| Err(Refusal::Mismatch { header, found, body: quoted(body) });
+    match found {
         None if presence == Presence::Optional => Ok(()),
         None => mismatch("missing".to_owned()),
-        // Bytes that are no text equal nothing, whatever stands in the body.
-        Some(NO_TEXT) => mismatch("no text".to_owned()),
-        Some(came) if decode_header(came).as_deref() == Some(body) => Ok(()),
-        Some(came) => mismatch(quoted(came)),
+        // Bytes that are not text equal nothing, whatever the body is.
+        Some(NOT_TEXT) => mismatch("not text".to_owned()),
+        Some(found) if decode_header(found).as_deref() == Some(body) => Ok(()),
+        Some(found) => mismatch(quoted(found)),
     }
 }
 
-/// Whether a header may be missing.
+/// Requirement for a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Required,
     Optional,
 }
 
-/// The revision a request names in its `_meta`, which only modern ones do.
-fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
+/// Returns the revision in the request's `_meta`, which only modern requests have.
+fn revision_in_body(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
     let Some(json) = params.meta_member(MetaKey::Revision) else { return Ok(None) };
     let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     if let Some(plain) = plain.filter(|plain| !plain.contains('\\')) {
@@ -122,7 +125,7 @@ fn revision_inside(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
 }
 
 fn quoted(text: &str) -> String {
-    format!("`{}`", short(text))
+    format!("`{}`", clip_text(text))
 }
 
 #[cfg(test)]
@@ -145,7 +148,7 @@ mod tests {
         map
     }
 
-    /// The era of a message, or how it is refused.
+    /// Returns the era of a message, or the text of its refusal.
     fn era_of(
         kind: Kind,
         headers: &[(&'static str, &str)],
@@ -154,8 +157,8 @@ mod tests {
     ) -> Result<Era, String> {
         let map = map(headers);
         let params = Params::split(method, params.to_owned().into()).unwrap();
-        let heads = Heads::read(&map).map_err(|why| why.to_string())?;
-        heads.era(kind, &Method::of(method), &params).map_err(|why| why.to_string())
+        let headers = RequestHeaders::read(&map).map_err(|why| why.to_string())?;
+        headers.era(kind, &Method::of(method), &params).map_err(|why| why.to_string())
     }
 
     #[track_caller]
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn modern_headers_say_what_the_body_says() {
+    fn modern_headers_repeat_the_body() {
         let version = ("mcp-protocol-version", MODERN);
         let call = ("mcp-method", ToolsCall::METHOD);
         let tool = ToolsCall::METHOD;
@@ -183,10 +186,10 @@ mod tests {
                 &[("mcp-protocol-version", "2025-11-25"), call],
                 "`MCP-Protocol-Version` is `2025-11-25`",
             ),
-            (&[version, version, call], "`MCP-Protocol-Version` stands twice"),
+            (&[version, version, call], "`MCP-Protocol-Version` occurs twice"),
             (&[version, ("mcp-name", "look")], "`Mcp-Method` is missing"),
             (&[version, ("mcp-method", "Tools/Call")], "`Mcp-Method` is `Tools/Call`"),
-            (&[version, call, call, ("mcp-name", "look")], "`Mcp-Method` stands twice"),
+            (&[version, call, call, ("mcp-name", "look")], "`Mcp-Method` occurs twice"),
             (&[version, call], "`Mcp-Name` is missing"),
             (&[version, call, ("mcp-name", "Look")], "`Mcp-Name` is `Look`"),
             (&[version, call, ("mcp-name", "")], "`Mcp-Name` is ``"),
@@ -195,9 +198,9 @@ mod tests {
         ] {
             check(headers, tool, name, expected);
         }
-        // A header that is no text equals nothing, not even what it is shown as.
+        // A header that is not text equals nothing, not even the text that is shown for it.
         let odd = [version, call, ("mcp-name", "\u{fffd}")];
-        check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is no text");
+        check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is not text");
     }
 
     #[test]
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_decides_the_era_where_it_says_one() {
+    fn the_body_decides_the_era_if_it_names_one() {
         let modern = [("mcp-protocol-version", MODERN)];
         let ping = |headers: &[_]| era_of(Kind::Request, headers, Ping::METHOD, "{}");
         assert_eq!(ping(&[]), Ok(Era::Legacy));
@@ -229,11 +232,11 @@ mod tests {
         assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
         let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
         assert!(hello.unwrap_err().contains("does not have"));
-        // A notification says nothing of itself.
+        // A notification has no revision in its body.
         let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
-        let told = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
-        assert_eq!(told(&cancels), Ok(Era::Modern));
-        assert!(told(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
+        let notify = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
+        assert_eq!(notify(&cancels), Ok(Era::Modern));
+        assert!(notify(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
         let odd = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#;
         assert!(era_of(Kind::Request, &[], Ping::METHOD, odd).is_err());
         let escaped = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28"}}"#;
@@ -243,19 +246,22 @@ mod tests {
 
     #[test]
     fn a_session_is_held_to_its_revision() {
-        let legacy = |version: Option<&str>, settled: Option<&Revision>| {
+        let legacy = |version: Option<&str>, negotiated: Option<&Revision>| {
             let headers: Vec<_> =
                 version.map(|version| ("mcp-protocol-version", version)).into_iter().collect();
             let map = map(&headers);
-            Heads::read(&map).unwrap().legacy(settled).map_err(|why| why.to_string())
+            RequestHeaders::read(&map)
+                .unwrap()
+                .check_legacy_revision(negotiated)
+                .map_err(|why| why.to_string())
         };
-        let settled = Some(&Revision::V2025_11_25);
-        assert_eq!(legacy(None, settled), Ok(()));
-        assert_eq!(legacy(Some("2025-11-25"), settled), Ok(()));
+        let negotiated = Some(&Revision::V2025_11_25);
+        assert_eq!(legacy(None, negotiated), Ok(()));
+        assert_eq!(legacy(Some("2025-11-25"), negotiated), Ok(()));
         assert_eq!(legacy(Some("2025-06-18"), None), Ok(()));
-        assert!(legacy(Some("2025-06-18"), settled).unwrap_err().contains("of a session"));
+        assert!(legacy(Some("2025-06-18"), negotiated).unwrap_err().contains("of a session"));
         for unknown in ["", "1999-01-01", "\u{fffd}"] {
-            assert!(legacy(Some(unknown), settled).unwrap_err().contains("not spoken"));
+            assert!(legacy(Some(unknown), negotiated).unwrap_err().contains("not supported"));
         }
     }
 }

@@ -1,39 +1,34 @@
-//! Messages that were read while too many calls run, so that pings among them are found at once.
-//!
-//! Applies to: inbound.
+//! Messages read while too many calls run, so that pings among them are found at once.
 
 use std::collections::VecDeque;
 
 use mgp_types::service::Message;
 
-/// How much is read ahead; then reading pauses, and whoever stands behind waits.
-const BYTES: usize = 1 << 20;
+/// Bytes that are read ahead before reading stops, and every message after them waits.
+const MAX_BYTES: usize = 1 << 20;
 
-/// What was read ahead, in the order in which it came.
+/// Messages that were read ahead, in the order in which they arrived.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     messages: VecDeque<(Message, usize)>,
     bytes: usize,
 }
 
-impl Ahead {
-    /// Whether nothing was read ahead.
+impl ReadAhead {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether nothing more may be read ahead; one message that is too large always fits.
+    /// Returns whether reading ahead must stop; a single message larger than the bound still fits.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= BYTES
+        self.bytes >= MAX_BYTES
     }
 
-    /// Puts a message of a size at the end.
     pub(super) fn push(&mut self, message: Message, size: usize) {
         self.bytes += size;
         self.messages.push_back((message, size));
     }
 
-    /// Takes the first.
     pub(super) fn pop(&mut self) -> Option<(Message, usize)> {
         let (message, size) = self.messages.pop_front()?;
         self.bytes -= size;
@@ -44,7 +39,6 @@ impl Ahead {
         Some((message, size))
     }
 
-    /// Lets go of all.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

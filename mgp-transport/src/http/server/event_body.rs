@@ -1,6 +1,4 @@
-//! What reads a stream for a response, and drives the call behind it where nobody else does.
-//!
-//! Applies to: inbound.
+//! The reader of a stream for a response, which also drives the call behind it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,63 +10,63 @@ use mgp_types::service::{BoxFuture, Pass, Reply, write_answer};
 use mgp_types::{Id, RpcError};
 use tokio::time::{Sleep, sleep};
 
-use super::handles::Within;
-use super::load::Busy;
+use super::handle_scopes::ScopedRequest;
+use super::load::LoadGuard;
 use super::stream::Stream;
 
-/// A comment: it keeps proxies from giving up, and finds out that the client has left.
-const NOTHING: &[u8] = b": \n\n";
+/// A comment: it keeps proxies from timing out, and shows whether the client has left.
+const KEEP_ALIVE_COMMENT: &[u8] = b": \n\n";
 
-/// A response that reads a stream, or that will where there is something to read.
+/// Reader of a stream for a response, which may not have begun.
 ///
-/// It reads from the moment its request is there: nothing is dropped because the response has not begun.
-pub(super) struct Reader {
+/// It is attached when its request arrives, so that nothing is dropped before the response begins.
+pub(super) struct StreamReader {
     stream: Arc<Stream>,
     number: u64,
 }
 
-impl Reader {
-    /// Reads from where the last reader was, or from behind an event.
+impl StreamReader {
+    /// Attaches to a stream, after the last event read or after a given one.
     pub(super) fn new(stream: &Arc<Stream>, after: Option<u64>) -> Self {
         Self { stream: Arc::clone(stream), number: stream.attach(after) }
     }
 }
 
-impl Drop for Reader {
+impl Drop for StreamReader {
     fn drop(&mut self) {
         self.stream.detach(self.number);
     }
 }
 
-/// The events of a response.
-pub(super) struct Events {
-    /// It goes before the reader: what it lets go of may still want to write.
-    driven: Option<Driven>,
-    reader: Reader,
-    /// What the client showed; it hears nothing more once that no longer holds.
+/// Events of a response.
+pub(super) struct EventBody {
+    /// Declared before the reader, because it may still write when it is dropped.
+    driven: Option<DrivenCall>,
+    reader: StreamReader,
+    /// Credentials of the client; the stream ends when they are no longer valid.
     pass: Option<Pass>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// A call that lives as long as its response.
-pub(super) struct Driven {
+pub(super) struct DrivenCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// What it belongs to, and what it weighs, until it ends.
-    _held: (Within, Busy),
+    /// Scope and load of the call, released when it ends.
+    _held: (ScopedRequest, LoadGuard),
 }
 
-impl Driven {
+impl DrivenCall {
     pub(super) fn new(
         id: Id,
         call: BoxFuture<'static, Result<Reply, RpcError>>,
-        held: (Within, Busy),
+        held: (ScopedRequest, LoadGuard),
     ) -> Self {
         Self { id, call, _held: held }
     }
 
-    /// Drives the call; once it has ended its answer is in the stream.
+    /// Drives the call; when it has ended, its answer is in the stream.
     fn poll(&mut self, stream: &Stream, task: &mut Task<'_>) -> Poll<()> {
         self.call.as_mut().poll(task).map(|outcome| {
             let mut answer = Vec::with_capacity(128);
@@ -78,28 +76,27 @@ impl Driven {
     }
 }
 
-impl Events {
-    /// What a reader reads.
-    pub(super) fn new(reader: Reader, keep_alive: Duration) -> Self {
+impl EventBody {
+    pub(super) fn new(reader: StreamReader, keep_alive: Duration) -> Self {
         Self { driven: None, reader, pass: None, keep_alive, timer: None }
     }
 
-    /// Ends when what its client showed no longer holds.
-    pub(super) fn for_holder_of(mut self, pass: Option<Pass>) -> Self {
+    /// Ends the events when the client's credentials are no longer valid.
+    pub(super) fn with_pass(mut self, pass: Option<Pass>) -> Self {
         self.pass = pass;
         self
     }
 
-    /// Drives a call, which ends when nobody reads its response any more.
-    pub(super) fn driving(mut self, driven: Driven) -> Self {
+    /// Drives a call, which ends when its response is dropped.
+    pub(super) fn with_call(mut self, driven: DrivenCall) -> Self {
         self.driven = Some(driven);
         self
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
         if self.pass.as_ref().is_some_and(|pass| !pass.is_good()) {
-            tracing::debug!("a stream ends: what its client showed no longer holds");
+            tracing::debug!("stream ended: the credentials of its client expired");
             self.driven = None;
             return Poll::Ready(None);
         }
@@ -120,6 +117,6 @@ impl Events {
             return Poll::Pending;
         }
         timer.set(sleep(keep_alive));
-        Poll::Ready(Some(Bytes::from_static(NOTHING)))
+        Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE_COMMENT)))
     }
 }

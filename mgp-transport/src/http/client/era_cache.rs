@@ -1,23 +1,21 @@
-//! Which era the servers speak that were met before, so that a second connection does not try the other one (MCP versioning).
-//!
-//! Applies to: outbound.
+//! Cache of the eras of known servers, so that a second connection does not try the other one (MCP versioning).
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// How many origins are remembered; above it the oldest is forgotten.
-const ORIGINS: usize = 256;
-/// How long: servers get newer.
-const HOLD: Duration = Duration::from_hours(1);
+/// Origins that are kept; above it the oldest is removed.
+const MAX_ORIGINS: usize = 256;
+/// Time for which an era is kept: servers are upgraded.
+const ERA_TTL: Duration = Duration::from_hours(1);
 
-/// Remembers eras by origin; cheap to clone, clones share what they know.
+/// Cache of eras by origin; clones share one cache.
 ///
-/// It is a hint only: whoever connects forgets an era that turns out wrong.
+/// An entry is a hint only: a client removes an era that turns out wrong.
 ///
 /// ```
 /// use mgp_transport::http::EraCache;
@@ -31,31 +29,31 @@ const HOLD: Duration = Duration::from_hours(1);
 pub struct EraCache(Arc<Mutex<HashMap<String, (Era, Instant)>>>);
 
 impl EraCache {
-    /// An empty one.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The one of this process.
+    /// Returns the cache of this process.
     #[must_use]
     pub fn shared() -> Self {
         static SHARED: LazyLock<EraCache> = LazyLock::new(EraCache::new);
         SHARED.clone()
     }
 
-    /// The era of an origin, if it is known.
+    /// Returns the era of an origin, if it is known.
     #[must_use]
     pub fn of(&self, origin: &str) -> Option<Era> {
-        let known = self.known();
+        let known = self.0.lock();
         let (era, since) = known.get(origin)?;
-        (since.elapsed() < HOLD).then_some(*era)
+        (since.elapsed() < ERA_TTL).then_some(*era)
     }
 
-    /// Notes the era of an origin.
+    /// Inserts the era of an origin.
     pub fn note(&self, origin: &str, era: Era) {
-        let mut known = self.known();
-        if known.len() >= ORIGINS && !known.contains_key(origin) {
+        let mut known = self.0.lock();
+        if known.len() >= MAX_ORIGINS && !known.contains_key(origin) {
             let oldest = known.iter().min_by_key(|(_, (_, since))| *since);
             if let Some(oldest) = oldest.map(|(origin, _)| origin.clone()) {
                 known.remove(&oldest);
@@ -64,21 +62,13 @@ impl EraCache {
         known.insert(origin.to_owned(), (era, Instant::now()));
     }
 
-    /// Forgets an origin.
+    /// Removes an origin.
     pub fn forget(&self, origin: &str) {
-        self.known().remove(origin);
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, (Era, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(origin);
     }
 }
 
-impl fmt::Debug for EraCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EraCache({} origins)", self.known().len())
-    }
-}
+mgp_types::opaque_debug!(EraCache);
 
 #[cfg(test)]
 mod tests {
@@ -87,14 +77,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_bounded_and_ages() {
         let eras = EraCache::new();
-        for number in 0..=ORIGINS {
+        for number in 0..=MAX_ORIGINS {
             eras.note(&format!("http://h{number}:80"), Era::Legacy);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        assert_eq!(eras.known().len(), ORIGINS);
+        assert_eq!(eras.0.lock().len(), MAX_ORIGINS);
         assert_eq!(eras.of("http://h0:80"), None);
         assert_eq!(eras.of("http://h1:80"), Some(Era::Legacy));
-        tokio::time::advance(HOLD).await;
+        tokio::time::advance(ERA_TTL).await;
         assert_eq!(eras.of("http://h1:80"), None);
     }
 }

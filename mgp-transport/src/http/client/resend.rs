@@ -1,13 +1,11 @@
-//! Which requests are sent again when their connection breaks before an answer begins.
+//! The rule for sending a request again after its connection broke before an answer began.
 //!
-//! A server may hang up an idle connection at the very moment a request is written on it.
-//! Then nothing says whether the request was read, so only what changes nothing at the server is sent again, once, on
-//! another connection: lists, reads, a handshake that leaves nothing behind, signs of life, and `GET`.
-//! Of everything else, tool calls above all, a second copy might run: it is sent again only where it was never written,
-//! which hyper says: the pool takes another connection then.
-//! Once the head of an answer came nothing is sent again here.
-//!
-//! Applies to: outbound.
+//! A server may close an idle connection at the very moment a request is written on it.
+//! Then it is unknown whether the request was read, so only requests that change nothing at the server are sent again,
+//! once, on another connection: lists, reads, a handshake that leaves nothing behind, pings, and `GET`.
+//! A second copy of any other request, above all of a tool call, might run. It is sent again only if hyper reports that
+//! it was never written; then the pool uses another connection.
+//! After the head of an answer nothing is sent again here.
 
 use std::error::Error as StdError;
 use std::io;
@@ -20,17 +18,17 @@ use mgp_types::method::{
 
 use super::pool::PoolError;
 
-/// How often a request may be sent again after its connection broke.
+/// Rule for sending a request again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
-    /// It changes nothing.
+pub(super) enum ResendPolicy {
+    /// Once: it changes nothing.
     Once,
-    /// It may have run, or was sent again already.
+    /// Never: it may have run, or was sent again already.
     Never,
 }
 
-/// What changes nothing at a server, however often it comes.
-const SAFE: [&str; 15] = [
+/// Methods that change nothing at a server, however often they are called.
+const SAFE_METHODS: [&str; 15] = [
     CompletionComplete::METHOD,
     DiscoveryList::METHOD,
     HealthPing::METHOD,
@@ -48,21 +46,21 @@ const SAFE: [&str; 15] = [
     ToolsList::METHOD,
 ];
 
-impl Again {
-    /// The rule for a method.
-    pub(super) fn of(method: &str) -> Self {
-        if SAFE.contains(&method) { Self::Once } else { Self::Never }
+impl ResendPolicy {
+    /// Returns the rule for a method.
+    pub(super) fn for_method(method: &str) -> Self {
+        if SAFE_METHODS.contains(&method) { Self::Once } else { Self::Never }
     }
 
-    /// Whether the request is to be sent again after this error; the next time it is not.
-    pub(super) fn take(&mut self, error: &PoolError) -> bool {
+    /// Returns whether the request may be sent again after this error; for the next error it may not.
+    pub(super) fn allows(&mut self, error: &PoolError) -> bool {
         let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
         *self = Self::Never;
         allowed
     }
 }
 
-/// Whether the connection ended, and not what came on it was wrong.
+/// Returns whether the connection ended, rather than carried an invalid response.
 fn is_broken(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -92,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changes_nothing() {
-        assert_eq!(Again::of(ToolsList::METHOD), Again::Once);
+    fn only_requests_that_change_nothing_are_sent_again() {
+        assert_eq!(ResendPolicy::for_method(ToolsList::METHOD), ResendPolicy::Once);
         for method in [ToolsCall::METHOD, Initialize::METHOD, SubscriptionsListen::METHOD] {
-            assert_eq!(Again::of(method), Again::Never, "{method}");
+            assert_eq!(ResendPolicy::for_method(method), ResendPolicy::Never, "{method}");
         }
     }
 }

@@ -1,7 +1,5 @@
-//! What hyper sees of a connection: a service that says when it is busy and is asked only when it has something to say, a
-//! socket that gives up who is too slow.
-//!
-//! Applies to: inbound.
+//! Adapters between hyper and a connection: a service that tracks its requests and is polled only when woken, and a
+//! socket that drops slow peers.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,15 +22,15 @@ use tower_service::Service;
 
 use super::listener::ConnectionLimits;
 
-/// How many requests of a connection began, and how many of them were answered to the end.
+/// Counters of the requests of a connection that began and that were answered completely.
 ///
-/// Of the one that runs it is known whether it may go on: hyper polls it at each of its own steps, two or three times more
-/// than it asked for, and each time is a way through the whole stack.
+/// It also tracks whether the running request was woken. hyper polls it at each of its own steps, two or three times
+/// more often than the request needs, and each poll passes through the whole stack.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     begun: AtomicUsize,
     ended: AtomicUsize,
-    /// Whether the request that runs was woken since it was polled.
+    /// `true` if the running request was woken since its last poll.
     is_woken: AtomicBool,
     task: AtomicWaker,
 }
@@ -48,10 +46,10 @@ impl Wake for Activity {
     }
 }
 
-/// A request that is not answered to its end.
-struct Running(Arc<Activity>);
+/// Guard of a request that is not answered completely.
+struct ActiveRequest(Arc<Activity>);
 
-impl Running {
+impl ActiveRequest {
     fn begin(activity: &Arc<Activity>) -> Self {
         activity.begun.fetch_add(1, Ordering::Relaxed);
         activity.is_woken.store(true, Ordering::Release);
@@ -59,53 +57,53 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A service that is always ready, as hyper wants it.
-pub(super) struct Served<S> {
+/// Service that tracks its requests; always ready, as hyper requires.
+pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
 }
 
-impl<S, R> hyper::service::Service<Request<Incoming>> for Served<S>
+impl<S, R> hyper::service::Service<Request<Incoming>> for TrackedService<S>
 where
     S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible> + Clone,
 {
-    type Response = Response<Answered<R>>;
+    type Response = Response<TrackedBody<R>>;
     type Error = Infallible;
-    type Future = Answering<S::Future>;
+    type Future = TrackedFuture<S::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let running = Some(Running::begin(&self.activity));
+        let running = Some(ActiveRequest::begin(&self.activity));
         let waker = Waker::from(Arc::clone(&self.activity));
-        Answering { future: self.service.clone().call(request), running, waker }
+        TrackedFuture { future: self.service.clone().call(request), running, waker }
     }
 }
 
 pin_project! {
-    /// An answer that is made.
-    pub(super) struct Answering<F> {
+    /// Future of a response.
+    pub(super) struct TrackedFuture<F> {
         #[pin]
         future: F,
-        running: Option<Running>,
+        running: Option<ActiveRequest>,
         waker: Waker,
     }
 }
 
-impl<F, R> Future for Answering<F>
+impl<F, R> Future for TrackedFuture<F>
 where
     F: Future<Output = Result<Response<R>, Infallible>>,
 {
-    type Output = Result<Response<Answered<R>>, Infallible>;
+    type Output = Result<Response<TrackedBody<R>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(Running(activity)) = &this.running {
-            // In this order, so that whoever wakes it meanwhile wakes the task.
+        if let Some(ActiveRequest(activity)) = &this.running {
+            // In this order, so that a concurrent wake-up wakes the task.
             activity.task.register(task.waker());
             if !activity.is_woken.swap(false, Ordering::AcqRel) {
                 return Poll::Pending;
@@ -114,21 +112,21 @@ where
         let answer = ready!(this.future.poll(&mut Task::from_waker(this.waker)));
         let running = this.running.take();
         Poll::Ready(
-            answer.map(|response| response.map(|body| Answered { body, _running: running })),
+            answer.map(|response| response.map(|body| TrackedBody { body, _running: running })),
         )
     }
 }
 
 pin_project! {
-    /// An answer that is sent.
-    pub(super) struct Answered<R> {
+    /// Body of a response that is being sent.
+    pub(super) struct TrackedBody<R> {
         #[pin]
         body: R,
-        _running: Option<Running>,
+        _running: Option<ActiveRequest>,
     }
 }
 
-impl<R: Body> Body for Answered<R> {
+impl<R: Body> Body for TrackedBody<R> {
     type Data = R::Data;
     type Error = R::Error;
 
@@ -148,37 +146,37 @@ impl<R: Body> Body for Answered<R> {
     }
 }
 
-/// A socket that gives up a peer that sends no request, or reads nothing of an answer.
-pub(super) struct Impatient {
+/// Socket that fails if the peer sends no request, or does not read an answer, in time.
+pub(super) struct TimeoutSocket {
     socket: TcpStream,
-    head_time: Duration,
+    head_timeout: Duration,
     stall: Duration,
     activity: Arc<Activity>,
-    /// Looks now and then whether a request has begun; always running, since a new timer for each request costs more.
+    /// Periodic check whether a request has begun; always running, since a new timer for each request costs more.
     reading: Option<Pin<Box<Sleep>>>,
-    /// Whom it wakes.
+    /// The waker registered with it.
     reader: Option<Waker>,
-    /// How many requests had begun at the last look.
+    /// Number of requests that had begun at the last check.
     begun: usize,
     /// Runs from the first write that had to wait until all is written.
     writing: Option<Pin<Box<Sleep>>>,
-    /// What was written since it runs.
+    /// Bytes written since it was started.
     written: usize,
 }
 
-/// What a client must take while the timer runs; it is far below any line that is of use.
-const LEAST: usize = 4 * 1024;
+/// Bytes a client must read while the timer runs; far below any usable connection.
+const MIN_READ_BYTES: usize = 4 * 1024;
 
-impl Impatient {
+impl TimeoutSocket {
     pub(super) fn new(
         socket: TcpStream,
         limits: &ConnectionLimits,
         activity: Arc<Activity>,
     ) -> Self {
-        let (head_time, stall) = (limits.head_time, limits.stall);
+        let (head_timeout, stall) = (limits.head_time, limits.stall);
         Self {
             socket,
-            head_time,
+            head_timeout,
             stall,
             activity,
             reading: None,
@@ -189,16 +187,17 @@ impl Impatient {
         }
     }
 
-    /// Nothing came: whether the peer is still waited for.
-    fn watch_reading(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        let head_time = self.head_time;
-        let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_time)));
-        // It wakes this task already.
-        if !timer.is_elapsed() && self.reader.as_ref().is_some_and(|by| by.will_wake(task.waker()))
+    /// Checks the read timeout; called when there was nothing to read.
+    fn check_read_timeout(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        let head_timeout = self.head_timeout;
+        let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_timeout)));
+        // The timer will wake this task already.
+        if !timer.is_elapsed()
+            && self.reader.as_ref().is_some_and(|waker| waker.will_wake(task.waker()))
         {
             return Poll::Pending;
         }
-        // Without budget a timer is not even begun, and this task comes here again.
+        // Without budget the timer is not even registered, and this task is polled again.
         self.reader = has_budget_remaining().then(|| task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun.load(Ordering::Relaxed);
@@ -208,12 +207,12 @@ impl Impatient {
             }
             self.begun = begun;
             self.reader = None;
-            timer.set(sleep(head_time));
+            timer.set(sleep(head_timeout));
         }
         Poll::Pending
     }
 
-    fn watch_writing(
+    fn check_write_timeout(
         &mut self,
         written: Poll<io::Result<usize>>,
         task: &mut Task<'_>,
@@ -228,7 +227,7 @@ impl Impatient {
         }
         let timer = self.writing.get_or_insert_with(|| Box::pin(sleep(stall)));
         while timer.as_mut().poll(task).is_ready() {
-            if self.written < LEAST {
+            if self.written < MIN_READ_BYTES {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.written = 0;
@@ -238,27 +237,27 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for TimeoutSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.socket).poll_read(task, buf) {
-            Poll::Pending => self.watch_reading(task),
+            Poll::Pending => self.check_read_timeout(task),
             read @ Poll::Ready(_) => read,
         }
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for TimeoutSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(task, bytes);
-        self.watch_writing(written, task)
+        self.check_write_timeout(written, task)
     }
 
     fn poll_write_vectored(
@@ -267,7 +266,7 @@ impl AsyncWrite for Impatient {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(task, pieces);
-        self.watch_writing(written, task)
+        self.check_write_timeout(written, task)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -275,7 +274,7 @@ impl AsyncWrite for Impatient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        // It is asked for once all is written.
+        // hyper flushes once all is written.
         self.writing = None;
         Pin::new(&mut self.socket).poll_flush(task)
     }
@@ -296,59 +295,59 @@ mod tests {
 
     use super::*;
 
-    /// An answer that counts how often it is polled and leaves its waker behind; it is there after `steps`.
+    /// Creates a response future that counts its polls and exposes its waker; it completes after `steps` polls.
     fn answering(
         activity: &Arc<Activity>,
         steps: usize,
-        left: &Arc<Mutex<(usize, Option<Waker>)>>,
-    ) -> Answering<impl Future<Output = Result<Response<()>, Infallible>> + use<>> {
-        let left = Arc::clone(left);
+        polls: &Arc<Mutex<(usize, Option<Waker>)>>,
+    ) -> TrackedFuture<impl Future<Output = Result<Response<()>, Infallible>> + use<>> {
+        let polls = Arc::clone(polls);
         let future = poll_fn(move |task| {
-            let mut left = left.lock().unwrap();
-            left.0 += 1;
-            left.1 = Some(task.waker().clone());
-            if left.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
+            let mut polls = polls.lock().unwrap();
+            polls.0 += 1;
+            polls.1 = Some(task.waker().clone());
+            if polls.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
         });
-        let running = Some(Running::begin(activity));
-        Answering { future, running, waker: Waker::from(Arc::clone(activity)) }
+        let running = Some(ActiveRequest::begin(activity));
+        TrackedFuture { future, running, waker: Waker::from(Arc::clone(activity)) }
     }
 
     #[test]
-    fn an_answer_is_asked_for_only_when_it_was_woken() {
-        let (activity, left) = (Arc::<Activity>::default(), Arc::default());
-        let mut answer = std::pin::pin!(answering(&activity, 3, &left));
+    fn a_response_is_polled_only_when_it_was_woken() {
+        let (activity, polls) = (Arc::<Activity>::default(), Arc::default());
+        let mut answer = std::pin::pin!(answering(&activity, 3, &polls));
         let mut poll = || answer.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready();
-        let wake = || left.lock().unwrap().1.take().unwrap().wake();
+        let wake = || polls.lock().unwrap().1.take().unwrap().wake();
         assert!(!poll() && !poll() && !poll());
-        assert_eq!(left.lock().unwrap().0, 1);
+        assert_eq!(polls.lock().unwrap().0, 1);
         wake();
         assert!(!poll() && !poll());
-        assert_eq!(left.lock().unwrap().0, 2);
+        assert_eq!(polls.lock().unwrap().0, 2);
         wake();
         assert!(poll());
     }
 
     #[tokio::test]
-    async fn who_wakes_an_answer_wakes_its_task() {
-        let (activity, left) = (Arc::<Activity>::default(), Arc::default());
-        let answer = tokio::spawn(answering(&activity, 2, &left));
-        while left.lock().unwrap().1.is_none() {
+    async fn waking_a_response_wakes_its_task() {
+        let (activity, polls) = (Arc::<Activity>::default(), Arc::default());
+        let answer = tokio::spawn(answering(&activity, 2, &polls));
+        while polls.lock().unwrap().1.is_none() {
             tokio::task::yield_now().await;
         }
         // From another thread, as timers and other connections do.
-        let waker = left.lock().unwrap().1.take().unwrap();
+        let waker = polls.lock().unwrap().1.take().unwrap();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(answer.await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_head_is_not_waited_for_for_ever_where_the_task_had_no_budget() {
+    async fn a_head_times_out_even_if_the_task_had_no_budget() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (socket, _) = listener.accept().await.unwrap();
         let head_time = Duration::from_millis(20);
         let limits = ConnectionLimits { head_time, ..ConnectionLimits::default() };
-        let mut socket = Impatient::new(socket, &limits, Arc::default());
+        let mut socket = TimeoutSocket::new(socket, &limits, Arc::default());
         let (mut is_first, mut space) = (true, [0; 8]);
         let read = poll_fn(|task| {
             let spends = std::mem::take(&mut is_first);

@@ -1,55 +1,51 @@
-//! How many connections one address has open.
-//!
-//! Applies to: inbound.
+//! Number of open connections per address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use mgp_types::sync::Mutex;
 
 use super::listener::ConnectionLimits;
 
-/// Open connections by where they come from; a place is forgotten with its last connection.
+/// Counts open connections by network; an entry is removed with its last connection.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(super) struct AddressCounts {
     open: Mutex<HashMap<IpAddr, usize, ahash::RandomState>>,
-    each: usize,
-    loopback: usize,
+    per_address: usize,
+    per_loopback: usize,
 }
 
-/// A connection that is counted.
+/// Guard of a counted connection.
 #[derive(Debug)]
-pub(super) struct Counted {
-    addresses: Arc<Addresses>,
+pub(super) struct CountedConnection {
+    counts: Arc<AddressCounts>,
     from: IpAddr,
 }
 
-impl Addresses {
+impl AddressCounts {
     pub(super) fn new(limits: &ConnectionLimits) -> Self {
-        let (each, loopback) = (limits.per_address, limits.per_loopback);
-        Self { open: Mutex::default(), each, loopback }
+        let (per_address, per_loopback) = (limits.per_address, limits.per_loopback);
+        Self { open: Mutex::default(), per_address, per_loopback }
     }
 
-    /// Counts a connection until the guard is dropped; none where its place has enough of them.
-    pub(super) fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Counted> {
-        let from = place(from);
-        let most = if from.is_loopback() { self.loopback } else { self.each };
-        let mut open = self.open();
-        let count = open.get(&from).copied().unwrap_or(0);
-        if count >= most {
+    /// Counts a connection until the guard is dropped; returns `None` if its network has too many of them.
+    pub(super) fn count(self: &Arc<Self>, from: IpAddr) -> Option<CountedConnection> {
+        let from = network(from);
+        let max = if from.is_loopback() { self.per_loopback } else { self.per_address };
+        let mut open = self.open.lock();
+        let current = open.get(&from).copied().unwrap_or(0);
+        if current >= max {
             return None;
         }
-        open.insert(from, count + 1);
-        Some(Counted { addresses: Arc::clone(self), from })
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize, ahash::RandomState>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        open.insert(from, current + 1);
+        Some(CountedConnection { counts: Arc::clone(self), from })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
-        let mut open = self.addresses.open();
+        let mut open = self.counts.open.lock();
         if let Some(count) = open.get_mut(&self.from) {
             *count -= 1;
             if *count == 0 {
@@ -59,8 +55,8 @@ impl Drop for Counted {
     }
 }
 
-/// What counts as one place: of the sixth version a network of 64 bits, which is what one household gets.
-fn place(address: IpAddr) -> IpAddr {
+/// Returns the network that counts as one client: for IPv6 the 64-bit prefix, which one household gets.
+fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {
             let network = u128::from(ip) & !u128::from(u64::MAX);
@@ -78,17 +74,17 @@ mod tests {
     fn check(one: &str, other: &str, is_same: bool) {
         let mut limits = ConnectionLimits::default();
         (limits.per_address, limits.per_loopback) = (1, 1);
-        let addresses = Arc::new(Addresses::new(&limits));
-        let first = addresses.enter(one.parse().unwrap()).unwrap();
-        let second = addresses.enter(other.parse().unwrap());
+        let counts = Arc::new(AddressCounts::new(&limits));
+        let first = counts.count(one.parse().unwrap()).unwrap();
+        let second = counts.count(other.parse().unwrap());
         assert_eq!(second.is_none(), is_same, "{one} {other}");
         drop((first, second));
-        assert!(addresses.open().is_empty());
-        assert!(addresses.enter(other.parse().unwrap()).is_some());
+        assert!(counts.open.lock().is_empty());
+        assert!(counts.count(other.parse().unwrap()).is_some());
     }
 
     #[test]
-    fn places_are_counted_apart() {
+    fn networks_are_counted_separately() {
         check("192.0.2.1", "192.0.2.1", true);
         check("192.0.2.1", "192.0.2.2", false);
         check("192.0.2.1", "::ffff:192.0.2.1", true);
@@ -103,8 +99,8 @@ mod tests {
     fn loopback_has_a_bound_of_its_own() {
         let mut limits = ConnectionLimits::default();
         (limits.per_address, limits.per_loopback) = (1, 3);
-        let addresses = Arc::new(Addresses::new(&limits));
-        let from = |address: &str| addresses.enter(address.parse().unwrap());
+        let counts = Arc::new(AddressCounts::new(&limits));
+        let from = |address: &str| counts.count(address.parse().unwrap());
         let local: Vec<_> = (0..4).map(|_| from("127.0.0.1")).collect();
         assert_eq!(local.iter().flatten().count(), 3);
         let far: Vec<_> = (0..4).map(|_| from("198.51.100.1")).collect();

@@ -1,6 +1,4 @@
-//! What a legacy session was asked to do of its own, so that the next one can be asked the same (MCP resources, logging; MGP §3.6).
-//!
-//! Applies to: outbound, legacy.
+//! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6).
 
 use mgp_types::mcp::SubscribeParams;
 use mgp_types::method::{
@@ -8,87 +6,87 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
 
-/// How many watched resources are remembered; those above it are not watched in a new session.
-const WATCHED: usize = 4096;
+/// Watched resources that are kept; further ones are not watched in a new session.
+const MAX_WATCHED: usize = 4096;
 
-/// What a session does until it is told otherwise.
+/// Settings of a session.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub(super) struct SessionSettings {
     level: Option<Call>,
-    /// What its server was told last of its permissions, which is all of them.
+    /// The latest permissions of the server; each call sets all of them.
     permissions: Option<Call>,
     watched: Vec<(String, Call)>,
 }
 
-/// A request that changes them, once it is granted.
-pub(super) enum Wish {
+/// Request that changes the settings once it is granted.
+pub(super) enum SettingChange {
     Level(Call),
     Permissions(Call),
     Watch(String, Call),
     Unwatch(String),
 }
 
-/// Stands in the extensions of a request that is made again in a new session, and opens no further one.
-pub(super) struct Repeated;
+/// Extension that marks a request replayed in a new session, which must not open a further one.
+pub(super) struct Replayed;
 
-impl Wish {
-    /// What a request wants for the rest of the session, if that is anything.
+impl SettingChange {
+    /// Returns the change that a request makes, if any.
     pub(super) fn of(call: &Call) -> Option<Self> {
         if call.is::<LoggingSetLevel>() {
-            return Some(Self::Level(again(call)));
+            return Some(Self::Level(replay_of(call)));
         }
         if call.is::<PermissionResponse>() || call.is::<PermissionGrant>() {
-            return Some(Self::Permissions(again(call)));
+            return Some(Self::Permissions(replay_of(call)));
         }
         let watches = call.is::<ResourcesSubscribe>();
         if !watches && !call.is::<ResourcesUnsubscribe>() {
             return None;
         }
         let uri = call.params().get::<SubscribeParams>().ok()?.uri;
-        Some(if watches { Self::Watch(uri, again(call)) } else { Self::Unwatch(uri) })
+        Some(if watches { Self::Watch(uri, replay_of(call)) } else { Self::Unwatch(uri) })
     }
 }
 
-impl Wishes {
-    pub(super) fn note(&mut self, wish: Wish) {
-        match wish {
-            Wish::Level(call) => self.level = Some(call),
-            Wish::Permissions(call) => self.permissions = Some(call),
-            Wish::Unwatch(uri) => self.watched.retain(|(known, _)| *known != uri),
-            Wish::Watch(uri, call) => {
+impl SessionSettings {
+    pub(super) fn keep(&mut self, change: SettingChange) {
+        match change {
+            SettingChange::Level(call) => self.level = Some(call),
+            SettingChange::Permissions(call) => self.permissions = Some(call),
+            SettingChange::Unwatch(uri) => self.watched.retain(|(known, _)| *known != uri),
+            SettingChange::Watch(uri, call) => {
                 self.watched.retain(|(known, _)| *known != uri);
-                if self.watched.len() < WATCHED {
+                if self.watched.len() < MAX_WATCHED {
                     self.watched.push((uri, call));
                 } else {
                     tracing::warn!(
                         uri,
-                        bound = WATCHED,
-                        "too many watched resources: if the session is lost, this one is not watched in the next"
+                        bound = MAX_WATCHED,
+                        "too many watched resources: this one is not restored if the session is lost"
                     );
                 }
             }
         }
     }
 
-    /// The requests that ask a new session for the same.
+    /// Returns the requests to replay in a new session.
     pub(super) fn requests(&self) -> Vec<Call> {
         let watched = self.watched.iter().map(|(_, call)| call);
-        // A new session knows of no permission, and calls that need some may follow at once.
-        self.permissions.iter().chain(&self.level).chain(watched).map(again).collect()
+        // A new session has no permissions, and calls that need some may follow at once.
+        self.permissions.iter().chain(&self.level).chain(watched).map(replay_of).collect()
     }
 }
 
-/// The same request, which nobody waits for.
-fn again(call: &Call) -> Call {
-    let mut again = call.clone();
-    let cx = again.cx_mut();
+/// Clones a request without the parts that belong to its caller.
+fn replay_of(call: &Call) -> Call {
+    let mut replay_of = call.clone();
+    let cx = replay_of.cx_mut();
     cx.key = CallKey::next();
     cx.logical = None;
     cx.deadline = Deadline::none();
     cx.outlet = Outlet::none();
     cx.extensions = Extensions::default();
-    cx.extensions.insert(Repeated);
-    again
+    cx.extensions.insert(Replayed);
+    replay_of
 }
 
 #[cfg(test)]
@@ -98,15 +96,15 @@ mod tests {
 
     use super::*;
 
-    fn wish(method: &str, params: &str) -> Option<Wish> {
+    fn change(method: &str, params: &str) -> Option<SettingChange> {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
         let params = Params::split(method, params.to_owned().into()).unwrap();
-        Wish::of(&Call::request(Method::of(method), params, cx))
+        SettingChange::of(&Call::request(Method::of(method), params, cx))
     }
 
     #[test]
-    fn the_last_word_counts() {
-        let mut wishes = Wishes::default();
+    fn the_latest_change_counts() {
+        let mut settings = SessionSettings::default();
         for (method, params) in [
             (LoggingSetLevel::METHOD, r#"{"level":"info"}"#),
             (LoggingSetLevel::METHOD, r#"{"level":"debug"}"#),
@@ -117,23 +115,23 @@ mod tests {
             (ResourcesSubscribe::METHOD, r#"{"uri":"a:2"}"#),
             (ResourcesUnsubscribe::METHOD, r#"{"uri":"a:1"}"#),
         ] {
-            wishes.note(wish(method, params).unwrap());
+            settings.keep(change(method, params).unwrap());
         }
         let asked: Vec<_> =
-            wishes.requests().iter().map(|call| format!("{:?}", call.params())).collect();
+            settings.requests().iter().map(|call| format!("{:?}", call.params())).collect();
         assert_eq!(asked.len(), 3, "{asked:?}");
         assert!(asked[0].contains("denied"), "{asked:?}");
         assert!(asked[1].contains("debug") && asked[2].contains("a:2"), "{asked:?}");
-        assert!(wish(ToolsCall::METHOD, r#"{"name":"t"}"#).is_none());
+        assert!(change(ToolsCall::METHOD, r#"{"name":"t"}"#).is_none());
     }
 
     #[test]
     fn they_are_bounded() {
-        let mut wishes = Wishes::default();
-        for number in 0..WATCHED + 10 {
+        let mut settings = SessionSettings::default();
+        for number in 0..MAX_WATCHED + 10 {
             let params = format!(r#"{{"uri":"a:{number}"}}"#);
-            wishes.note(wish(ResourcesSubscribe::METHOD, &params).unwrap());
+            settings.keep(change(ResourcesSubscribe::METHOD, &params).unwrap());
         }
-        assert_eq!(wishes.requests().len(), WATCHED);
+        assert_eq!(settings.requests().len(), MAX_WATCHED);
     }
 }
