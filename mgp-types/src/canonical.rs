@@ -4,8 +4,6 @@
 //! Numbers stay as they were written: `1` and `1.0` differ here.
 //! RFC 8785 would read them as doubles, and two large integers that differ in their last digit would become one,
 //! which is not what a confirmation of exact arguments may do.
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

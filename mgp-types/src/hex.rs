@@ -1,6 +1,4 @@
 //! Bytes in hexadecimal, which hashes, keys and trace ids are written in.
-//!
-//! Applies to: both.
 
 /// The hexadecimal form of 16 bytes, as they are used for traces and digests; without a branch, all are made at once.
 #[must_use]

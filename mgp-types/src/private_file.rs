@@ -1,8 +1,6 @@
 //! A file that only its owner may read, for keys and tokens.
 //!
 //! Everything here blocks.
-//!
-//! Applies to: both.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};

@@ -1,8 +1,6 @@
 //! What is generated from the types: JSON Schemas and the page of methods (feature `schema`).
 //!
 //! Covers MGP §2 to §16; the schemas of MCP's own messages are MCP's to publish.
-//!
-//! Applies to: both.
 
 use std::fmt::Write as _;
 

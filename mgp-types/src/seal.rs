@@ -2,8 +2,6 @@
 //!
 //! A sealed text says which key made it, when it expires, and is bound to a purpose and to whatever the caller names
 //! (principal, method, target); opened under anything else it is refused.
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

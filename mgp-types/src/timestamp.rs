@@ -1,6 +1,4 @@
 //! Points in time as RFC 3339 text (MGP §6.3, §11.3).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,4 @@
 //! A peer's bytes never panic a decoder (STYLE §4).
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

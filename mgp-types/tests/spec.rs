@@ -1,6 +1,4 @@
 //! Spoilt copies of the golden messages are refused (MGP §2 to §16).
-//!
-//! Applies to: both.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

@@ -1,8 +1,6 @@
 //! Processes that share the file of a store, and processes that are killed while they write (DESIGN §6).
 //!
 //! The test is its own child: it starts itself with a role.
-//!
-//! Applies to: both.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]

@@ -1,6 +1,4 @@
-//! What each side says it can do (MCP capabilities, MGP §2.2, §2.3).
-//!
-//! Applies to: both.
+//! Capabilities that each side declares (MCP capabilities, MGP §2.2, §2.3).
 
 use super::key;
 use crate::mgp::MgpCapability;
@@ -9,19 +7,19 @@ use crate::record::{Lenient, Object, decode, record};
 record! {
     /// A capability with change notifications.
     pub struct ListChanged {
-        /// Whether changes of the list are announced.
+        /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
     }
 
-    /// What a server offers about resources.
+    /// Resource features of a server.
     pub struct ResourcesCapability {
-        /// Whether single resources can be watched.
+        /// `true` if clients can subscribe to single resources.
         opt subscribe: Option<bool>,
-        /// Whether changes of the list are announced.
+        /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
     }
 
-    /// What a client offers about sampling.
+    /// Sampling features of a client.
     pub struct SamplingCapability {
         /// `includeContext` is understood.
         opt context: Option<Object>,
@@ -29,7 +27,7 @@ record! {
         opt tools: Option<Object>,
     }
 
-    /// What a client offers about elicitation; neither member means forms.
+    /// Elicitation modes of a client; if both members are absent, the client supports forms.
     pub struct ElicitationCapability {
         /// Forms.
         opt form: Option<Object>,
@@ -43,11 +41,11 @@ record! {
         opt list: Option<Object>,
         /// `tasks/cancel` is served.
         opt cancel: Option<Object>,
-        /// Which requests may become tasks.
+        /// Requests that may become tasks.
         opt requests: Option<Object>,
     }
 
-    /// What a client can do.
+    /// Capabilities of a client.
     pub struct ClientCapabilities {
         /// Things outside the standard.
         opt experimental: Option<Object>,
@@ -65,7 +63,7 @@ record! {
         opt mgp: Option<Lenient<MgpCapability>>,
     }
 
-    /// What a server can do.
+    /// Capabilities of a server.
     pub struct ServerCapabilities {
         /// Things outside the standard.
         opt experimental: Option<Object>,
@@ -89,7 +87,7 @@ record! {
 }
 
 impl ClientCapabilities {
-    /// What the client offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    /// Returns the client's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
         self.mgp
@@ -100,7 +98,7 @@ impl ClientCapabilities {
 }
 
 impl ServerCapabilities {
-    /// What the server offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    /// Returns the server's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
         self.mgp

@@ -1,6 +1,4 @@
 //! What is known about a method before a message of it is seen (MGP §1.5).
-//!
-//! Applies to: both.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

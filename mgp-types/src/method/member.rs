@@ -1,6 +1,4 @@
 //! Members that MGP adds to messages of MCP, and what must be negotiated for each.
-//!
-//! Applies to: both.
 
 use crate::mgp::Extension;
 

@@ -1,6 +1,4 @@
 //! Every method as a type, and one table of all of them (MGP §1.5).
-//!
-//! Applies to: both.
 
 mod info;
 mod member;

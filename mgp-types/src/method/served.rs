@@ -1,8 +1,6 @@
 //! Who serves a method, how a client calls it, and which test shows it (feature `schema`).
 //!
 //! A crate that begins to serve a method adds a row; `docs/methods.md` marks the others as open.
-//!
-//! Applies to: both.
 
 /// A method that is served.
 pub(crate) struct Served {

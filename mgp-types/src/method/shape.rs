@@ -1,6 +1,4 @@
 //! The types behind the table of methods, as values: what to decode with, what schema to write (feature `schema`).
-//!
-//! Applies to: both.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;

@@ -1,6 +1,4 @@
 //! The table of methods and its marker types (MCP all revisions, MGP §3 to §16).
-//!
-//! Applies to: both.
 
 #[cfg(feature = "schema")]
 use super::shape::{Shape, Shapes};

@@ -1,6 +1,4 @@
 //! Methods of MGP that are also called as tools, in three spellings (MGP §16.5, later revisions).
-//!
-//! Applies to: inbound.
 
 /// A tool of the kernel and the method it stands for.
 #[derive(Debug)]

@@ -1,19 +1,17 @@
 //! Rules for tools that take code (MGP §7).
-//!
-//! Applies to: both.
 
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// How strict the rules are (§7.2).
+    /// The strictness of the rules (§7.2).
     pub enum CodeSafetyLevel {
-        /// No rules.
+        /// Code is not checked.
         Unrestricted = "unrestricted",
         /// Blocked imports and patterns.
         Standard = "standard",
         /// Allowed imports only, blocked patterns, a size limit.
         Strict = "strict",
-        /// As strict, and no writes.
+        /// `strict`, and no writes.
         Readonly = "readonly",
     }
 
@@ -29,7 +27,7 @@ open_enum! {
 record! {
     /// The rules a tool declares (§7.3).
     pub struct CodeSafety {
-        /// How strict.
+        /// The strictness.
         req level: CodeSafetyLevel,
         /// The language.
         opt language: Option<String>,
@@ -43,7 +41,7 @@ record! {
         list allowed_imports: List<String>,
     }
 
-    /// What would have been accepted.
+    /// The rules that accepted code must follow.
     pub struct CodeHints {
         /// Imports that are blocked.
         list blocked_imports: List<String>,
@@ -53,21 +51,21 @@ record! {
         opt max_code_size_bytes: Option<u64>,
     }
 
-    /// Why code was rejected (§7.4); later revisions use it for every refusal.
+    /// The reason of a rejection (§7.4); later revisions use it for every refusal.
     pub struct CodeRejection {
         /// `rejected`.
         req status: RejectionStatus,
-        /// In one sentence.
+        /// The reason in one sentence.
         req reason: String,
-        /// Each rule that was broken.
+        /// The violated rules.
         list violations: List<String>,
-        /// What would have been accepted.
+        /// The rules that accepted code must follow.
         opt hints: Option<CodeHints>,
-        /// A word for programs (later revisions).
+        /// A machine-readable code (later revisions).
         opt code: Option<String>,
-        /// Whether trying again makes sense (later revisions).
+        /// `true` if a retry may succeed (later revisions).
         opt retryable: Option<bool>,
-        /// What to do about it (later revisions).
+        /// The remedy (later revisions).
         opt remediation_hint: Option<String>,
     }
 }

@@ -1,6 +1,4 @@
 //! Choices of records told apart by one member (MCP content blocks, references, modes).
-//!
-//! Applies to: both.
 
 use std::cell::Cell;
 use std::fmt;

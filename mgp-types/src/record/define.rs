@@ -1,6 +1,4 @@
 //! The `record!` macro: a struct on the wire that keeps unknown members (MGP §1.1).
-//!
-//! Applies to: both.
 
 /// Defines wire structs.
 ///

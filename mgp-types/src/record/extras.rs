@@ -1,6 +1,4 @@
 //! Members of an object in the order they came, each still as text (MGP §10.2).
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,6 +1,4 @@
 //! A member that may be malformed without spoiling the message around it (MGP §2.4, §4.1).
-//!
-//! Applies to: inbound.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

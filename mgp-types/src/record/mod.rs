@@ -1,7 +1,5 @@
 //! Wire structs and enums that keep what they do not know (MGP §1.1, §10.2).
 //!
-//! Applies to: both.
-//!
 //! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` a set of words
 //! that others may extend, `tagged!` a choice of records told apart by one member.
 //! None of them uses serde's `flatten`, `untagged` or internal tagging: those buffer the whole value and

@@ -1,6 +1,4 @@
 //! A JSON number that stays an integer or a fraction, as it came (MGP §12.6).
-//!
-//! Applies to: both.
 
 use std::fmt;
 

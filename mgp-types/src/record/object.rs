@@ -1,6 +1,4 @@
 //! One JSON object as text: arguments and schemas, passed on without being taken apart (MGP §1.5).
-//!
-//! Applies to: both.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};

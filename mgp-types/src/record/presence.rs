@@ -1,6 +1,4 @@
 //! Members where "absent" and "empty" or "null" are different things on the wire (MGP §5.4).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

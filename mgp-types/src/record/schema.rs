@@ -1,6 +1,4 @@
 //! Builds the JSON Schema of a record (feature `schema`).
-//!
-//! Applies to: both.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};

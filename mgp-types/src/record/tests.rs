@@ -1,6 +1,4 @@
 //! Tests of the wire macros.
-//!
-//! Applies to: both.
 
 #![expect(unreachable_pub, dead_code, reason = "the macros are written for public types")]
 

@@ -1,6 +1,4 @@
 //! Sets of words: `open_enum!` others may extend, `string_enum!` nobody may (MGP §3.2, §6.4).
-//!
-//! Applies to: both.
 
 /// Defines an enum of words that keeps words it does not know.
 ///

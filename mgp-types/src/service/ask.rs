@@ -3,8 +3,6 @@
 //! A legacy caller gets a request and the handler waits.
 //! A modern caller cannot get requests: the answer for a key comes with the next round,
 //! else the ask suspends, the call is answered with all suspended asks, and the handler runs again from the top.
-//!
-//! Applies to: inbound.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,4 @@
 //! Which attempt of a call this is (MGP §14.6).
-//!
-//! Applies to: both.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! A request or notification on its way through a stack.
-//!
-//! Applies to: both.
 
 use super::hop::OutMeta;
 use super::params::Target;

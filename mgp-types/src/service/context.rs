@@ -1,6 +1,4 @@
 //! What a call carries besides its method and params (DESIGN §3 B, D, E).
-//!
-//! Applies to: both.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! When a caller stops waiting.
-//!
-//! Applies to: both.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Values that layers hand inward, by type.
-//!
-//! Applies to: both.
 
 use std::any::{Any, TypeId};
 use std::fmt;

@@ -1,6 +1,4 @@
 //! What was negotiated with the party at one end of a call (MGP §2).
-//!
-//! Applies to: both.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,6 +1,4 @@
 //! Fetching a document by URL, for whoever may not own an HTTP client: metadata, keys, tokens.
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Who decides what a server may do, as the handshake and the wire need to know it (MGP §3).
-//!
-//! Applies to: outbound.
 
 use tokio::sync::watch;
 

@@ -1,6 +1,4 @@
 //! Arguments of a tool call that stand a second time in headers, so that whoever routes need not read the body (MCP `x-mcp-header`).
-//!
-//! Applies to: both.
 
 use bytestring::ByteString;
 

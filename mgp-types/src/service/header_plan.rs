@@ -1,8 +1,6 @@
 //! Which arguments of a tool stand in headers, as `x-mcp-header` in its schema says (MCP 2026-07-28, tools).
 //!
 //! A plan is read from the schema's text alone: `$ref` is never followed, neither over the network nor inside.
-//!
-//! Applies to: both.
 
 use serde_json::{Map, Value};
 

@@ -1,6 +1,4 @@
 //! What the header `Mcp-Name` repeats of a request, for whoever writes it and whoever holds a request to it (MCP 2026-07-28, standard headers).
-//!
-//! Applies to: both.
 
 use serde::Deserialize;
 

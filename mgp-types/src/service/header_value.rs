@@ -1,8 +1,6 @@
 //! How a text stands in a header: as it is where that is safe, else in base64 between marks (MCP 2026-07-28, value encoding).
 //!
 //! `Mcp-Name` and the `Mcp-Param-*` headers are written this way.
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 

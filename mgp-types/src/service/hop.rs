@@ -1,6 +1,4 @@
 //! Hop-by-hop members that a peer writes (DESIGN §3 C).
-//!
-//! Applies to: outbound.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! What an HTTP carrier met besides the answer, for whoever must tell a refusal of the server from one of the way to it.
-//!
-//! Applies to: outbound.
 
 use std::error::Error as StdError;
 

@@ -1,6 +1,4 @@
 //! The key of a call inside this process (DESIGN: wire ids live only in the transport).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,4 @@
 //! Which hosts are this machine (RFC 6761 §6.3, RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
-//!
-//! Applies to: both.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,6 +1,4 @@
 //! One JSON-RPC message, read in one pass and written without copies (MGP §1.5).
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! The name of a method, free to copy when it is a known one.
-//!
-//! Applies to: both.
 
 use std::fmt;
 

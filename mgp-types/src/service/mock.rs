@@ -1,6 +1,4 @@
 //! Peers and clients without a transport, for tests of layers.
-//!
-//! Applies to: both.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,8 +3,6 @@
 //! Every section of the protocol is a tower layer over `Service<Call, Response = Reply, Error = RpcError>`.
 //! Requests and notifications are both [`Call`]s; the [`Peer`] at the end of an outbound stack is that service itself,
 //! so a layer works on either side.
-//!
-//! Applies to: both.
 
 mod ask;
 mod at_call;

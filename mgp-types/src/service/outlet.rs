@@ -1,6 +1,4 @@
 //! The way back from a running call: chunks, progress, logs, events, callbacks (DESIGN §3 D; MGP §12, §13).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! What an authenticated caller may do by its credentials, and whether these still hold.
-//!
-//! Applies to: inbound.
 
 use std::fmt;
 use std::sync::Arc;

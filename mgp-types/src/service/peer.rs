@@ -1,6 +1,4 @@
 //! The other end of a connection, as a service (DESIGN §3).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;

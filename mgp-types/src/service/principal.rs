@@ -1,6 +1,4 @@
 //! Who calls: set by the transport from credentials or the configured profile, never from params (MGP §5).
-//!
-//! Applies to: both.
 
 use std::borrow::Borrow;
 use std::fmt;

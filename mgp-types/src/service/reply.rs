@@ -1,6 +1,4 @@
 //! What a call ends with (DESIGN §3 C, E).
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,4 @@
 //! Endpoints: a set of methods and who answers each (STYLE §3).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::future::Future;

@@ -1,6 +1,4 @@
 //! The rule behind a decision, in words (MGP §5, §6).
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::error::Error as _;

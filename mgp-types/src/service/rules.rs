@@ -1,6 +1,4 @@
 //! What the handshake tells the transport of the same connection.
-//!
-//! Applies to: both.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

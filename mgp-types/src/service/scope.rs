@@ -1,6 +1,4 @@
 //! What outlives a call: a connection, a session, a handle, a principal.
-//!
-//! Applies to: both.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -1,6 +1,4 @@
 //! URLs in errors and logs, without what may be a secret in them.
-//!
-//! Applies to: both.
 
 /// How much of a URL is shown.
 const LONGEST: usize = 512;

@@ -1,6 +1,4 @@
 //! Starting and stopping servers, as a supervisor needs to know it (MGP §11.5).
-//!
-//! Applies to: outbound.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! The bound layers are written against, and the one erasure of a finished stack.
-//!
-//! Applies to: both.
 
 use std::any::Any;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! Trace ids that we make ourselves, where a caller brought none (MGP §6.5).
-//!
-//! Applies to: both.
 
 use std::cell::RefCell;
 

@@ -1,6 +1,4 @@
 //! Who sees which tool: one decision for calls and for lists (MGP §5; DESIGN §3).
-//!
-//! Applies to: both.
 
 use super::{Context, Rule, ServerId};
 

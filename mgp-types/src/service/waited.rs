@@ -1,6 +1,4 @@
 //! Marks calls that waited after a gate had let them pass.
-//!
-//! Applies to: both.
 
 use super::Context;
 

@@ -1,6 +1,4 @@
 //! The envelopes of JSON-RPC, read whole (MGP §1.5).
-//!
-//! Applies to: both.
 
 use crate::record::{RawObject, record, string_enum};
 use crate::{Id, Payload, RpcError};

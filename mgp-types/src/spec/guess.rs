@@ -1,6 +1,4 @@
 //! Finds the type of a result or fragment from its members and the section in its file's name.
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 

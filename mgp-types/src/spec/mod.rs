@@ -3,8 +3,6 @@
 //! The type is chosen by content: the method of a request; for results and fragments the members they
 //! have, with the section in the file's name as a hint. Each example is decoded, encoded again and
 //! compared, and then held against rules stricter than the decoders: see [`check_example`].
-//!
-//! Applies to: both.
 
 mod envelope;
 mod guess;

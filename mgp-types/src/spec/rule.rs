@@ -1,6 +1,4 @@
 //! What an example must have although decoders do without it.
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 

@@ -1,6 +1,4 @@
 //! A store that lives as long as its process.
-//!
-//! Applies to: both.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

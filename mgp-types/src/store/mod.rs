@@ -2,8 +2,6 @@
 //!
 //! Whoever keeps state writes through a [`Store`] and decides from a snapshot of its own;
 //! [`Store::revision`] wakes it when somebody else changed something.
-//!
-//! Applies to: both.
 
 mod memory;
 #[cfg(feature = "sqlite")]

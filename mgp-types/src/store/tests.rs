@@ -1,6 +1,4 @@
 //! What every store does, checked on each of them.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

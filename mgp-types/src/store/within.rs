@@ -1,6 +1,4 @@
 //! Waits for a store, and not for ever (MGP §14.3: 3003).
-//!
-//! Applies to: both.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,6 +1,4 @@
 //! Error codes: an open set with the standard ones named (MGP §14.2, §14.3).
-//!
-//! Applies to: both.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
 //! What crosses the wire when a call fails (MGP §14).
-//!
-//! Applies to: both.
 
 use std::error::Error as StdError;
 use std::fmt;

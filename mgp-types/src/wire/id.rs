@@ -1,6 +1,4 @@
 //! The id of a request, echoed exactly (MGP §1.5).
-//!
-//! Applies to: both.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
 //! A piece of JSON text that is passed on without being parsed (MGP §1.5).
-//!
-//! Applies to: both.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
 //! What a caller may do about an error (MGP §14.5).
-//!
-//! Applies to: both.
 
 use super::{ErrorCode, Payload};
 use crate::record::{Object, open_enum, record};

@@ -1,6 +1,4 @@
 //! What is recorded of arguments that are kept out of the log (MGP §6.3).
-//!
-//! Applies to: both.
 
 use crate::Payload;
 use crate::hex::push_hex;

@@ -1,6 +1,4 @@
 //! How a call ended, and the event that tells it (MGP §6.3).
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! A sink that keeps the last events in memory.
-//!
-//! Applies to: both.
 
 use std::collections::VecDeque;
 use std::fmt;

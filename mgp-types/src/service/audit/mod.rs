@@ -4,8 +4,6 @@
 //! For a risk of moderate and above, or an unknown one, it also writes an intent record first:
 //! whatever happens to the process afterwards, it is known that the call was about to run.
 //! Intent records are the sink's own: they are none of the eleven types of §6.4 and are never forwarded.
-//!
-//! Applies to: both.
 
 mod digested;
 mod end;

@@ -1,6 +1,4 @@
 //! The facts of a call that is about to run.
-//!
-//! Applies to: both.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

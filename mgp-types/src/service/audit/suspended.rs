@@ -1,6 +1,4 @@
 //! Calls whose round ended with questions, until their next round comes or nobody expects it any more.
-//!
-//! Applies to: both.
 
 use std::collections::VecDeque;
 use std::fmt;

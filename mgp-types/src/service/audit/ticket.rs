@@ -1,6 +1,4 @@
 //! A call that may run: whatever becomes of the ticket, a record is written.
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;

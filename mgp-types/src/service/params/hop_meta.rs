@@ -1,6 +1,4 @@
 //! The members of `_meta` that layers look at, found in one pass.
-//!
-//! Applies to: inbound.
 
 use std::fmt;
 

@@ -3,8 +3,6 @@
 //! The target names the tool, resource or prompt.
 //! The body is raw and travels end to end.
 //! The meta (`_meta`, `_mgp`, progress token, answers, `trace_id`) belongs to one hop and is written anew on the next.
-//!
-//! Applies to: both.
 
 mod hop_meta;
 mod read;

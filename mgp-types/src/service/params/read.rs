@@ -1,6 +1,4 @@
 //! Reads params in one pass, noting where the parts are (DESIGN §3 C).
-//!
-//! Applies to: inbound.
 
 use std::borrow::Cow;
 use std::fmt;

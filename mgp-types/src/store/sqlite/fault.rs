@@ -1,6 +1,4 @@
 //! What SQLite says, in words that say what to do.
-//!
-//! Applies to: both.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;

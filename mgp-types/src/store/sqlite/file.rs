@@ -1,6 +1,4 @@
 //! The file: made for its owner alone, opened so that processes can share it.
-//!
-//! Applies to: both.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

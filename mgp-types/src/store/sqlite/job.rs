@@ -1,6 +1,4 @@
 //! What waits for a connection: a closure, and somebody who wants to know what became of it.
-//!
-//! Applies to: both.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};

@@ -1,6 +1,4 @@
 //! Tables, and how they came to be: each user of the file has a name and a list of steps that only grows.
-//!
-//! Applies to: both.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -2,8 +2,6 @@
 //!
 //! One thread writes, several changes in one transaction; others read.
 //! Nothing here blocks a runtime, and nothing needs one.
-//!
-//! Applies to: both.
 
 mod fault;
 mod file;

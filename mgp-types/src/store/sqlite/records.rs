@@ -1,6 +1,4 @@
 //! Records, revisions and pending events as rows.
-//!
-//! Applies to: both.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 

@@ -1,6 +1,4 @@
 //! How a store begins and ends: on the thread that writes, so that nobody else waits for the disk.
-//!
-//! Applies to: both.
 
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};

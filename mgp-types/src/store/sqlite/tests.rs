@@ -1,6 +1,4 @@
 //! What is particular to a store in a file.
-//!
-//! Applies to: both.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! The threads of a store: one writes, one reads and looks for news, one reads for others.
 //!
 //! Each ends when nobody can send it jobs any more.
-//!
-//! Applies to: both.
 
 use std::iter;
 use std::sync::mpsc::RecvTimeoutError;
