@@ -47,7 +47,7 @@ record! {
 
     /// Capabilities of a client.
     pub struct ClientCapabilities {
-        /// Things outside the standard.
+        /// Experimental capabilities.
         opt experimental: Option<Object>,
         /// Roots.
         opt roots: Option<ListChanged>,
@@ -65,7 +65,7 @@ record! {
 
     /// Capabilities of a server.
     pub struct ServerCapabilities {
-        /// Things outside the standard.
+        /// Experimental capabilities.
         opt experimental: Option<Object>,
         /// Log messages.
         opt logging: Option<Object>,

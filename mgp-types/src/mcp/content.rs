@@ -7,7 +7,7 @@ use crate::record::{List, Number, RawObject, open_enum, record, tagged};
 open_enum! {
     /// The speaker of a message.
     pub enum Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
@@ -103,7 +103,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The model wants to use a tool (sampling, 2025-11-25).
+    /// A tool call by the model (sampling, 2025-11-25).
     pub struct ToolUseContent tagged "type" = "tool_use" {
         /// The id of this use.
         req id: String,
@@ -117,11 +117,11 @@ record! {
 
     /// The result of a tool, for the model (sampling, 2025-11-25).
     pub struct ToolResultContent tagged "type" = "tool_result" {
-        /// The use it answers.
+        /// The id of the tool call.
         req tool_use_id as "toolUseId": String,
         /// The content.
         req content: Vec<ContentBlock>,
-        /// The same as data.
+        /// The structured content.
         opt structured_content as "structuredContent": Option<Payload>,
         /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,
@@ -143,7 +143,7 @@ tagged! {
         "resource_link" => ResourceLink(ResourceLink),
         /// A resource with its content.
         "resource" => Resource(EmbeddedResource),
-        /// The model wants to use a tool (sampling).
+        /// A tool call by the model (sampling).
         "tool_use" => ToolUse(ToolUseContent),
         /// The result of a tool, for the model (sampling).
         "tool_result" => ToolResult(ToolResultContent),

@@ -9,9 +9,9 @@ use crate::{Payload, RpcError};
 open_enum! {
     /// The way to ask the user.
     pub enum ElicitMode {
-        /// With a form; also what absence means.
+        /// By a form; this is the default.
         Form = "form",
-        /// With a page to visit.
+        /// By a page that the user visits.
         Url = "url",
     }
 

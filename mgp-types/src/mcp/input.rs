@@ -16,19 +16,19 @@ pub type InputRequests = BTreeMap<String, InputRequest>;
 pub type InputResponses = Object;
 
 record! {
-    /// Ask the person.
+    /// An elicitation.
     pub struct InputElicitation tagged "method" = "elicitation/create" {
         /// The question.
         req params: ElicitParams,
     }
 
-    /// Ask the model.
+    /// A sampling request.
     pub struct InputSampling tagged "method" = "sampling/createMessage" {
         /// The question.
         req params: CreateMessageParams,
     }
 
-    /// Ask for the roots.
+    /// A request for the roots.
     pub struct InputRoots tagged "method" = "roots/list" {
         /// The parameters; they are empty.
         opt params: Option<EmptyParams>,
@@ -48,11 +48,11 @@ record! {
 tagged! {
     /// A request of a server to the client.
     pub enum InputRequest by "method" {
-        /// Ask the person.
+        /// An elicitation.
         "elicitation/create" => Elicitation(InputElicitation),
-        /// Ask the model.
+        /// A sampling request.
         "sampling/createMessage" => Sampling(InputSampling),
-        /// Ask for the roots.
+        /// A request for the roots.
         "roots/list" => Roots(InputRoots),
     }
 }

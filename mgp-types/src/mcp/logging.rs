@@ -29,7 +29,7 @@ string_enum! {
 record! {
     /// Parameters of `logging/setLevel`.
     pub struct SetLevelParams {
-        /// The least grave level to send.
+        /// The lowest severity to send.
         req level: LogLevel,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -29,7 +29,7 @@ pub mod key {
     pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// The identifier of the tasks extension (2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    /// The token that asks for progress.
+    /// The progress token.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// The trace of a request (OpenTelemetry).
     pub const TRACEPARENT: &str = "traceparent";
@@ -60,10 +60,10 @@ impl Meta {
         Self(Extras::new())
     }
 
-    /// The token that asks for progress.
+    /// The progress token.
     ///
     /// # Errors
-    /// −32602 when it is neither an integer nor a string.
+    /// Returns −32602 if it is neither an integer nor a string.
     pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::PROGRESS_TOKEN)
     }
@@ -79,7 +79,7 @@ impl Meta {
     /// Returns the capabilities of the sender of the request.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
         self.decode(key::CLIENT_CAPABILITIES)
     }
@@ -87,7 +87,7 @@ impl Meta {
     /// Returns the name and version of the sender of the request.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::CLIENT_INFO)
     }
@@ -95,7 +95,7 @@ impl Meta {
     /// Returns the name and version of the sender of the result.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::SERVER_INFO)
     }
@@ -111,7 +111,7 @@ impl Meta {
     /// The subscription this message belongs to.
     ///
     /// # Errors
-    /// −32602 when it is neither an integer nor a string.
+    /// Returns −32602 if it is neither an integer nor a string.
     pub fn subscription_id(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::SUBSCRIPTION_ID)
     }

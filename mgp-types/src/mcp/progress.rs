@@ -21,7 +21,7 @@ record! {
 
     /// Parameters of `notifications/cancelled`.
     pub struct CancelledParams {
-        /// The request to give up; absent for tasks (2025-11-25).
+        /// The request to cancel; absent for tasks (2025-11-25).
         opt request_id as "requestId": Option<Id>,
         /// The reason.
         opt reason: Option<String>,

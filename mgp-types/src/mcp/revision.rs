@@ -44,14 +44,14 @@ impl Revision {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
     }
 
-    /// Returns a server's answer to `initialize`: the requested revision if it is a known legacy one, else the newest one.
+    /// Returns a server's answer to `initialize`: the requested revision if it is a known legacy one, else the newest.
     #[must_use]
     pub fn negotiate(asked: &Self) -> Self {
         if Self::LEGACY.contains(asked) { asked.clone() } else { Self::LATEST_LEGACY }
     }
 }
 
-/// The two ways MCP connects.
+/// The two kinds of MCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
     /// `initialize`, then a session.

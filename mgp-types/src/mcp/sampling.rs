@@ -74,7 +74,7 @@ record! {
         req role: Role,
         /// The content.
         req content: OneOrMany<ContentBlock>,
-        /// The model that spoke.
+        /// The model.
         req model: String,
         /// The reason why the model stopped.
         opt stop_reason as "stopReason": Option<String>,

@@ -61,7 +61,7 @@ record! {
         req task_id as "taskId": String,
         /// The state.
         req status: TaskStatus,
-        /// The same for people.
+        /// A message for display.
         opt status_message as "statusMessage": Option<String>,
         /// The time of creation.
         req created_at as "createdAt": Timestamp,
@@ -91,7 +91,7 @@ record! {
         req task_id as "taskId": String,
         /// The state.
         req status: TaskStatus,
-        /// The same for people.
+        /// A message for display.
         opt status_message as "statusMessage": Option<String>,
         /// The time of creation.
         req created_at as "createdAt": Timestamp,

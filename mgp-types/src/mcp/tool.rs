@@ -106,7 +106,7 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The content.
         req content: Vec<ContentBlock>,
-        /// The same as data.
+        /// The structured content.
         opt structured_content as "structuredContent": Option<Payload>,
         /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,
@@ -118,7 +118,7 @@ record! {
 }
 
 impl Tool {
-    /// The security metadata: `security`, else its mirror `_meta["dev.cloto/mgp"].security`.
+    /// Returns the security metadata: `security`, else its mirror `_meta["dev.cloto/mgp"].security`.
     #[must_use]
     pub fn find_security(&self) -> Option<Lenient<ToolSecurity>> {
         if self.security.is_some() {

@@ -1,4 +1,4 @@
-//! Every method as a type, and one table of all of them (MGP §1.5).
+//! Methods as types, and the table of all methods (MGP §1.5).
 
 mod info;
 mod member;

@@ -9,7 +9,7 @@ record! {
         opt stream: Option<bool>,
         /// The server to call, if several have a tool of this name.
         opt server_id: Option<String>,
-        /// The trace of the call, where another peer puts it.
+        /// The trace of the call, in the spelling of another implementation.
         opt trace_id: Option<String>,
         /// The agent on whose behalf the call is made (later revisions).
         opt delegation: Option<RawObject>,

@@ -72,7 +72,7 @@ record! {
         req version: MgpVersion,
         /// The offered extensions; unknown ones are preserved.
         req extensions: Vec<String>,
-        /// The permissions the server needs, as it wrote them.
+        /// The permissions that the server needs, as it declares them.
         list permissions_required: List<Permission>,
         /// The id the server claims; shown, never a key.
         opt server_id: Option<String>,

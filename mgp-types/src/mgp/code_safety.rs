@@ -15,7 +15,7 @@ open_enum! {
         Readonly = "readonly",
     }
 
-    /// The words of a rejection.
+    /// The status of a rejection.
     pub enum RejectionStatus {
         /// Rejected.
         Rejected = "rejected",
@@ -31,7 +31,7 @@ record! {
         req level: CodeSafetyLevel,
         /// The language.
         opt language: Option<String>,
-        /// The longest code.
+        /// The maximum size of the code.
         opt max_code_size_bytes: Option<u64>,
         /// Imports that are blocked.
         list blocked_imports: List<String>,
@@ -47,7 +47,7 @@ record! {
         list blocked_imports: List<String>,
         /// Imports that are allowed.
         list allowed_imports: List<String>,
-        /// The longest code.
+        /// The maximum size of the code.
         opt max_code_size_bytes: Option<u64>,
     }
 

@@ -132,7 +132,7 @@ record! {
         opt env: Option<BTreeMap<String, String>>,
         /// The working directory.
         opt cwd: Option<String>,
-        /// The script itself, where it is in no file: `command` runs it, `args` are its arguments.
+        /// The source of a script without a file: `command` runs it, `args` are its arguments.
         opt source: Option<String>,
         /// The author, as claimed; the authenticated caller counts.
         opt created_by: Option<String>,
@@ -146,7 +146,7 @@ record! {
         req id: String,
         /// The outcome.
         req status: RegistrationStatus,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 
@@ -164,7 +164,7 @@ record! {
         req id: String,
         /// `deregistered`.
         req status: RegistrationStatus,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 }

@@ -157,7 +157,7 @@ impl ExtensionSet {
         self.0 == 0
     }
 
-    /// Walks the set in the fewest words, those of §2.2 first.
+    /// Returns the fewest extensions that make up the set, those of §2.2 first.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         let mut rest = self.0;
         Extension::ALL.iter().copied().filter(move |extension| {

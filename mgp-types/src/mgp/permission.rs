@@ -170,7 +170,7 @@ record! {
         req permissions: Vec<Permission>,
         /// The approval policy.
         opt policy: Option<ApprovalPolicy>,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 
@@ -178,7 +178,7 @@ record! {
     pub struct PermissionRequestResult {
         /// The id of the request.
         opt request_id: Option<String>,
-        /// `waiting`, from a server.
+        /// `waiting`, in the answer of a server.
         opt status: Option<String>,
         /// The decision by permission.
         opt grants: Option<BTreeMap<Permission, Grant>>,

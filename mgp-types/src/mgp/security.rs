@@ -85,7 +85,7 @@ impl Ord for RiskLevel {
 }
 
 impl TrustLevel {
-    /// The order of trust: 0 is least; an unknown word counts as least.
+    /// Returns the rank, from 0 for the lowest; an unknown value has the lowest.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -96,7 +96,7 @@ impl TrustLevel {
         }
     }
 
-    /// The word of §2.3 for this level.
+    /// Returns the value of §2.3 for this level.
     #[must_use]
     pub fn seed(&self) -> Self {
         match self.rank() {
@@ -106,7 +106,7 @@ impl TrustLevel {
         }
     }
 
-    /// The word of later revisions for this level.
+    /// Returns the value of later revisions for this level.
     #[must_use]
     pub fn later(&self) -> Self {
         match self.rank() {
@@ -123,7 +123,7 @@ record! {
     pub struct ToolSecurity {
         /// The risk.
         req risk_level: RiskLevel,
-        /// The permissions a call needs, as the server wrote them.
+        /// The permissions that a call needs, as the server declares them.
         list permissions_required: List<Permission>,
         /// The side effects.
         list side_effects: List<SideEffect>,

@@ -14,7 +14,7 @@ record! {
         req request_id: Id,
         /// The running number, from 0.
         req index: u64,
-        /// The piece.
+        /// The content.
         req content: ContentBlock,
         /// `true` if it is the last chunk.
         def done: bool,
@@ -82,7 +82,7 @@ record! {
     pub struct GapUnrecoverableParams {
         /// The call.
         req request_id: Id,
-        /// The number that is lost.
+        /// The index of the lost chunk.
         req missing_index: u64,
         /// The reason.
         opt reason: Option<String>,

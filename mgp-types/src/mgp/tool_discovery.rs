@@ -66,7 +66,7 @@ record! {
         opt description: Option<String>,
         /// The categories.
         list categories: List<String>,
-        /// Words for it.
+        /// Keywords.
         list keywords: List<String>,
         /// The security metadata.
         opt security: Option<Lenient<ToolSecurity>>,
@@ -80,7 +80,7 @@ record! {
         list categories: List<String>,
         /// The maximum risk.
         opt risk_level_max: Option<RiskLevel>,
-        /// Their server is in this state.
+        /// The state of their server.
         opt status: Option<ServerState>,
         /// The servers to search.
         list servers: List<String>,
@@ -214,9 +214,9 @@ record! {
 
     /// Result of `mgp/tools/session`.
     pub struct SessionResult {
-        /// Tools that are always there.
+        /// The pinned tools.
         req pinned: Vec<String>,
-        /// Tools that were used.
+        /// The cached tools.
         req cached: Vec<String>,
         /// The tokens they cost.
         opt total_tokens: Option<u64>,
@@ -254,7 +254,7 @@ record! {
         req pinned_reserve: u64,
         /// The part reserved for found tools.
         req discovery_reserve: u64,
-        /// The most cached tools may cost.
+        /// The maximum cost of cached tools.
         req cache_limit: u64,
     }
 

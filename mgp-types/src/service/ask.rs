@@ -1,8 +1,8 @@
-//! Asking the caller while a call runs, in both eras (DESIGN §3 E; MCP elicitation, sampling, roots).
+//! Questions to the caller while a call runs, in both eras (MCP elicitation, sampling, roots).
 //!
-//! A legacy caller gets a request and the handler waits.
-//! A modern caller cannot get requests: the answer for a key comes with the next round,
-//! else the ask suspends, the call is answered with all suspended asks, and the handler runs again from the top.
+//! A legacy caller receives a request, and the handler waits for its answer.
+//! A modern caller cannot receive requests. If the answer to a question is not known yet, the question is suspended:
+//! the call returns all suspended questions, and the next round, with the answers, runs the handler again from the top.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,68 +24,68 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Makes a question.
+    /// Creates a question.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
         Self { method: method.into(), params }
     }
 
-    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// Returns the method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Its params.
+    /// Returns the params.
     #[must_use]
     pub fn params(&self) -> &Payload {
         &self.params
     }
 }
 
-/// Gets answers from the caller of one logical call.
+/// A channel for questions to the caller of one logical call.
 pub trait Asker: Send + Sync {
-    /// Asks; `key` names the question within the call, the same in every round.
+    /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
-    /// Forgets an answer that came before its question was asked.
+    /// Drops an answer that was given before its question was asked.
     fn forget_early(&self, _key: &str) {}
 
-    /// A value kept from an earlier round under this key.
+    /// Returns a value that was stored under this key in an earlier round.
     fn kept(&self, _key: &str) -> Option<Payload> {
         None
     }
 
-    /// Keeps a value for later rounds.
+    /// Stores a value for later rounds.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// The questions that cannot be answered in this round, as the reply of the call; takes them away.
+    /// Takes the questions that cannot be answered in this round, as the reply of the call.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
 }
 
-/// How a call reaches its caller.
+/// The way to ask the caller of a call.
 #[derive(Clone, Default)]
 pub enum Asking {
-    /// Nobody can be asked.
+    /// The caller cannot be asked.
     #[default]
     Nobody,
     /// A request on the caller's own connection.
     Peer(Peer),
-    /// Something else: replayed answers, a parked call.
+    /// Another way, e.g. answers of earlier rounds, or a parked call.
     Via(Arc<dyn Asker>),
 }
 
 impl Asking {
-    /// Drives a handler until it completes or every way on waits for an answer of the next round.
+    /// Polls a handler until it completes or cannot continue without an answer of the next round.
     ///
-    /// When a poll leaves questions open, the handler is dropped and the questions become the reply:
-    /// the next round runs it again from the top, with the answers there.
-    /// It belongs around whatever polls the handler itself, and around a stack whose gates may ask.
+    /// If a poll leaves questions open, the handler is dropped and the questions become the reply:
+    /// the next round runs the handler again from the top, with the answers available.
+    /// Wrap it around the code that polls the handler, and around a stack whose gates may ask.
     ///
     /// # Errors
-    /// What the handler answers.
+    /// Returns the error of the handler.
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler.
@@ -110,7 +110,6 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// What an ask of a kind the caller did not offer says.
 pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
     let name = method.split_once('/').map_or(method, |(name, _)| name);
     if cx.caller.era == crate::mcp::Era::Modern {
@@ -125,7 +124,6 @@ pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
     nobody_to_ask(name)
 }
 
-/// What a refused ask says.
 pub(super) fn nobody_to_ask(key: &str) -> RpcError {
     RpcError::new(
         ErrorCode::PERMISSION_DENIED,
@@ -135,27 +133,27 @@ pub(super) fn nobody_to_ask(key: &str) -> RpcError {
 
 // === Rounds ===
 
-/// The answers of earlier rounds and the questions of this one.
+/// The answers of earlier rounds, and the questions of this one.
 ///
-/// It is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
+/// This is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<Board>>);
 
-/// What one round hands to the next; sealed on the way.
+/// The state that one round passes to the next; sealed in transit.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
-    /// Names the logical call: the same in all its rounds.
+    /// The id of the logical call, the same in all its rounds.
     pub logical: String,
-    /// How many rounds came before.
+    /// The number of earlier rounds.
     pub round: u32,
-    /// The questions that are open; only their answers are taken.
+    /// The open questions; answers to other questions are ignored.
     pub asked: Vec<String>,
-    /// Answers by key.
+    /// The answers, by key.
     pub answers: BTreeMap<String, Payload>,
-    /// The keys of answers that came before anybody asked.
+    /// The keys of answers that were given before their question was asked.
     #[serde(default)]
     pub early: BTreeSet<String>,
-    /// Values kept by key.
+    /// The stored values, by key.
     pub kept: BTreeMap<String, Payload>,
 }
 
@@ -163,18 +161,18 @@ pub struct RoundState {
 struct Board {
     state: RoundState,
     suspended: Vec<(String, Ask)>,
-    /// The keys of the questions that went out.
+    /// The keys of the questions that were sent.
     asked: Vec<String>,
 }
 
 impl Rounds {
-    /// Starts a round with what the rounds before left.
+    /// Creates a round from the state of the previous one.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
         Self(Arc::new(Mutex::new(Board { state, ..Board::default() })))
     }
 
-    /// What the next round needs to know.
+    /// Returns the state for the next round.
     #[must_use]
     pub fn state(&self) -> RoundState {
         let board = self.board();

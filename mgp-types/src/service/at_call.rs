@@ -1,4 +1,4 @@
-//! Stock tower layers inside a stack: readiness is driven per call, errors become ours.
+//! Adapter for tower layers of other crates: waits for readiness per call, and converts errors.
 //!
 //! Applies to: both.
 
@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// Wraps a foreign layer so that it may wait in `poll_ready` without stopping the read loop.
+/// A wrapper that lets a foreign layer wait in `poll_ready` without stopping the read loop.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// Our own errors pass unchanged; a foreign one is a fault of the stack.
+/// Own errors pass unchanged; a foreign error is an internal error of the stack.
 fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
     match error.into().downcast::<RpcError>() {
         Ok(own) => *own,

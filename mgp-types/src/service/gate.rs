@@ -1,4 +1,4 @@
-//! A gate from a closure: look at a call, let it pass or refuse it.
+//! Layers made of closures: a gate that lets a call pass or refuses it, and a wrapper around calls.
 //!
 //! Applies to: both.
 
@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{Call, Either, MgpService, Reply, Stack};
 use crate::wire::RpcError;
 
-/// Makes a layer from a closure that refuses calls.
+/// Creates a layer from a closure that may refuse calls.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, gate, mock};
@@ -36,7 +36,7 @@ where
     GateLayer(check)
 }
 
-/// Makes a layer from a closure that gets the call and the rest of the stack, and sees the reply.
+/// Creates a layer from a closure that gets the call and the rest of the stack, and returns the reply.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, around, mock};
@@ -61,7 +61,7 @@ where
     AroundLayer(wrap)
 }
 
-/// Layer of [`around`].
+/// The layer created by [`around`].
 #[derive(Clone)]
 #[must_use]
 pub struct AroundLayer<F>(F);
@@ -85,12 +85,12 @@ where
     }
 }
 
-/// Layer of [`gate`].
+/// The layer created by [`gate`].
 #[derive(Clone)]
 #[must_use]
 pub struct GateLayer<F>(F);
 
-/// Service of [`gate`].
+/// The service of [`GateLayer`].
 #[derive(Clone)]
 pub struct Gate<S, F> {
     inner: S,

@@ -1,17 +1,17 @@
-//! How a text stands in a header: as it is where that is safe, else in base64 between marks (MCP 2026-07-28, value encoding).
+//! The encoding of header values: plain if that is safe, else Base64 between markers (MCP 2026-07-28, value encoding).
 //!
-//! `Mcp-Name` and the `Mcp-Param-*` headers are written this way.
+//! `Mcp-Name` and the `Mcp-Param-*` headers use it.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a text in base64 stands between; the case matters.
+/// The case-sensitive markers around Base64.
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
-/// Writes a text as the value of a header.
+/// Encodes a text as the value of a header.
 ///
 /// ```
 /// use mgp_types::service::{decode_header, encode_header};
@@ -23,14 +23,14 @@ const CLOSE: &str = "?=";
 #[must_use]
 pub fn encode_header(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with(' ') || text.ends_with(' ');
-    // A text that looks encoded would be decoded by its reader, and an empty header is dropped by some.
+    // A text that looks encoded would be decoded by its reader, and some readers drop an empty header.
     if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
 }
 
-/// Reads the text that the value of a header stands for; `None` where it holds what no header may, or broken base64.
+/// Decodes the value of a header; returns `None` for characters that are not allowed, or invalid Base64.
 #[must_use]
 pub fn decode_header(value: &str) -> Option<Cow<'_, str>> {
     let value = value.trim_matches([' ', '\t']);
@@ -44,7 +44,7 @@ fn inside(value: &str) -> Option<&str> {
     value.strip_prefix(OPEN)?.strip_suffix(CLOSE)
 }
 
-/// Visible ASCII and the space; a tab may stand in a header, but readers differ on what they make of it.
+/// Visible ASCII and the space; a tab is allowed in a header, but readers treat it differently.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }

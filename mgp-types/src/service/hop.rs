@@ -1,4 +1,4 @@
-//! Hop-by-hop members that a peer writes (DESIGN §3 C).
+//! The hop-by-hop members that a peer writes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::mcp::key;
 use crate::record::Key;
 use crate::wire::Payload;
 
-/// The members of `_meta` that say who speaks.
+/// The members of `_meta` that describe the sender.
 const SPEAKER: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
-/// What one hop adds to the params it sends.
+/// The members that one hop adds to the params it sends.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutMeta {
@@ -32,7 +32,7 @@ pub struct OutMeta {
 }
 
 impl OutMeta {
-    /// Adds nothing.
+    /// Creates an empty addition.
     #[must_use]
     pub const fn nothing() -> Self {
         Self {
@@ -44,14 +44,14 @@ impl OutMeta {
         }
     }
 
-    /// What of it says who speaks: a request that is made on behalf of the one that carries it says the same.
+    /// Returns only the members that describe the sender, for further requests made on behalf of the same one.
     #[must_use]
     pub fn speaker(&self) -> Self {
         let says = self.meta.iter().filter(|(name, _)| SPEAKER.contains(&&**name));
         Self { meta: says.cloned().collect(), ..Self::nothing() }
     }
 
-    /// Whether it adds nothing.
+    /// Returns whether there are no members to add.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.meta.is_empty()
@@ -62,7 +62,7 @@ impl OutMeta {
     }
 }
 
-/// Writes the members of an object joined with further ones; a further one replaces one of the same name.
+/// Writes an object together with further members, which replace members of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     came: Option<&str>,

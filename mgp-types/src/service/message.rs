@@ -15,53 +15,53 @@ use super::reply::Reply;
 use crate::record::{Key, text_of};
 use crate::wire::{Id, Payload, RpcError};
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub enum Message {
-    /// A request, to be answered under its id.
+    /// A request, which must be answered with its id.
     Request {
-        /// Its id.
+        /// The id.
         id: Id,
-        /// What is asked.
+        /// The method.
         method: Method,
         /// The parameters.
         params: Params,
     },
     /// A notification, never answered.
     Notification {
-        /// What is told.
+        /// The method.
         method: Method,
         /// The parameters.
         params: Params,
     },
-    /// The answer to a request of ours.
+    /// A response to a request of this side.
     Response {
-        /// The id of that request; `None` when the peer could not read ours.
+        /// The id of that request; `None` if the peer could not read it.
         id: Option<Id>,
         /// The result or the error.
         outcome: Result<Payload, RpcError>,
     },
-    /// Several messages in one array (2025-03-26 only), each still to be read.
+    /// Several messages in one array (2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
-/// How many messages one array may hold: each short one may be answered with a long one.
+/// The maximum number of messages in one array: the answer to a short message may be long.
 const BATCH_MAX: usize = 128;
 
-/// Text that is no message: what to answer, and under which id.
+/// A text that is not a valid message, with the answer to it.
 #[derive(Debug)]
 pub struct BadMessage {
-    /// The id, where one could be read.
+    /// The id, if it could be read.
     pub id: Option<Id>,
-    /// −32700 or −32600; `None` for a broken response, which is never answered.
+    /// −32700 or −32600; `None` for an invalid response, which must not be answered.
     pub error: Option<RpcError>,
 }
 
 impl Message {
-    /// Reads one message; payloads stay ranges of `line`.
+    /// Parses a message; payloads remain ranges of `line`.
     ///
     /// # Errors
-    /// What to answer when it is none.
+    /// Returns the answer to an invalid message.
     pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
@@ -77,7 +77,7 @@ impl Message {
         };
         match judged {
             Ok(Judged::Message(message)) => Ok(message),
-            // The line itself moves into the params: sharing it would cost an allocation.
+            // The line itself moves into the params: sharing it would be an allocation.
             Ok(Judged::Call { id, method, parts }) => {
                 let params = Params::of_parts(line, parts);
                 Ok(match id {
@@ -90,7 +90,7 @@ impl Message {
         }
     }
 
-    /// The answer that a line is which is no text: the call it answers must still end.
+    /// Reads a response that is not valid UTF-8, so that the call it answers still ends.
     ///
     /// ```
     /// use mgp_types::service::Message;
@@ -107,7 +107,6 @@ impl Message {
     }
 }
 
-/// What a line is that is a message.
 enum Judged {
     Message(Message),
     /// A call whose params are ranges of the line.
@@ -118,7 +117,6 @@ enum Judged {
     },
 }
 
-/// What a line is that is no single message.
 enum Verdict {
     Bad(BadMessage),
     Batch(Vec<ByteString>),
@@ -133,14 +131,14 @@ struct Envelope<'a> {
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// Whether a result or an error stands there, readable or not.
+    /// `true` if there is a result or an error, even an unreadable one.
     answers: bool,
     twice: bool,
 }
 
 enum ParamsSlot<'a> {
     Read(Parts),
-    /// The params stood before the method, so which member is the target was not known yet.
+    /// The params precede the method, so the target member is not known yet.
     Raw(&'a RawValue),
 }
 
@@ -192,9 +190,9 @@ impl Envelope<'_> {
         }))
     }
 
-    /// The answer that a line is up to where it cannot be read: the call it answers must still end.
+    /// Reads the id of a response that cannot be parsed further, so that the call it answers still ends.
     ///
-    /// Python writes numbers as `NaN` that are none, for one.
+    /// Python, e.g., writes `NaN`, which is not JSON.
     fn broken_answer(&self, why: &serde_json::Error) -> Option<Message> {
         if !self.answers || self.method_is_text {
             return None;
@@ -218,7 +216,7 @@ impl Envelope<'_> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call it answers must still end; what came is kept in the log only.
+                // The call it answers must still end; the error itself is only logged.
                 Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
             },
             (Some(_), Some(_)) => {
@@ -231,7 +229,7 @@ impl Envelope<'_> {
 }
 
 impl BadMessage {
-    /// Takes the second, slow look at a line that did not read as a message.
+    /// Determines, in a second and slow pass, why a line is not a message.
     fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Verdict {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
             return Verdict::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
@@ -265,7 +263,7 @@ impl BadMessage {
     }
 }
 
-/// Reads an id; most are short numbers, and those need no parser.
+/// Most ids are short numbers, which need no parser.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
@@ -276,7 +274,7 @@ fn read_id(raw: &str) -> Option<Id> {
     serde_json::from_str(raw).ok()
 }
 
-/// Takes an array apart, and stops where it is too long to hold.
+/// Splits an array, and stops at the limit.
 struct Items<'a>(&'a ByteString);
 
 impl<'de> de::Visitor<'de> for Items<'_> {
@@ -334,7 +332,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                 "method" => {
                     out.twice |= out.method_is_text || out.method.is_some();
                     let raw: &RawValue = map.next_value()?;
-                    // A method of another type is no reason to lose the id.
+                    // A method of another type must not lose the id.
                     out.method_is_text = true;
                     out.method = text_of(raw.get());
                 }
@@ -390,7 +388,7 @@ pub fn write_call(
     out.push(b'}');
 }
 
-/// Writes the answer to a request; a reply of nothing writes nothing.
+/// Writes the answer to a request; [`Reply::None`] writes nothing.
 pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, RpcError>) {
     let head = |out: &mut Vec<u8>| {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -430,7 +428,7 @@ fn write_id(out: &mut Vec<u8>, id: Option<&Id>) {
     }
 }
 
-/// Formats without the machinery of `write!`, which costs as much as the rest of a short answer.
+/// Formats without `write!`, which costs as much as the rest of a short answer.
 pub(super) fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     let mut rest = number.unsigned_abs();
@@ -450,8 +448,8 @@ pub(super) fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
 }
 
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Few texts have anything to be escaped, and a look is cheaper than their writer; without an early end it takes many
-    // bytes at once.
+    // Few texts need escapes, and this check is cheaper than the JSON writer; without an early exit it checks many bytes
+    // at once.
     let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |found, byte| found | special(byte)) {
         // Writing a string into memory cannot fail.

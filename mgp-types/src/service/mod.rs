@@ -1,7 +1,7 @@
-//! The one service type and what travels through it (DESIGN §3).
+//! The service type of every layer, and the values that pass through it.
 //!
 //! Every section of the protocol is a tower layer over `Service<Call, Response = Reply, Error = RpcError>`.
-//! Requests and notifications are both [`Call`]s; the [`Peer`] at the end of an outbound stack is that service itself,
+//! Requests and notifications are both [`Call`]s. The [`Peer`] at the end of an outbound stack is such a service too,
 //! so a layer works on either side.
 
 mod ask;
@@ -91,5 +91,5 @@ pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
 pub use waited::Waited;
 
-/// A future on the heap.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,4 +1,4 @@
-//! Who calls: set by the transport from credentials or the configured profile, never from params (MGP §5).
+//! The caller of a call: set by the transport from credentials or the configured profile, never from params (MGP §5).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -53,23 +53,23 @@ macro_rules! name_newtype {
 }
 
 name_newtype!(
-    /// The tenant a principal belongs to; part of every key.
+    /// The tenant of a principal; part of every key.
     TenantId
 );
 name_newtype!(
-    /// The authenticated subject: a person, a key, a client id.
+    /// The authenticated subject: a user, a key, a client id.
     Subject
 );
 name_newtype!(
-    /// The agent a subject acts through.
+    /// The agent through which a subject acts.
     AgentId
 );
 name_newtype!(
-    /// A server's configured id; what a server claims about itself is shown, never a key.
+    /// The configured id of a server; an id that the server claims is shown, but never used as a key.
     ServerId
 );
 
-/// Who a call is made for; forwarding never changes it.
+/// The principal for whom a call is made; forwarding never changes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal(Arc<Inner>);
 
@@ -81,18 +81,18 @@ struct Inner {
     authority: Authority,
 }
 
-/// What a principal may administer.
+/// The administrative authority of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Authority {
-    /// Nothing: it calls tools.
+    /// None: the principal may only call tools.
     User,
-    /// Grants, permissions, registrations, shutdown.
+    /// May administer grants, permissions, registrations and shutdown.
     Operator,
 }
 
 impl Principal {
-    /// Names a principal without administrative authority.
+    /// Creates a principal without administrative authority.
     #[must_use]
     pub fn new(tenant: impl Into<TenantId>, subject: impl Into<Subject>) -> Self {
         Self(Arc::new(Inner {
@@ -103,14 +103,14 @@ impl Principal {
         }))
     }
 
-    /// The party at the other end of a local pipe: tenant `local`, subject `local`.
+    /// Returns the principal at the other end of a local pipe: tenant `local`, subject `local`.
     #[must_use]
     pub fn local() -> Self {
         static LOCAL: LazyLock<Principal> = LazyLock::new(|| Principal::new("local", "local"));
         LOCAL.clone()
     }
 
-    /// The same principal acting through an agent.
+    /// Returns the same principal, acting through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
         let Inner { tenant, subject, authority, .. } = &*self.0;
@@ -122,7 +122,7 @@ impl Principal {
         }))
     }
 
-    /// The same principal with administrative authority.
+    /// Returns the same principal, with administrative authority.
     #[must_use]
     pub fn operator(&self) -> Self {
         let Inner { tenant, subject, agent, .. } = &*self.0;
@@ -134,25 +134,25 @@ impl Principal {
         }))
     }
 
-    /// The tenant.
+    /// Returns the tenant.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.0.tenant
     }
 
-    /// The subject.
+    /// Returns the subject.
     #[must_use]
     pub fn subject(&self) -> &Subject {
         &self.0.subject
     }
 
-    /// The agent, where one is known.
+    /// Returns the agent, if known.
     #[must_use]
     pub fn as_agent(&self) -> Option<&AgentId> {
         self.0.agent.as_ref()
     }
 
-    /// What it may administer.
+    /// Returns the administrative authority.
     #[must_use]
     pub fn authority(&self) -> Authority {
         self.0.authority

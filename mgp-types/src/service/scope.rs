@@ -1,4 +1,4 @@
-//! What outlives a call: a connection, a session, a handle, a principal.
+//! Scopes, which outlive a call: a connection, a session, a handle, a request.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Holds the state that layers keep between calls, and ends it.
+/// The owner of the state that layers keep between calls.
 ///
 /// ```
 /// use mgp_types::service::{Scope, ScopeKind};
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Clone)]
 pub struct Scope(Arc<Inner>);
 
-/// What a scope stands for.
+/// The kind of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScopeKind {
@@ -35,7 +35,7 @@ pub enum ScopeKind {
     Request,
 }
 
-/// Names a scope in this process.
+/// The id of a scope in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopeId(u64);
 
@@ -49,13 +49,13 @@ struct Inner {
 struct Live {
     ended: bool,
     next_hook: u64,
-    /// A handful at most: looking through them is quicker than hashing.
+    /// A handful at most: a linear search is faster than hashing.
     state: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
 impl Scope {
-    /// Opens a scope.
+    /// Creates a scope.
     #[must_use]
     pub fn new(kind: ScopeKind) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -63,19 +63,19 @@ impl Scope {
         Self(Arc::new(Inner { id, kind, live: Mutex::default() }))
     }
 
-    /// Its id.
+    /// The id.
     #[must_use]
     pub fn id(&self) -> ScopeId {
         self.0.id
     }
 
-    /// What it stands for.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ScopeKind {
         self.0.kind
     }
 
-    /// The scope's one value of a type, made on first use.
+    /// Returns the scope's value of a type, after creating it on first use.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut live = self.live();
@@ -87,11 +87,11 @@ impl Scope {
             live.state.push((id, Arc::clone(&value)));
             value
         };
-        // It is found by its type, so it is of it; a fresh one is the harmless answer.
+        // The value has this type, since it is found by it; a new one is a safe fallback.
         value.downcast().unwrap_or_default()
     }
 
-    /// Runs a hook when the scope ends, at once if it has; dropping the guard forgets the hook.
+    /// Registers a hook that runs when the scope ends, or now if it has ended; dropping the guard removes the hook.
     #[must_use = "dropping the guard forgets the hook"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
         let mut live = self.live();
@@ -106,13 +106,13 @@ impl Scope {
         EndGuard { scope: Arc::downgrade(&self.0), hook: number }
     }
 
-    /// Whether it has ended.
+    /// Returns whether the scope has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.live().ended
     }
 
-    /// Ends the scope: runs its hooks once and lets its state go.
+    /// Ends the scope: runs its hooks once and drops its state.
     pub fn end(&self) {
         let (hooks, state) = {
             let mut live = self.live();
@@ -136,7 +136,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// Keeps an end hook registered.
+/// A guard that removes an end hook when it is dropped.
 #[derive(Debug)]
 pub struct EndGuard {
     scope: Weak<Inner>,
@@ -153,7 +153,7 @@ impl fmt::Debug for Inner {
 }
 
 impl EndGuard {
-    /// Leaves the hook registered for the rest of the scope.
+    /// Leaves the hook registered until the scope ends.
     pub fn keep(mut self) {
         self.scope = Weak::new();
     }

@@ -1,11 +1,11 @@
-//! URLs in errors and logs, without what may be a secret in them.
+//! URLs in errors and logs, without possible secrets.
 
-/// How much of a URL is shown.
+/// The maximum number of shown characters.
 const LONGEST: usize = 512;
 
-/// Writes a URL as it may be shown: scheme, host, port and path, without user name, password, query and fragment.
+/// Returns a URL for display: scheme, host, port and path, without user name, password, query and fragment.
 ///
-/// It takes any text, and leaves out what it cannot tell from a secret.
+/// Any text is accepted; parts that may be secrets are omitted.
 ///
 /// ```
 /// use mgp_types::service::shown_url;
@@ -23,7 +23,7 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // A password with a slash or the like in it looks like a port and what follows one.
+    // A password with a slash looks like a port followed by a path.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {
@@ -37,9 +37,9 @@ fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }
 
-/// Whether what stands behind the host is a number, if there is anything.
+/// Returns whether the text after the host, if any, is a port number.
 fn has_fair_port(host: &str) -> bool {
-    // An address of IPv6 has colons of its own.
+    // An IPv6 address contains colons.
     let after = host.rfind(']').map_or(host, |end| &host[end..]);
     after.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }

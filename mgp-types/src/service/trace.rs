@@ -1,4 +1,4 @@
-//! Trace ids that we make ourselves, where a caller brought none (MGP §6.5).
+//! Trace ids created for calls without one (MGP §6.5).
 
 use std::cell::RefCell;
 
@@ -7,27 +7,26 @@ use bytestring::ByteString;
 
 use crate::hex::hex_of_16;
 
-/// The length of an id.
 const LENGTH: usize = 32;
 
-/// So many are made at once; each keeps the text of all alive, which is half a kilobyte.
+/// The ids created at once; each of them keeps the common text alive, which is half a kilobyte.
 const MANY: usize = 16;
 
 thread_local! {
     static MADE: RefCell<Made> = const { RefCell::new(Made { text: ByteString::new(), given: 0 }) };
 }
 
-/// Ids that were made together.
+/// Ids that share one text.
 struct Made {
     text: ByteString,
-    /// Up to where they were given out.
+    /// The end of the ids already returned.
     given: usize,
 }
 
-/// A new id: unique, not secret, since it only says what belongs together.
+/// Returns a new id: unique, but not secret, since it only correlates events.
 ///
-/// Ids are ranges of one text: an allocation for each would be freed by the thread that writes the log, which costs
-/// several times what the id does.
+/// Ids are ranges of one text: a separate allocation would be freed by the thread that writes the log, which costs
+/// several times as much as the id.
 pub(super) fn next() -> ByteString {
     MADE.with_borrow_mut(|made| {
         if made.given == made.text.len() {

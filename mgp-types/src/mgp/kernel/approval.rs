@@ -62,7 +62,7 @@ record! {
         req approval: KernelApproval,
         /// The state of a server whose registration was approved.
         opt status: Option<RegistrationStatus>,
-        /// The same in words.
+        /// A message for display.
         opt message: Option<String>,
     }
 }

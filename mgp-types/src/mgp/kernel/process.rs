@@ -108,7 +108,7 @@ record! {
 
     /// Result of `mgp/kernel/sessions`.
     pub struct KernelSessionsResult {
-        /// The sessions by agent, those of callers among them that were seen lately.
+        /// The sessions by agent, including those of recent callers.
         def sessions: Vec<KernelSession>,
     }
 
@@ -122,9 +122,9 @@ record! {
         opt since: Option<Timestamp>,
         /// The time of the last call, for a client without connection and session.
         opt last_seen: Option<Timestamp>,
-        /// Tools that are always there.
+        /// The pinned tools.
         def pinned: Vec<String>,
-        /// Tools that were used.
+        /// The cached tools.
         def cached: Vec<String>,
         /// The tokens they cost.
         req total_tokens: u64,

@@ -82,7 +82,7 @@ record! {
 
     /// Parameters of `mgp/kernel/tools/tokens`.
     pub struct KernelTokensParams {
-        /// Whose list; `default` without it.
+        /// The agent; if absent, `default`.
         opt agent_id: Option<String>,
     }
 

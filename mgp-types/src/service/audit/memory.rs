@@ -1,4 +1,4 @@
-//! A sink that keeps the last events in memory.
+//! An audit sink in memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,10 +10,10 @@ use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 
-/// Keeps the last events in memory; the oldest give way and are counted. It never waits and never refuses.
+/// An audit sink that stores the last events in memory; older ones are dropped and counted. It never waits or refuses.
 ///
-/// Intent records are kept while their call runs: [`MemoryAudit::intents`].
-/// A call that was suspended and got no further round within an hour is recorded as cancelled.
+/// Intent records are stored while their call runs, see [`MemoryAudit::intents`].
+/// A suspended call without a further round within an hour is recorded as cancelled.
 #[derive(Clone)]
 pub struct MemoryAudit(Arc<Log>);
 
@@ -27,12 +27,12 @@ struct Log {
 struct Kept {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// Sorted by key: calls begin in that order, or nearly.
+    /// Sorted by key; calls begin nearly in that order.
     intents: VecDeque<Arc<Start>>,
     suspended: Suspended,
 }
 
-/// What the ring holds: calls are written as events only when somebody looks.
+/// An entry of the ring; calls are converted to events only when they are read.
 enum Record {
     Call(Ended),
     Other(Box<AuditEvent>),
@@ -53,20 +53,20 @@ fn numbered(mut event: AuditEvent, seq: u64) -> AuditEvent {
 }
 
 impl MemoryAudit {
-    /// A sink of 10,000 events.
+    /// Creates a sink for 10,000 events.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(10_000)
     }
 
-    /// A sink of this many events.
+    /// Creates a sink for `capacity` events.
     #[must_use]
     pub fn bounded(capacity: usize) -> Self {
         let (newest, _) = watch::channel(0);
         Self(Arc::new(Log { kept: Mutex::default(), capacity, newest }))
     }
 
-    /// The events that are kept, oldest first.
+    /// Returns the stored events, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<AuditEvent> {
         let mut kept = self.0.kept();
@@ -74,9 +74,9 @@ impl MemoryAudit {
         kept.ring.iter().map(Record::to_event).collect()
     }
 
-    /// The events after a number, oldest first, at most so many; each has its number in `_mgp.seq`.
+    /// Returns up to `most` events after a number, oldest first; each has its number in `_mgp.seq`.
     ///
-    /// Numbers begin at 1 and stay with their events; what gave way is missing at the front.
+    /// Numbers begin at 1 and never change; dropped events are missing at the start.
     #[must_use]
     pub fn after(&self, seq: u64, most: usize) -> Vec<AuditEvent> {
         let kept = self.0.kept();
@@ -86,19 +86,19 @@ impl MemoryAudit {
         records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
     }
 
-    /// The number of the newest event.
+    /// Returns a receiver for the number of the newest event.
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 
-    /// The intent records of calls that run now, in the order they began.
+    /// Returns the intent records of running calls, in the order the calls began.
     #[must_use]
     pub fn intents(&self) -> Vec<Arc<Start>> {
         self.0.kept().intents.iter().map(Arc::clone).collect()
     }
 
-    /// How many events gave way.
+    /// Returns the number of dropped events.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.kept().dropped
@@ -144,7 +144,7 @@ impl AuditSink for MemoryAudit {
 
 impl MemoryAudit {
     fn ledger(&self) -> Arc<dyn Ledger> {
-        // Naming the type first lets the clone widen to the trait object.
+        // The annotated type lets the clone coerce to the trait object.
         let log: Arc<Log> = Arc::clone(&self.0);
         log
     }

@@ -1,4 +1,4 @@
-//! Annotations that mean something, those that do not, and headers against arguments.
+//! Valid and invalid annotations, and headers compared with arguments.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,6 @@ fn schema(text: &str) -> RawObject {
     RawObject::try_from(Payload::parse(text.to_owned()).unwrap()).unwrap()
 }
 
-/// A schema with these properties.
 fn object(properties: &str) -> RawObject {
     schema(&format!(r#"{{"type":"object","properties":{{{properties}}}}}"#))
 }
