@@ -1,6 +1,6 @@
-//! What is generated from the types: JSON Schemas and the page of methods (feature `schema`).
+//! Generated documents: JSON Schemas, and the page of methods (feature `schema`).
 //!
-//! Covers MGP §2 to §16; the schemas of MCP's own messages are MCP's to publish.
+//! Covers MGP §2 to §16; MCP publishes the schemas of its own messages.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::mcp::Revision;
 use crate::method::{Direction, Kind, MethodInfo, Shape, methods, served, shapes};
 use crate::{RpcError, mgp};
 
-/// The JSON Schema of every message of MGP: file name and schema.
+/// Returns the JSON Schema of every message of MGP, with file names.
 ///
-/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, a
-/// notification has one; objects that travel inside messages of MCP, and files, have one each.
+/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, and a
+/// notification has one; objects inside messages of MCP, and configuration files, have one each.
 #[must_use]
 pub fn message_schemas() -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
@@ -43,7 +43,7 @@ pub fn message_schemas() -> Vec<(String, Value)> {
     schemas
 }
 
-/// The page `docs/methods.md`: every method, who serves it, and what shows that.
+/// Returns the page `docs/methods.md`, with every method.
 #[must_use]
 pub fn methods_markdown() -> String {
     let mut page = String::from(
@@ -114,7 +114,7 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Names the extension of §2.2, and the part that later revisions made of it.
+/// Returns the extension of §2.2, with the part that later revisions made of it.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

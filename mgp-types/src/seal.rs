@@ -1,7 +1,7 @@
-//! Sealing: state that a peer carries for us, unreadable and unchangeable to it (request state, confirmations, cursors).
+//! Sealing of state that a peer stores but can neither read nor change (request state, confirmations, cursors).
 //!
-//! A sealed text says which key made it, when it expires, and is bound to a purpose and to whatever the caller names
-//! (principal, method, target); opened under anything else it is refused.
+//! A sealed text contains the number of its key and its expiry time, and is bound to a purpose and to names given by
+//! the caller (principal, method, target); it cannot be opened under other ones.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +16,7 @@ use crate::wire::RpcError;
 const NONCE: usize = 24;
 const HEAD: usize = 1 + 8 + NONCE;
 
-/// Seals and opens, with keys that can be rotated.
+/// A sealer of texts, whose keys can be rotated.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,12 +35,12 @@ struct Ring {
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// How many keys stay valid for opening, the current one included.
+/// The number of keys that can open texts, the current one included.
 const KEYS: usize = 3;
 
-/// A text that does not open: changed, expired, made elsewhere, or bound to something else.
+/// The error of a text that cannot be opened: changed, expired, made elsewhere, or bound to something else.
 ///
-/// Which of these it is stays untold, so that nobody learns by trying.
+/// It does not reveal which of these it is, so that an attacker learns nothing by trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sealed state is not valid here")]
 pub struct NotValid;
@@ -52,30 +52,30 @@ impl From<NotValid> for RpcError {
 }
 
 impl Sealer {
-    /// A sealer with a key of its own, good for this process.
+    /// Creates a sealer with a random key, for this process only.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn random() -> Result<Self, RpcError> {
         random::<32>().map(Self::with_key)
     }
 
-    /// A sealer with a given key, for several processes that must open each other's texts.
+    /// Creates a sealer with a given key, for several processes that open each other's texts.
     #[must_use]
     pub fn with_key(key: [u8; 32]) -> Self {
         Self(Arc::new(RwLock::new(Ring { current: 0, keys: vec![(0, cipher(&key))] })))
     }
 
-    /// Seals with a new key from now on; texts of the last keys still open.
+    /// Rotates to a new random key; texts of the last keys can still be opened.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn rotate(&self) -> Result<(), RpcError> {
         self.rotate_to(random()?);
         Ok(())
     }
 
-    /// Seals with the given key from now on; texts of the last keys still open.
+    /// Rotates to a given key; texts of the last keys can still be opened.
     pub fn rotate_to(&self, key: [u8; 32]) {
         let mut ring = self.0.write().unwrap_or_else(PoisonError::into_inner);
         ring.current = ring.current.wrapping_add(1);
@@ -84,10 +84,10 @@ impl Sealer {
         ring.keys.truncate(KEYS);
     }
 
-    /// Seals bytes for a purpose, bound to some names, for a time.
+    /// Seals bytes for a purpose, bound to names, with an expiry time.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn seal(
         &self,
         purpose: &str,
@@ -116,7 +116,7 @@ impl Sealer {
     /// Opens a sealed text.
     ///
     /// # Errors
-    /// [`NotValid`] when it was changed, has expired, or was made for another purpose or other names.
+    /// Returns [`NotValid`] if it was changed, has expired, or was made for another purpose or other names.
     pub fn open(
         &self,
         purpose: &str,
@@ -150,7 +150,7 @@ fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key))
 }
 
-/// What is authenticated besides the text: each part with its length, so that no two bindings look alike.
+/// Returns the authenticated data: each part with its length, so that different bindings never coincide.
 fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
     let mut out = head.to_vec();
     for part in std::iter::once(&purpose).chain(bound_to) {
@@ -164,17 +164,17 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// Takes secret random bytes from the system.
+/// Returns secret random bytes of the system.
 fn random<const N: usize>() -> Result<[u8; N], RpcError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| RpcError::internal("the system has no randomness"))?;
     Ok(bytes)
 }
 
-/// A name nobody can guess: 128 random bits, in hexadecimal.
+/// Returns an unguessable name: 128 random bits, in hexadecimal.
 ///
 /// # Errors
-/// −32603 when the system has no randomness.
+/// Returns −32603 if the system has no randomness.
 pub fn unguessable() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }

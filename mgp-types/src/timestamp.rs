@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// A point in time; the text of a peer goes on as it came.
+/// A point in time; the text of a peer is preserved.
 ///
 /// ```
 /// use mgp_types::Timestamp;
@@ -20,19 +20,19 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(ByteString);
 
 impl Timestamp {
-    /// Now, in UTC with milliseconds.
+    /// Returns the current time, in UTC with milliseconds.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// Borrows the text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads the text; none if it is no RFC 3339 time.
+    /// Parses the text; returns `None` if it is not an RFC 3339 time.
     #[must_use]
     pub fn to_system_time(&self) -> Option<SystemTime> {
         let text = self.0.trim();
@@ -51,7 +51,7 @@ impl Timestamp {
         if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
     }
 
-    /// Whether the time lies before another; none if this text is no time.
+    /// Returns whether the time is before another one, or `None` if this text is not a time.
     #[must_use]
     pub fn is_before(&self, other: SystemTime) -> Option<bool> {
         self.to_system_time().map(|time| time < other)
@@ -87,7 +87,7 @@ impl schemars::JsonSchema for Timestamp {
     }
 }
 
-/// Two digits that are less than a bound.
+/// Parses two digits whose value is below a bound.
 fn below(digits: &str, bound: u64) -> Option<u64> {
     let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|number| are_two && *number < bound)

@@ -1,4 +1,4 @@
-//! Spoilt copies of the golden messages are refused (MGP §2 to §16).
+//! Damaged copies of the golden messages are refused (MGP §2 to §16).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

@@ -1,6 +1,6 @@
-//! Processes that share the file of a store, and processes that are killed while they write (DESIGN §6).
+//! Processes that share the file of a store, and processes that are killed while they write.
 //!
-//! The test is its own child: it starts itself with a role.
+//! The test starts itself as a child process with a role.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -15,7 +15,7 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
 use tokio::time::Instant;
 
-/// How often a writing process is killed.
+/// The number of kills of a writing process.
 const KILLS: u32 = 200;
 
 const ROLE: &str = "MGP_STORE_ROLE";
@@ -23,7 +23,7 @@ const FILE: &str = "MGP_STORE_FILE";
 
 // === the child ===
 
-/// Does nothing by itself: what the other tests start.
+/// The entry point of the child processes; does nothing in a normal run.
 #[tokio::test]
 async fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -44,7 +44,7 @@ fn say(word: &str, number: u64) {
     out.flush().unwrap();
 }
 
-/// Adds one to a number that others add to as well, a hundred times.
+/// Increments a number a hundred times, concurrently with others.
 async fn count(db: &Db) {
     for _ in 0..100 {
         loop {
@@ -63,7 +63,7 @@ async fn count(db: &Db) {
     }
 }
 
-/// Writes two records and an event in each change, several changes at once, and says what was acknowledged.
+/// Writes two records and an event per change, several changes at once, and reports the acknowledged ones.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {
@@ -89,14 +89,14 @@ fn event(number: u64) -> AuditEvent {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The number in a record; zero where there is none.
+/// Returns the number in a record, or zero.
 async fn number(db: &Db, key: &str) -> u64 {
     let records = db.load("s").await.unwrap().records;
     let found = records.into_iter().find(|record| record.key == key);
     found.map_or(0, |record| record.value.unwrap().get().unwrap())
 }
 
-/// Leaves the file to others for no longer than it has to.
+/// Writes almost without pause.
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());
@@ -107,7 +107,7 @@ async fn hammer(db: &Db) {
     }
 }
 
-/// Says each revision as soon as it is seen, and answers each with a change of its own.
+/// Reports each revision when it is seen, and commits a change in response.
 async fn follow(db: &Db) {
     let mut news = db.revision();
     say("ready", *news.borrow());
@@ -121,7 +121,7 @@ async fn follow(db: &Db) {
 
 // === the parent ===
 
-/// A child, killed with the test.
+/// A child process, killed with the test.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -140,7 +140,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// The next number said with a word.
+    /// Returns the next number reported with a word.
     fn hear(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
@@ -167,7 +167,7 @@ fn said(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }
 
-/// A folder that is gone with the test.
+/// A temporary folder, removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -206,7 +206,7 @@ async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
         assert!(told.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
         db.settle("log", kept).await.unwrap();
         newest = kept;
-        // Half of the children find what a kill left, the others what a close left.
+        // Half of the children open a file left by a kill, the others one that was closed.
         if kill % 2 == 0 {
             db.close().await;
         }
@@ -214,17 +214,17 @@ async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
     openings.sort();
     let worst = openings[openings.len() - 1];
     writeln!(stdout(), "{KILLS} kills, {newest} changes, worst opening {worst:?}").unwrap();
-    // A machine that does other things as well may be late now and then.
+    // A busy machine may cause single outliers.
     let most = openings[openings.len() * 95 / 100];
     assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
 }
 
-/// Kills a writer, and returns the newest change that it had acknowledged, if any.
+/// Kills a writer, and returns the newest change it had acknowledged, if any.
 fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     let mut child = Running::start("write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // While it opens the file, mostly.
+        // Mostly while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
@@ -235,7 +235,7 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     child.kill();
     let mut rest = String::new();
     child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be cut short.
+    // The last line may be incomplete.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
 }

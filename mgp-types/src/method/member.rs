@@ -20,7 +20,7 @@ pub struct MemberInfo {
 
 macro_rules! members {
     ($( $path:literal in $method:literal, $section:literal, $extension:expr $(, $read:ident)?; )+) => {
-        /// All of them.
+        /// All members.
         pub static MEMBERS: &[MemberInfo] = &[$(
             MemberInfo {
                 path: $path,

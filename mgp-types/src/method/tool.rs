@@ -12,7 +12,7 @@ pub struct KernelTool {
 
 macro_rules! tools {
     ($( $name:literal $(= $method:literal)?; )+) => {
-        /// All of them.
+        /// All kernel tools.
         pub static KERNEL_TOOLS: &[KernelTool] = &[$(
             KernelTool { name: $name, method: tools!(@method $($method)?) },
         )+];

@@ -1,9 +1,9 @@
-//! Wire structs and enums that keep what they do not know (MGP §1.1, §10.2).
+//! Wire structs and enums that preserve unknown members and values (MGP §1.1, §10.2).
 //!
-//! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` a set of words
-//! that others may extend, `tagged!` a choice of records told apart by one member.
+//! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` an extensible enum of strings,
+//! `tagged!` an enum of records distinguished by one member.
 //! None of them uses serde's `flatten`, `untagged` or internal tagging: those buffer the whole value and
-//! refuse raw JSON, and a [`Payload`](crate::Payload) must be able to sit anywhere.
+//! refuse raw JSON, and a [`Payload`](crate::Payload) must be allowed anywhere.
 
 mod choice;
 mod define;

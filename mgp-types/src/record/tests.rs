@@ -14,7 +14,7 @@ record! {
         opt input_schema as "inputSchema": Option<Payload>,
         /// A list.
         list side_effects: List<Colour>,
-        /// Null when none.
+        /// Null if absent.
         nul expires_at: Option<u64>,
         /// Always written.
         def done: bool,
@@ -22,13 +22,13 @@ record! {
 
     /// A record with a constant member.
     pub(super) struct Dog tagged "type" = "dog" {
-        /// How loud.
+        /// The volume.
         req loud: u64,
     }
 
     /// Nothing required.
     pub(super) struct Empty {
-        /// Maybe.
+        /// An object.
         opt maybe: Option<RawObject>,
     }
 }

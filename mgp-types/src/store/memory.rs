@@ -1,4 +1,4 @@
-//! A store that lives as long as its process.
+//! A store in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use super::{
 use crate::Payload;
 use crate::service::BoxFuture;
 
-/// Keeps records in memory; nothing survives the process.
+/// A store in memory; nothing survives the process.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         let (revision, _) = watch::channel(0);
@@ -77,7 +77,7 @@ impl Store for MemoryStore {
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        // The lock is held until the news is out, so that revisions are told in order.
+        // The lock is held until subscribers are notified, so that revisions are reported in order.
         let mut kept = self.kept();
         let committed = kept.commit(change);
         if let Ok(revision) = committed {

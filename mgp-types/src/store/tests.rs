@@ -1,4 +1,4 @@
-//! What every store does, checked on each of them.
+//! Tests of the behaviour common to all stores.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
         let right = Change::new().remove("s", "a").expect("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
-        // What is gone is as if it had never been.
+        // A removed record leaves no trace.
         store.commit(Change::new().put("s", "a", one()).expect("s", "a", None)).await.unwrap();
     })
     .await;
@@ -205,7 +205,7 @@ mod random {
     enum Edit {
         Put(&'static str, &'static str, u8),
         Remove(&'static str, &'static str),
-        /// Expects the revision that many before the newest, or none.
+        /// Expects the revision this many before the newest, or none.
         Expect(&'static str, &'static str, Option<u64>),
         Tell(&'static str, u8),
     }
@@ -240,7 +240,7 @@ mod random {
         })
     }
 
-    /// Everything that can be read of a store.
+    /// Everything that can be read from a store.
     async fn seen(store: &dyn Store) -> String {
         let newest = *store.revision().borrow();
         let mut seen = Vec::new();

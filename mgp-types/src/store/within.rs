@@ -1,4 +1,4 @@
-//! Waits for a store, and not for ever (MGP §14.3: 3003).
+//! Waiting for a store with a timeout (MGP §14.3: 3003).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use super::StoreError;
 
-/// Waits so long for what a store was asked, [`Store::answers_within`](super::Store::answers_within) as a rule.
+/// Waits for the result of a store operation, usually for [`Store::answers_within`](super::Store::answers_within).
 ///
-/// A change that was handed over may be made all the same, so whoever gives up looks again before it tells anybody.
-/// What is answered at once needs no timer; anything else needs a runtime with timers (`enable_all`, as `#[tokio::main]` has).
+/// A change may be applied nevertheless, so a caller that times out must read again before it reports a result.
+/// An immediate answer needs no timer; any other needs a runtime with timers (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store, StoreError, within};
@@ -28,19 +28,19 @@ use super::StoreError;
 /// ```
 ///
 /// # Errors
-/// [`StoreError::Late`] when there was no answer in time, else what the store answers.
+/// Returns [`StoreError::Late`] if there was no answer in time, else the error of the operation.
 ///
 /// # Panics
-/// Where it has to wait and the runtime has no timers.
+/// Panics if it has to wait and the runtime has no timers.
 ///
 /// # Cancel safety
-/// As what was asked.
+/// The operation may or may not be applied.
 pub async fn within<T>(
     patience: Duration,
     asked: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut asked = pin!(asked);
-    // A store in memory answers at once, on a runtime of any kind.
+    // A store in memory answers at once, in any runtime.
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(asked.as_mut().poll(task))).await {
         return answer;
     }

@@ -1,4 +1,4 @@
-//! What crosses the wire when a call fails (MGP §14).
+//! The error of a failed call (MGP §14).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -28,13 +28,13 @@ struct Inner {
     message: String,
     recovery: Option<Recovery>,
     data: Option<Payload>,
-    /// Other members of the error object, as a peer sent them.
+    /// Other members of the error object, as received.
     extra: Extras,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl RpcError {
-    /// Makes an error with the code's own recovery hints (MGP §14.5).
+    /// Creates an error with the default recovery hints of its code (MGP §14.5).
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
@@ -47,83 +47,83 @@ impl RpcError {
         }))
     }
 
-    /// −32700: the text is no JSON.
+    /// Creates a −32700: the text is not JSON.
     #[must_use]
     pub fn parse(source: serde_json::Error) -> Self {
         Self::new(ErrorCode::PARSE_ERROR, format!("parse error: {source}")).because(source)
     }
 
-    /// −32600: JSON, but no message.
+    /// Creates a −32600: the text is JSON, but not a message.
     #[must_use]
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// −32601: nobody here answers this method.
+    /// Creates a −32601: the method is unknown.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
-    /// −32602: the parameters do not fit the method.
+    /// Creates a −32602: the parameters do not fit the method.
     #[must_use]
     pub fn invalid_params(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, format!("invalid params: {message}"))
     }
 
-    /// −32603: a fault of ours.
+    /// Creates a −32603: an internal error of this side.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
 
-    /// Keeps the error below this one; it never crosses the wire.
+    /// Sets the source of this error; it is never sent to a peer.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
-    /// Replaces the recovery hints.
+    /// Sets the recovery hints.
     #[must_use]
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.0.recovery = Some(recovery);
         self
     }
 
-    /// Drops the recovery hints, for a peer that did not negotiate MGP.
+    /// Removes the recovery hints, for a peer that did not negotiate MGP.
     #[must_use]
     pub fn without_recovery(mut self) -> Self {
         self.0.recovery = None;
         self
     }
 
-    /// Adds further members of `error.data`.
+    /// Sets further members of `error.data`.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The recovery hints (`error.data._mgp`).
+    /// Returns the recovery hints (`error.data._mgp`).
     #[must_use]
     pub fn as_recovery(&self) -> Option<&Recovery> {
         self.0.recovery.as_ref()
     }
 
-    /// Further data, without `_mgp`.
+    /// Returns the further data, without `_mgp`.
     #[must_use]
     pub fn as_data(&self) -> Option<&Payload> {
         self.0.data.as_ref()
@@ -133,7 +133,7 @@ impl RpcError {
 // === impl PartialEq ===
 
 impl PartialEq for RpcError {
-    /// Compares what crosses the wire.
+    /// Compares the parts that are sent to a peer.
     fn eq(&self, other: &Self) -> bool {
         self.0.code == other.0.code
             && self.0.message == other.0.message
@@ -203,7 +203,7 @@ impl Serialize for Data<'_> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Data that is no object has no room for hints.
+            // Data that is not an object has no room for hints.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -222,7 +222,7 @@ const MGP: &str = "_mgp";
 // === impl Deserialize ===
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Reads what can be read: an error that is itself malformed is still an error.
+    /// A malformed error is still an error, so unreadable members are ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;
@@ -241,7 +241,7 @@ impl<'de> Deserialize<'de> for RpcError {
     }
 }
 
-/// Takes the recovery hints out of `error.data`; hints that cannot be read stay where they are.
+/// Splits the recovery hints from `error.data`; unreadable hints stay in the data.
 fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Some(data) = data else { return (None, None) };
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {

@@ -1,11 +1,11 @@
-//! The id of a request, echoed exactly (MGP §1.5).
+//! Request ids, which are echoed exactly (MGP §1.5).
 
 use std::fmt;
 
 use bytestring::ByteString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A request id: an integer or a string; what a peer sent goes back as it came.
+/// A request id: an integer or a string; a peer's id is returned unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Id {

@@ -1,4 +1,4 @@
-//! A piece of JSON text that is passed on without being parsed (MGP §1.5).
+//! A JSON text that is passed on without being parsed (MGP §1.5).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::RpcError;
 
-/// One valid JSON value as text, cheap to clone and decoded once, at the leaf.
+/// A valid JSON value as text; cheap to clone, and decoded only where its content is needed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -25,50 +25,50 @@ impl Payload {
     /// Encodes a value.
     ///
     /// # Errors
-    /// −32603 when the value cannot be written as JSON (a map with keys that are no strings).
+    /// Returns −32603 if the value cannot be written as JSON (e.g. a map whose keys are not strings).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         serde_json::to_string(value).map(|text| Self(text.into())).map_err(|error| {
             RpcError::internal("a value could not be written as JSON").because(error)
         })
     }
 
-    /// Takes text that is already known to be one JSON value.
+    /// Creates a payload from text that is known to be one JSON value.
     ///
-    /// The caller vouches for it; a receiver of wrong text answers with an error of its own.
+    /// The text is not checked; invalid text leads to an error at its receiver.
     #[must_use]
     pub fn from_trusted(text: impl Into<ByteString>) -> Self {
         Self(text.into())
     }
 
-    /// Checks that the text is one JSON value and takes it.
+    /// Creates a payload from text, after checking that it is one JSON value.
     ///
     /// # Errors
-    /// −32700 when it is not.
+    /// Returns −32700 if it is not.
     pub fn parse(text: impl Into<ByteString>) -> Result<Self, RpcError> {
         let text = text.into();
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(RpcError::parse)?;
         Ok(Self(text))
     }
 
-    /// `null`.
+    /// Returns the value `null`.
     #[must_use]
     pub const fn null() -> Self {
         Self(ByteString::from_static("null"))
     }
 
-    /// `{}`.
+    /// Returns the object `{}`.
     #[must_use]
     pub const fn empty_object() -> Self {
         Self(ByteString::from_static("{}"))
     }
 
-    /// Borrows the text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Borrows the shared text, to take ranges of it.
+    /// Returns the shared text, from which ranges can be taken.
     #[must_use]
     pub fn as_shared(&self) -> &ByteString {
         &self.0
@@ -77,12 +77,12 @@ impl Payload {
     /// Decodes the value.
     ///
     /// # Errors
-    /// −32602 naming what did not fit.
+    /// Returns −32602 with the member that does not fit.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         serde_json::from_str(&self.0).map_err(RpcError::invalid_params)
     }
 
-    /// Whether the value is `null`.
+    /// Returns whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.0.trim() == "null"
@@ -101,7 +101,7 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Borrowing it as a raw value re-checks the text, so wrong text fails here and never reaches the wire.
+        // This checks the text again, so invalid text fails here and is never sent.
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }

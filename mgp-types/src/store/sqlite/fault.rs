@@ -1,4 +1,4 @@
-//! What SQLite says, in words that say what to do.
+//! Errors of SQLite, with their remedies.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -8,41 +8,41 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// Why the file of a [`Db`](super::Db) could not be read or written; the reason of a [`StoreError::Failed`].
+/// A fault of the file of a [`Db`](super::Db); the source of a [`StoreError::Failed`].
 ///
-/// The file is named when it is opened, and not later: errors of calls may reach whoever called.
+/// Only errors of opening name the file, since errors of calls may be sent to callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbFault {
-    /// It was not opened.
+    /// The file was not opened.
     #[error("`{path}`: {source}")]
     Opening {
         /// The file.
         path: PathBuf,
-        /// Why: mostly one of the others.
+        /// The fault, usually another variant of this type.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// There is no room.
+    /// The disk is full.
     #[error("there is no room for it: free some on its disk, and try again; nothing was changed")]
     Full(#[source] Error),
-    /// It may be read, but not written.
+    /// The file is readable, but not writable.
     #[error(
         "it is read-only: let this user write the file and its folder, on a disk that can be written"
     )]
     ReadOnly(#[source] Error),
-    /// It, or one of the files beside it (`…-wal`, `…-shm`), may not be opened.
+    /// The file, or one beside it (`…-wal`, `…-shm`), cannot be opened.
     #[error("it cannot be opened: let this user read and write the file and its folder")]
     NotOpened(#[source] Error),
-    /// Its file system cannot be shared by processes.
+    /// The file system cannot be shared by processes.
     #[error("its file system has no write-ahead log: put it on a local disk")]
     NotShared,
-    /// A closure given to [`Db::write`](super::Db::write) ended the transaction it ran in.
+    /// A closure given to [`Db::write`](super::Db::write) ended its transaction.
     #[error("a write ended the transaction that it shares with others: leave that to the store")]
     Ended,
     /// A closure given to [`Db::read`](super::Db::read) or [`Db::write`](super::Db::write) panicked.
     #[error("it panicked; what it had written was undone")]
     Panicked,
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Sql(Error),
 }

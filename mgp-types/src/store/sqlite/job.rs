@@ -1,4 +1,4 @@
-//! What waits for a connection: a closure, and somebody who wants to know what became of it.
+//! Jobs for a connection: closures, and the channels for their results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -10,22 +10,22 @@ use super::DbFault;
 use crate::service::BoxFuture;
 use crate::store::StoreError;
 
-/// Work for the thread that has a connection.
+/// Work for the thread that owns a connection.
 pub(super) trait Job: Send {
-    /// Does it; when that fails, what it wrote is undone.
+    /// Runs the job; if it fails, its writes are rolled back.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Answers, once it is known whether what was written is kept.
+    /// Sends the result, once it is known whether the writes were committed.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 
-/// Where a thread gets its jobs; once nobody can send any, it ends.
+/// The receiving end of a queue; a thread ends when all senders are gone.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
-/// Where jobs go; it is bounded.
+/// The bounded sending end of a queue.
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
 
-/// Hands work over, at once, and answers with what became of it.
+/// Queues a closure immediately, and returns the future of its result.
 pub(super) fn ask<T, F>(queue: Option<&Queue>, work: F) -> BoxFuture<'static, Result<T, StoreError>>
 where
     T: Send + 'static,
@@ -58,7 +58,7 @@ where
 {
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A panic in one closure must not end the thread that everybody waits for.
+        // A panic in one closure must not end the thread that serves all callers.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)))
             .unwrap_or_else(|_| Err(DbFault::Panicked.into()));
         let ran = outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -72,7 +72,7 @@ where
             Some(Err(error)) => Err(error),
             None => Err(kept.err().unwrap_or(StoreError::Closed)),
         };
-        // Whoever asked may have left.
+        // The caller may have dropped the future.
         let _ = self.asker.send(outcome);
     }
 }

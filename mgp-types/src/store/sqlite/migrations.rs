@@ -1,16 +1,15 @@
-//! Tables, and how they came to be: each user of the file has a name and a list of steps that only grows.
+//! Schema migrations: each user of the file has a namespace and a list of steps that only grows.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::store::StoreError;
 
-/// What marks a file as ours, so that no other program's is changed ("mgp" and a version).
+/// The application id of the file, so that files of other programs are not changed ("mgp" and a version).
 const APPLICATION: i32 = 0x6d67_7001;
 
-/// The name that the store itself goes by.
+/// The namespace of the store itself.
 const STORE: &str = "store";
 
-/// The tables of the store itself.
 const STEPS: &[&str] = &["
     CREATE TABLE store_state (revision INTEGER NOT NULL, forgotten INTEGER NOT NULL) STRICT;
     INSERT INTO store_state VALUES (0, 0);
@@ -29,7 +28,7 @@ const STEPS: &[&str] = &["
     CREATE INDEX store_event_of_log ON store_event (log);
 "];
 
-/// Makes sure that the file is ours, or new, and brings the store's own tables up to date; within a transaction.
+/// Checks that the file is new or belongs to this program, and migrates the store's own tables, within a transaction.
 pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     let application: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if application != APPLICATION {
@@ -48,7 +47,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Does the steps of a namespace that were not done yet; within a transaction.
+/// Runs the missing steps of a namespace, within a transaction.
 pub(super) fn migrate(
     conn: &Connection,
     namespace: &str,

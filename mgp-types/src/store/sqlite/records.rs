@@ -11,15 +11,14 @@ use crate::store::{
 };
 use crate::{Object, Payload, Timestamp};
 
-/// An event as it is written, with the log that is to take it.
+/// A log name and an encoded event.
 pub(super) type EventRow = (String, String);
 
-/// The newest revision.
 pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
     conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
 }
 
-/// All records of a space.
+/// Returns all records of a space.
 pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError> {
     let records = conn
         .prepare(
@@ -30,7 +29,6 @@ pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError>
     Ok(Loaded::new(revision(conn)?, records))
 }
 
-/// What changed in a space after a revision.
 pub(super) fn changes(conn: &Connection, space: &str, since: u64) -> Result<Loaded, StoreError> {
     let forgotten =
         conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
@@ -73,7 +71,6 @@ pub(super) fn commit(
     Ok(revision)
 }
 
-/// The oldest pending events of a log.
 pub(super) fn pending(
     conn: &Connection,
     log: &str,
@@ -93,18 +90,18 @@ pub(super) fn pending(
         .collect()
 }
 
-/// Stands for an event that cannot be read: it must not hold up those behind it, and not be missing.
+/// A replacement for an unreadable event, so that later events are not blocked and none is missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
-    // When it happened is not known; what stands for it is the same however often it is read.
+    // The time of the event is not known; the replacement must be the same on every read.
     let never = Timestamp::from(SystemTime::UNIX_EPOCH);
     let mut event = AuditEvent::new(never, event_type, Actor::kernel(), AuditResult::Failure);
-    // A number can always be written.
+    // Encoding a number cannot fail.
     let _ = event.details.get_or_insert_with(Object::new).encode("number", &number);
     event
 }
 
-/// Forgets the pending events of a log up to and including a number.
+/// Removes the pending events of a log up to and including a number.
 pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), StoreError> {
     conn.execute(
         "DELETE FROM store_event WHERE log = ?1 AND number <= ?2",
@@ -127,7 +124,7 @@ fn check(conn: &Connection, expected: &Expected) -> Result<(), StoreError> {
     Err(StoreError::Conflict { space: expected.space, key: expected.key.clone() })
 }
 
-/// Writes a record; whether one is gone by that.
+/// Writes a record, and returns whether it removed one.
 fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool> {
     let Write { space, key, value } = write;
     let revision = integer(revision);
@@ -147,7 +144,7 @@ fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool
     Ok(false)
 }
 
-/// Forgets the oldest removals when there are too many.
+/// Forgets the oldest removals above the limit.
 fn forget(conn: &Connection) -> rusqlite::Result<()> {
     let gone: usize =
         conn.query_row("SELECT count(*) FROM store_record WHERE value IS NULL", [], |row| {

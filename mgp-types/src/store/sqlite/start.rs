@@ -1,4 +1,4 @@
-//! How a store begins and ends: on the thread that writes, so that nobody else waits for the disk.
+//! The start and end of a store, on the thread that writes, so that no runtime thread waits for the disk.
 
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
@@ -10,15 +10,15 @@ use super::job::{Jobs, Queue};
 use super::{ANSWER, Db, DbConfig, Queues, file, records, threads};
 use crate::store::StoreError;
 
-/// How many jobs wait for a database in memory.
+/// The maximum number of queued jobs for a database in memory.
 const WAITING_IN_MEMORY: usize = 1024;
 
-/// Opens a file, or memory where there is none.
+/// Opens a file, or a database in memory without a configuration.
 pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     let (report, opened) = oneshot::channel();
     spawn("mgp-store-write", move || match config.map_or_else(in_memory, in_file) {
         Ok((db, kept)) => {
-            // Where nobody waits for it any more, the handle goes here, and all ends at once.
+            // If the caller dropped the future, the handle is dropped here and the store closes.
             drop(report.send(Ok(db)));
             kept.run();
         }
@@ -27,19 +27,19 @@ pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     opened.await.unwrap_or(Err(StoreError::Closed))
 }
 
-/// What the thread that writes keeps until the last handle is gone.
+/// The state of the writing thread, until the last handle is dropped.
 struct Kept {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// That it is gone says that the file is closed.
+    /// Dropped when the file is closed, which notifies waiting handles.
     news: watch::Sender<u64>,
 }
 
 impl Kept {
     fn run(self) {
         threads::write(&self.conn, &self.jobs, &self.news);
-        // The last connection writes the log back: two that close at once each take the other for the last.
+        // The last connection writes the log back; two that close at once would each take the other for the last.
         for reader in self.readers {
             let _ = reader.join();
         }
@@ -53,7 +53,7 @@ fn in_memory() -> Result<(Db, Kept), StoreError> {
     let conn = file::in_memory()?;
     let (write, jobs) = sync_channel(WAITING_IN_MEMORY);
     let (news, known) = watch::channel(0);
-    // What only one connection sees is read by the thread that writes.
+    // Only one connection sees the database, so the writing thread reads as well.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
     let db = Db::new(queues, known, None, ANSWER);
     Ok((db, Kept { conn, jobs, readers: Vec::new(), news }))
@@ -73,7 +73,7 @@ fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
     Ok((Db::new(queues, known, Some(config.path), config.answer), kept))
 }
 
-/// Starts a thread that reads.
+/// Starts a reading thread.
 fn reader(
     name: &str,
     config: &DbConfig,

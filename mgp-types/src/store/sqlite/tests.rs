@@ -1,4 +1,4 @@
-//! What is particular to a store in a file.
+//! Tests of a store in a file.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{Payload, PrivateFileError};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A folder of its own for each test, gone with it.
+/// A temporary folder, removed with the value.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// A store that loses patience soon.
+    /// A store with a short timeout.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
         (config.patience, config.waiting) = (patience, 4);
@@ -61,7 +61,7 @@ async fn keys(db: &Db) -> Vec<String> {
     keys
 }
 
-/// Why a store failed.
+/// Returns the source of a store's failure.
 #[track_caller]
 fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
     let StoreError::Failed(reason) = error else { panic!("{error}") };
@@ -76,7 +76,7 @@ fn fault(error: &StoreError) -> &DbFault {
     reason(error)
 }
 
-// === what is kept ===
+// === durability of records ===
 
 #[tokio::test]
 async fn what_was_committed_is_there_again() {
@@ -101,7 +101,7 @@ async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
     let db = folder.open().await;
     let mut news = db.revision();
     let other = db.clone();
-    // Nobody waits for this one, and it is done nevertheless.
+    // The result of this one is dropped, and it is applied nevertheless.
     drop(db.commit(put("a")));
     drop(db);
     other.commit(put("b")).await.unwrap();
@@ -142,7 +142,7 @@ async fn an_open_that_is_given_up_leaves_nothing_running() {
     assert!(folder.open().await.load("s").await.is_ok());
 }
 
-/// Whether a future waits.
+/// Returns whether a future is pending.
 fn waits<F: Future + Unpin>(future: &mut F) -> bool {
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     std::pin::Pin::new(future).poll(&mut task).is_pending()
@@ -162,7 +162,7 @@ async fn a_full_store_commits_too() {
     assert_eq!(folder.open().await.write(level).await.unwrap(), 1);
 }
 
-// === those who wait ===
+// === concurrency ===
 
 #[tokio::test]
 async fn what_waits_together_fails_apart() {
@@ -192,7 +192,7 @@ async fn a_lock_that_is_kept_stops_nobody_for_ever() {
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
     let refused = tokio::spawn(db.commit(put("a")));
-    // The runtime has one thread, and it goes on.
+    // The runtime has one thread, and is not blocked.
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -254,7 +254,7 @@ async fn long_queries_of_others_hold_up_neither_changes_nor_news() {
     assert!(query.await.unwrap());
 }
 
-// === SQL of others ===
+// === callers' SQL ===
 
 const STEPS: &[&str] = &["CREATE TABLE words (word TEXT)", "INSERT INTO words VALUES ('a')"];
 
@@ -327,14 +327,14 @@ async fn a_write_that_ends_the_transaction_is_told_and_the_store_goes_on() {
     db.commit(put("a")).await.unwrap();
 }
 
-// === what reaches the disk ===
+// === syncing ===
 
 #[tokio::test]
 async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
-    // All of it was in the log beside it, which the disk need not have.
+    // The data was in the log beside the file, which may be lost.
     let is_there = async || {
         while fs::metadata(folder.file()).unwrap().len() <= 4096 {
             tokio::task::yield_now().await;
@@ -362,7 +362,7 @@ async fn commits_survive_what_was_said_in_a_new_file_too() {
     }
 }
 
-// === what goes wrong ===
+// === failures ===
 
 #[tokio::test]
 async fn a_full_disk_changes_nothing_and_ends_nothing() {
@@ -382,7 +382,7 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
     let full = too_much.await.unwrap_err();
     assert!(matches!(fault(&full), DbFault::Full(_)), "{full}");
     assert!(full.to_string().contains("free some"), "{full}");
-    // SQLite gives up the whole transaction then, and whoever shared it is told so.
+    // SQLite rolls back the whole transaction then, and every job in it gets an error.
     if let Err(error) = small.await {
         assert!(matches!(fault(&error), DbFault::Full(_)), "{error}");
         assert_eq!(keys(&db).await, ["a"]);
@@ -524,7 +524,7 @@ async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
     folder.open().await.close().await;
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
     if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
-        // Whoever is root may write it all the same.
+        // Root can write the file nevertheless.
         return;
     }
     let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");
@@ -532,7 +532,7 @@ async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
     assert!(!folder.beside("-shm").exists());
 }
 
-// === several on one file ===
+// === several handles of one file ===
 
 #[tokio::test]
 async fn many_may_make_the_same_file_at_once() {

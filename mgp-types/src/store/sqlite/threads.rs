@@ -1,6 +1,6 @@
-//! The threads of a store: one writes, one reads and looks for news, one reads for others.
+//! The threads of a store: one writes, one reads and checks for changes by other processes, one reads for callers.
 //!
-//! Each ends when nobody can send it jobs any more.
+//! Each ends when all senders of its queue are gone.
 
 use std::iter;
 use std::sync::mpsc::RecvTimeoutError;
@@ -16,18 +16,18 @@ use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
-/// How many jobs share a transaction at most, so that the first of them is answered soon.
+/// The maximum number of jobs per transaction, so that the first of them is answered soon.
 const TOGETHER_MAX: usize = 256;
 
-/// How long other processes' changes go unnoticed at most.
+/// The interval between checks for changes by other processes.
 ///
-/// A look takes 7 µs, and the waking for it up to 70 µs: a fifth of a per cent of one core.
+/// A check takes 7 µs, and the wake-up for it up to 70 µs: 0.2 % of one core.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long the disk is owed a file that was just made: those who open it read most in that time, and come first.
+/// The delay before a new file is synced: processes that open it read most in that time, and have priority.
 const OWING: Duration = Duration::from_millis(50);
 
-/// Does what is to be written.
+/// Runs the queued writes.
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     while let Ok(first) = jobs.recv() {
         let mut batch: Vec<_> =
@@ -43,9 +43,9 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     }
 }
 
-/// Reads for the store itself, and tells what other processes changed; brings a file to the disk that is owed to it.
+/// Reads for the store itself, notifies of changes by other processes, and syncs a new file.
 ///
-/// Whoever writes does not wait for that. Where it ends before, closing does the same.
+/// Writers do not wait for the sync. If this thread ends before, closing the file syncs it.
 pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>, owes: bool) {
     let mut look = Look { seen: None, failing: false };
     let mut due = Instant::now();
@@ -68,14 +68,14 @@ pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender
     }
 }
 
-/// Reads for others, whose queries may take longer than the store itself can wait.
+/// Reads for callers, whose queries may take longer than the store itself can wait.
 pub(super) fn read(conn: &Connection, jobs: &Jobs) {
     for job in jobs {
         read_one(conn, job);
     }
 }
 
-/// Does all jobs in one transaction; one that fails changes nothing of the others.
+/// Runs all jobs in one transaction; a failed job does not affect the others.
 ///
 /// Returns the newest revision.
 fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
@@ -84,7 +84,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // After some errors SQLite gives up all of it.
+            // After some errors SQLite rolls back the whole transaction.
             return Err(ran.err().unwrap_or(DbFault::Ended.into()));
         }
         tx.execute_batch(match ran {
@@ -97,7 +97,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
     Ok(revision)
 }
 
-/// Does a job that sees one state of the file all the way through.
+/// Runs a job on a consistent snapshot.
 fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     let ran = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)
         .map_err(StoreError::from)
@@ -105,7 +105,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Tells of a revision, unless a newer one is known.
+/// Notifies of a revision, unless a newer one is known.
 fn tell(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;
@@ -114,7 +114,7 @@ fn tell(news: &watch::Sender<u64>, revision: u64) {
     });
 }
 
-/// A look at whether somebody else has changed the file.
+/// The watcher for changes by other processes.
 struct Look {
     seen: Option<i64>,
     failing: bool,
@@ -127,7 +127,7 @@ impl Look {
             if !self.failing {
                 tracing::error!(%error, "other processes' changes of the store cannot be seen");
             }
-            // Whoever follows looks for itself, and learns that it cannot be read.
+            // Subscribers read again, and get the error.
             news.send_modify(|_| {});
         }
         self.failing = looked.is_err();
