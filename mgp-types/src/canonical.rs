@@ -6,17 +6,16 @@
 //! not acceptable for the confirmation of exact arguments.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::record::Members;
 use crate::wire::RpcError;
 
-/// The maximum nesting of a value.
-const DEPTH_MAX: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Returns a JSON value in canonical form.
 ///
@@ -29,12 +28,11 @@ const DEPTH_MAX: usize = 128;
 pub fn canonical(json: &str) -> Result<String, RpcError> {
     let raw: &RawValue = serde_json::from_str(json).map_err(RpcError::parse)?;
     let mut out = String::with_capacity(json.len());
-    write(raw.get(), DEPTH_MAX, &mut out)?;
+    write(raw.get(), MAX_DEPTH, &mut out)?;
     Ok(out)
 }
 
-/// The maximum nesting that [`is_canonical`] checks.
-const LOOK_MAX: usize = 16;
+const MAX_SCAN_DEPTH: usize = 16;
 
 /// Returns whether valid JSON is certainly in canonical form, in one pass without parsing.
 ///
@@ -47,7 +45,7 @@ const LOOK_MAX: usize = 16;
 /// ```
 #[must_use]
 pub fn is_canonical(json: &str) -> bool {
-    looks_canonical(json.as_bytes()).is_some()
+    scan(json.as_bytes()).is_some()
 }
 
 /// The position of the scan: in an array, or in an object after a name.
@@ -57,9 +55,9 @@ enum Level<'a> {
     Object(&'a [u8]),
 }
 
-fn looks_canonical(bytes: &[u8]) -> Option<()> {
+fn scan(bytes: &[u8]) -> Option<()> {
     // The outermost level is the text itself, which counts as an array.
-    let mut levels = [Level::Array; LOOK_MAX];
+    let mut levels = [Level::Array; MAX_SCAN_DEPTH];
     let (mut depth, mut at, mut in_name) = (0, 0, false);
     while let Some(&byte) = bytes.get(at) {
         at += 1;
@@ -193,9 +191,13 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
             let members: Members<'_> = serde_json::from_str(json).map_err(RpcError::parse)?;
             let mut sorted = BTreeMap::new();
             for (name, value) in members.0 {
-                let twice = format!("the member `{name}` stands twice");
-                if sorted.insert(Name(name), value).is_some() {
-                    return Err(RpcError::invalid_request(twice));
+                match sorted.entry(Name(name)) {
+                    Entry::Vacant(entry) => _ = entry.insert(value),
+                    Entry::Occupied(entry) => {
+                        let name = &entry.key().0;
+                        let message = format!("the member `{name}` is repeated");
+                        return Err(RpcError::invalid_request(message));
+                    }
                 }
             }
             let mut before = '{';
@@ -229,34 +231,6 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
 fn write_string(text: &str, out: &mut String) -> Result<(), RpcError> {
     out.push_str(&serde_json::to_string(text).map_err(RpcError::parse)?);
     Ok(())
-}
-
-/// The members of an object in the order received, with repetitions.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    members.push((Cow::Owned(name), map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
 }
 
 #[cfg(test)]
@@ -293,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_knows_canonical_text() {
+    fn canonical_text_is_recognised() {
         for text in [
             "7",
             "{}",
@@ -325,7 +299,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_look_never_takes_other_text_for_canonical(
+        fn other_text_is_never_taken_for_canonical(
             text in r#"[{]("[ab\\\\nu0é]{0,2}":("[x\\\\n/é]{0,3}"|[0-9.]{1,2}|[{}]|\[[{}",ab:1 ]{0,9}\]),? ?){0,4}[}]"#,
         ) {
             if let Ok(once) = canonical(&text) && is_canonical(&text) {

@@ -42,6 +42,6 @@ pub use hex::{from_hex, push_hex, to_hex};
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
-pub use seal::{NotValid, Sealer, unguessable};
+pub use seal::{Sealer, UnsealError, unguessable};
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

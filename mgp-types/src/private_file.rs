@@ -9,8 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The interval between two attempts to lock.
-const PAUSE: Duration = Duration::from_millis(50);
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file that only its owner can read (on Unix: mode 0600, wider permissions are refused).
 ///
@@ -33,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateFile {
     path: PathBuf,
-    longest: u64,
+    max_bytes: u64,
 }
 
 /// An exclusive lock for changing a file; released when it is dropped, or when the process ends.
@@ -59,7 +58,7 @@ pub enum PrivateFileError {
     },
     /// Other users than the owner can access the file.
     #[error(
-        "`{path}` is open to others (mode {mode:o}), who may know what is in it: remove it, or `chmod 600` it"
+        "`{path}` is open to others (mode {mode:o}), who may have read it; remove it, or `chmod 600` it"
     )]
     Exposed {
         /// The file.
@@ -74,29 +73,27 @@ pub enum PrivateFileError {
         path: PathBuf,
     },
     /// The file is longer than allowed.
-    #[error("`{path}` is longer than {longest} bytes, so it is not what this program writes")]
+    #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
         /// The file.
         path: PathBuf,
         /// The maximum length.
-        longest: u64,
+        max_bytes: u64,
     },
     /// Another process held the lock for too long.
-    #[error("another process has held `{path}` for {patience:?}; look for one that hangs")]
+    #[error("another process has held `{path}` for {timeout:?}; look for one that hangs")]
     Busy {
         /// The path of the lock.
         path: PathBuf,
         /// The time waited.
-        patience: Duration,
+        timeout: Duration,
     },
 }
 
-// === impl PrivateFile ===
-
 impl PrivateFile {
     /// Creates a handle for a path, with a maximum length; the file is created when first replaced, its folder is not.
-    pub fn new(path: impl Into<PathBuf>, longest: u64) -> Self {
-        Self { path: path.into(), longest }
+    pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
+        Self { path: path.into(), max_bytes }
     }
 
     /// Returns the path.
@@ -118,13 +115,13 @@ impl PrivateFile {
         };
         // The metadata of the opened file, since the path may name another one by now.
         let metadata = file.metadata().map_err(&failed)?;
-        suits(&self.path, &metadata)?;
+        check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
-        file.take(self.longest.saturating_add(1)).read_to_end(&mut text).map_err(&failed)?;
-        if text.len() as u64 > self.longest {
+        file.take(self.max_bytes.saturating_add(1)).read_to_end(&mut text).map_err(&failed)?;
+        if text.len() as u64 > self.max_bytes {
             return Err(PrivateFileError::TooLong {
                 path: self.path.clone(),
-                longest: self.longest,
+                max_bytes: self.max_bytes,
             });
         }
         Ok(Some(text))
@@ -134,22 +131,23 @@ impl PrivateFile {
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Busy`] if that takes too long, else [`PrivateFileError::Io`].
-    pub fn turn(&self, patience: Duration) -> Result<Turn, PrivateFileError> {
+    pub fn turn(&self, timeout: Duration) -> Result<Turn, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(turn) = self.try_turn("")? {
                 return Ok(turn);
             }
-            if waited >= patience {
-                return Err(PrivateFileError::Busy { path: self.beside(".lock"), patience });
+            if waited >= timeout {
+                return Err(PrivateFileError::Busy { path: self.beside(".lock"), timeout });
             }
-            std::thread::sleep(PAUSE);
-            waited += PAUSE;
+            std::thread::sleep(LOCK_INTERVAL);
+            waited += LOCK_INTERVAL;
         }
     }
 
-    /// Returns the exclusive lock if it is free. Locks of different names are independent; the empty name is the lock of
-    /// [`turn`](Self::turn).
+    /// Returns the exclusive lock if it is free.
+    ///
+    /// Locks of different names are independent; the empty name is the lock of [`turn`](Self::turn).
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
@@ -239,13 +237,13 @@ pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
 #[cfg(feature = "sqlite")]
 pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
     match fs::metadata(path) {
-        Ok(metadata) => suits(path, &metadata),
+        Ok(metadata) => check_access(path, &metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(path, "read")(error)),
     }
 }
 
-fn suits(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
+fn check_access(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
     let path = || path.to_owned();
     if !metadata.is_file() {
         return Err(PrivateFileError::NotPlain { path: path() });
@@ -282,42 +280,29 @@ fn identity(metadata: &Metadata) -> impl Hash {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use super::*;
 
-    const LONGEST: u64 = 100;
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const MAX_BYTES: u64 = 100;
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// A temporary folder, removed with the value.
-    struct Folder(PathBuf);
+    struct Folder(mgp_testkit::TempDir);
 
     impl Folder {
         fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(format!("mgp-private-file-{process}-{next}"));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+            Self(mgp_testkit::temp_dir())
         }
 
         fn file(&self) -> PrivateFile {
-            PrivateFile::new(self.0.join("file"), LONGEST)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            PrivateFile::new(self.0.path().join("file"), MAX_BYTES)
         }
     }
 
     fn write(file: &PrivateFile, text: &[u8]) {
-        file.replace(&file.turn(PATIENCE).unwrap(), text).unwrap();
+        file.replace(&file.turn(TIMEOUT).unwrap(), text).unwrap();
     }
 
     #[test]
-    fn what_replaces_a_file_is_read_and_changes_its_stamp() {
+    fn a_replacement_is_read_and_changes_the_stamp() {
         let folder = Folder::new();
         let file = folder.file();
         assert_eq!((file.read().unwrap(), file.stamp()), (None, 0));
@@ -330,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_is_in_nobodys_way() {
+    fn files_left_by_a_dead_process_do_not_block_others() {
         let folder = Folder::new();
         let file = folder.file();
         fs::write(file.beside(".new"), "half").unwrap();
@@ -343,7 +328,7 @@ mod tests {
     fn a_process_that_hangs_does_not_stop_others_for_ever() {
         let folder = Folder::new();
         let file = folder.file();
-        let held = file.turn(PATIENCE).unwrap();
+        let held = file.turn(TIMEOUT).unwrap();
         let refused = file.turn(Duration::from_millis(10)).unwrap_err();
         assert!(matches!(refused, PrivateFileError::Busy { .. }), "{refused}");
         assert!(file.try_turn("").unwrap().is_none());
@@ -353,15 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_file_is_refused() {
+    fn long_files_and_folders_are_refused() {
         let folder = Folder::new();
         let file = folder.file();
         write(&file, &[b'x'; 101]);
         let refused = file.read().unwrap_err();
-        assert!(matches!(refused, PrivateFileError::TooLong { longest: LONGEST, .. }), "{refused}");
+        assert!(
+            matches!(refused, PrivateFileError::TooLong { max_bytes: MAX_BYTES, .. }),
+            "{refused}"
+        );
         write(&file, &[b'x'; 100]);
         assert!(file.read().is_ok());
-        let own = PrivateFile::new(folder.0.clone(), LONGEST);
+        let own = PrivateFile::new(folder.0.path(), MAX_BYTES);
         assert!(own.read().is_err());
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::mcp::Revision;
-use crate::method::{Direction, Kind, MethodInfo, Shape, methods, served, shapes};
+use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
 use crate::{RpcError, mgp};
 
 /// Returns the JSON Schema of every message of MGP, with file names.
@@ -48,20 +48,19 @@ pub fn message_schemas() -> Vec<(String, Value)> {
 pub fn methods_markdown() -> String {
     let mut page = String::from(
         "# Methods\n\n\
-         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n\
-         Rows that nobody serves yet are marked **open**.\n",
+         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n",
     );
     let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
     let (requests, notifications) = (seed(Kind::Request), seed(Kind::Notification));
     let _ = writeln!(
         page,
-        "The specification has {requests} methods and {notifications} notifications of its own, set in bold."
+        "The {requests} methods and {notifications} notifications of the first specification are in bold."
     );
     section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernels());
     section(&mut page, "MCP", |info| !info.is_mgp());
-    section(&mut page, "This kernel's own", MethodInfo::is_kernels);
+    section(&mut page, "Kernel", MethodInfo::is_kernels);
     page.push_str(
-        "\nThe methods of this kernel are in no specification; only operators may call them.\n",
+        "\nThese methods are not part of the specification; only operators may call them.\n",
     );
     page
 }
@@ -70,8 +69,8 @@ fn section(page: &mut String, title: &str, belongs: impl Fn(&MethodInfo) -> bool
     let _ = write!(
         page,
         "\n## {title}\n\n\
-         | method | § | extension | direction | MCP | params | result | served by | client call | golden | test |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n"
+         | method | § | extension | direction | MCP | params | result |\n\
+         |---|---|---|---|---|---|---|\n"
     );
     for info in methods().filter(|info| belongs(info)) {
         row(page, info);
@@ -96,21 +95,14 @@ fn row(page: &mut String, info: &MethodInfo) {
         Some(path) => format!("`{}`", path.rsplit("::").next().unwrap_or(path).trim()),
         None => "–".to_owned(),
     };
-    let (by, call, test) = match served(info.name) {
-        Some(served) => {
-            (format!("`{}`", served.by), format!("`{}`", served.call), format!("`{}`", served.test))
-        }
-        None => ("**open**".to_owned(), "open".to_owned(), "open".to_owned()),
-    };
     let _ = writeln!(
         page,
-        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} | {by} | {call} | `{}.json` | {test} |",
+        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} |",
         info.name,
         info.section,
         extension(info),
         code(Some(info.params)),
         code(info.result),
-        info.golden(),
     );
 }
 

@@ -76,16 +76,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Timestamp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
+crate::record::schema_of!(Timestamp as "Timestamp", { "type": "string", "format": "date-time" });
 
 /// Parses two digits whose value is below a bound.
 fn below(digits: &str, bound: u64) -> Option<u64> {

@@ -38,7 +38,7 @@ async fn child() {
     db.close().await;
 }
 
-fn say(word: &str, number: u64) {
+fn report(word: &str, number: u64) {
     let mut out = stdout().lock();
     writeln!(out, "\n{word} {number}").unwrap();
     out.flush().unwrap();
@@ -70,7 +70,7 @@ async fn write_until_killed(db: &Db) {
         let commits: Vec<_> = (round..round + 8).map(|number| db.commit(step(number))).collect();
         for (commit, number) in commits.into_iter().zip(round..) {
             commit.await.unwrap();
-            say("ack", number);
+            report("ack", number);
         }
     }
 }
@@ -100,7 +100,7 @@ async fn number(db: &Db, key: &str) -> u64 {
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());
-    say("ready", 0);
+    report("ready", 0);
     loop {
         one.await.unwrap();
         one = std::mem::replace(&mut other, write());
@@ -110,12 +110,12 @@ async fn hammer(db: &Db) {
 /// Reports each revision when it is seen, and commits a change in response.
 async fn follow(db: &Db) {
     let mut news = db.revision();
-    say("ready", *news.borrow());
+    report("ready", *news.borrow());
     for _ in 0..10 {
         news.changed().await.unwrap();
         let mine = db.commit(Change::new().put("s", "mine", Payload::null())).await.unwrap();
         news.borrow_and_update();
-        say("answered", mine);
+        report("answered", mine);
     }
 }
 
@@ -141,11 +141,11 @@ impl Running {
     }
 
     /// Returns the next number reported with a word.
-    fn hear(&mut self, word: &str) -> u64 {
+    fn next_report(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
             assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the child is gone");
-            if let Some(number) = said(&line, word) {
+            if let Some(number) = reported(&line, word) {
                 return number;
             }
         }
@@ -163,34 +163,25 @@ impl Drop for Running {
     }
 }
 
-fn said(line: &str, word: &str) -> Option<u64> {
+fn reported(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }
 
-/// A temporary folder, removed with the value.
-struct Folder(PathBuf);
+struct Folder(mgp_testkit::TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mgp-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(mgp_testkit::temp_dir())
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("mgp.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join("mgp.db")
     }
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
-    let folder = Folder::new("store-kills");
+async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
+    let folder = Folder::new();
     let (mut openings, mut newest) = (Vec::new(), 0);
     for kill in 0..KILLS {
         let acknowledged = write_and_kill(&folder.file(), kill);
@@ -228,7 +219,7 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
-            acknowledged = Some(child.hear("ack"));
+            acknowledged = Some(child.next_report("ack"));
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
     }
@@ -237,14 +228,14 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     child.lines.read_to_string(&mut rest).unwrap();
     // The last line may be incomplete.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
+    whole.lines().filter_map(|line| reported(line, "ack")).max().or(acknowledged)
 }
 
 #[tokio::test]
-async fn a_file_whose_making_was_cut_short_is_made_all_the_same() {
-    let folder = Folder::new("store-making");
+async fn a_file_whose_creation_was_interrupted_is_created_again() {
+    let folder = Folder::new();
     for kill in 0..40 {
-        let file = folder.0.join(format!("{kill}.db"));
+        let file = folder.0.path().join(format!("{kill}.db"));
         let mut child = Running::start("write", &file);
         std::thread::sleep(Duration::from_micros(fastrand::u64(..12_000)));
         child.kill();
@@ -256,7 +247,7 @@ async fn a_file_whose_making_was_cut_short_is_made_all_the_same() {
 
 #[tokio::test]
 async fn processes_that_count_together_lose_nothing() {
-    let folder = Folder::new("store-count");
+    let folder = Folder::new();
     let mut others: Vec<_> = (0..2).map(|_| Running::start("count", &folder.file())).collect();
     let db = Db::open(folder.file()).await.unwrap();
     count(&db).await;
@@ -273,10 +264,10 @@ async fn processes_that_count_together_lose_nothing() {
 
 #[tokio::test]
 async fn each_process_soon_sees_what_the_other_changed() {
-    let folder = Folder::new("store-follow");
+    let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
     let mut other = Running::start("follow", &folder.file());
-    assert_eq!(other.hear("ready"), 0);
+    assert_eq!(other.next_report("ready"), 0);
     let mut news = db.revision();
     let mut worst = Duration::ZERO;
     for _ in 0..10 {
@@ -285,7 +276,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         news.wait_for(|revision| *revision > mine).await.unwrap();
         // There and back.
         worst = worst.max(begun.elapsed() / 2);
-        assert_eq!(other.hear("answered"), mine + 1);
+        assert_eq!(other.next_report("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;
         assert_eq!(changed[0].key, "mine");
     }
@@ -295,11 +286,11 @@ async fn each_process_soon_sees_what_the_other_changed() {
 }
 
 #[tokio::test]
-async fn a_process_that_never_rests_keeps_nobody_from_writing() {
-    let folder = Folder::new("store-hammer");
+async fn a_process_that_writes_without_pause_does_not_block_others() {
+    let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
     let mut other = Running::start("hammer", &folder.file());
-    other.hear("ready");
+    other.next_report("ready");
     let mut took = Vec::new();
     let before = *db.revision().borrow();
     for _ in 0..50 {

@@ -90,10 +90,7 @@ impl ClientCapabilities {
     /// Returns the client's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
-        self.mgp
-            .clone()
-            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
-            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+        find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 }
 
@@ -101,18 +98,21 @@ impl ServerCapabilities {
     /// Returns the server's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
-        self.mgp
-            .clone()
-            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
-            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+        find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 }
 
-fn member<T: serde::de::DeserializeOwned>(
-    object: Option<&Object>,
-    name: &str,
-) -> Option<Lenient<T>> {
-    object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
+fn find_mgp(
+    mgp: Option<&Lenient<MgpCapability>>,
+    experimental: Option<&Object>,
+    extensions: Option<&Object>,
+) -> Option<Lenient<MgpCapability>> {
+    let member = |object: Option<&Object>, name| {
+        object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
+    };
+    mgp.cloned()
+        .or_else(|| member(experimental, key::MGP_SHORT))
+        .or_else(|| member(extensions, key::MGP))
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_mgp_costs_only_itself() {
+    fn a_malformed_mgp_does_not_break_the_handshake() {
         check(r#"{"tools":{},"mgp":7}"#, None);
         check(r#"{"tools":{},"mgp":{"version":"0.1.0"}}"#, None);
     }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_says_in_text_is_joined() {
+    fn text_blocks_are_joined() {
         let said = |content: &str| {
             let text = format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
             serde_json::from_str::<CreateMessageResult>(&text).unwrap().to_text()

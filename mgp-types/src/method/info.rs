@@ -6,10 +6,8 @@ use serde::de::DeserializeOwned;
 use crate::mcp::{Era, Revision};
 use crate::mgp::Extension;
 
-/// The section of MCP methods.
 const MCP: &str = "MCP";
 
-/// The section of methods that only this kernel has.
 const KERNEL: &str = "kernel";
 
 /// A request, as a type.
@@ -106,7 +104,7 @@ impl MethodInfo {
         self.section == KERNEL
     }
 
-    /// Returns the name of its golden file, without extension: `s11_3_health_ping`, `mcp_tools_call`, `mgp_kernel_info`.
+    /// Returns the name of its golden file, without extension, e.g. `s11_3_health_ping` or `mcp_tools_call`.
     #[must_use]
     pub fn golden(&self) -> String {
         let mut name = match self.section {

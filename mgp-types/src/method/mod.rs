@@ -3,16 +3,12 @@
 mod info;
 mod member;
 #[cfg(feature = "schema")]
-mod served;
-#[cfg(feature = "schema")]
 mod shape;
 mod table;
 mod tool;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
-#[cfg(feature = "schema")]
-pub(crate) use served::served;
 #[cfg(feature = "schema")]
 pub(crate) use shape::Shape;
 #[cfg(feature = "schema")]

@@ -7,23 +7,20 @@ use serde::de::DeserializeOwned;
 /// A type of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// The name, without the module.
     pub(crate) name: &'static str,
     /// A function that decodes a text and encodes it again.
-    pub(crate) again: fn(&str) -> serde_json::Result<String>,
+    pub(crate) reencode: fn(&str) -> serde_json::Result<String>,
     /// A function that returns the schema, with the types it refers to.
     pub(crate) schema: fn() -> Schema,
 }
 
 impl Shape {
-    /// Creates the shape of a type.
     pub(crate) const fn of<T: Serialize + DeserializeOwned + JsonSchema>(
         path: &'static str,
     ) -> Self {
-        Self { name: last(path), again: again::<T>, schema: schema::<T> }
+        Self { name: last(path), reencode: reencode::<T>, schema: schema::<T> }
     }
 
-    /// Returns the names of the members.
     pub(crate) fn members(&self) -> Vec<String> {
         let schema = (self.schema)();
         let schema = schema.get("properties");
@@ -32,13 +29,9 @@ impl Shape {
     }
 }
 
-/// The types of one method.
 pub(crate) struct Shapes {
-    /// The marker of the method.
     pub(crate) marker: &'static str,
-    /// The parameters.
     pub(crate) params: Shape,
-    /// The result.
     pub(crate) result: Option<Shape>,
 }
 
@@ -46,7 +39,7 @@ fn schema<T: JsonSchema>() -> Schema {
     SchemaGenerator::default().into_root_schema_for::<T>()
 }
 
-fn again<T: Serialize + DeserializeOwned>(text: &str) -> serde_json::Result<String> {
+fn reencode<T: Serialize + DeserializeOwned>(text: &str) -> serde_json::Result<String> {
     serde_json::to_string(&serde_json::from_str::<T>(text)?)
 }
 

@@ -54,16 +54,7 @@ impl fmt::Display for MgpVersion {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for MgpVersion {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "MgpVersion".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string" })
-    }
-}
+crate::record::schema_of!(MgpVersion as "MgpVersion", { "type": "string" });
 
 record! {
     /// The MGP capability of a peer; only servers send the last three members.

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn intersection_speaks_the_words_of_the_peer() {
+    fn an_intersection_uses_the_names_of_the_peer() {
         check(
             &["security", "audit"],
             &["audit", "security"],

@@ -132,7 +132,7 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
 }
 
 /// The maximum nesting of raw values that are decoded; MCP needs three.
-const DEEPEST: u8 = 16;
+const MAX_NESTING: u8 = 16;
 
 /// Decodes raw text inside another decoder.
 ///
@@ -147,13 +147,12 @@ thread_local! {
     static DEPTH: Cell<u8> = const { Cell::new(0) };
 }
 
-/// One level of decoding, left when dropped.
 struct Level;
 
 impl Level {
     fn enter() -> Option<Self> {
         let depth = DEPTH.get();
-        (depth < DEEPEST).then(|| {
+        (depth < MAX_NESTING).then(|| {
             DEPTH.set(depth + 1);
             Self
         })
@@ -178,7 +177,6 @@ impl Tag {
         Self { expected, found: None }
     }
 
-    /// Reads the member.
     pub(crate) fn read<'de, A: de::MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
         self.found = Some(map.next_value()?);
         Ok(())

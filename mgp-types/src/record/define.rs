@@ -10,7 +10,7 @@
 ///         req name: String,
 ///         /// Optional: absent and null read as `None`, `None` is not written.
 ///         opt title: Option<String>,
-///         /// Optional list: absent and null read as empty; empty is written only if it came.
+///         /// Optional list: absent and null read as empty; an empty one is written only if it was received.
 ///         list side_effects: List<SideEffect>,
 ///         /// Absent, null or a value: three things, all kept (`Maybe`).
 ///         tri granted_by: Maybe<String>,
@@ -196,3 +196,33 @@ macro_rules! record {
 }
 
 pub(crate) use record;
+
+/// Implements `JsonSchema` with a fixed schema (feature `schema`); an `inline` one is not a definition of its own.
+macro_rules! schema_of {
+    ($type:ty as inline $name:literal, $($schema:tt)+) => {
+        $crate::record::schema_of!(@impl $type, $name, true, $($schema)+);
+    };
+    ($type:ty as $name:literal, $($schema:tt)+) => {
+        $crate::record::schema_of!(@impl $type, $name, false, $($schema)+);
+    };
+    (@impl $type:ty, $name:literal, $inline:literal, $($schema:tt)+) => {
+        #[cfg(feature = "schema")]
+        impl ::schemars::JsonSchema for $type {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn inline_schema() -> bool {
+                $inline
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                $crate::record::schema_of!(@value $($schema)+)
+            }
+        }
+    };
+    (@value true) => { true.into() };
+    (@value $($schema:tt)+) => { ::schemars::json_schema!($($schema)+) };
+}
+
+pub(crate) use schema_of;

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::de::{self, DeserializeOwned};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::{Payload, RpcError};
 
@@ -126,13 +127,10 @@ impl Extras {
         self
     }
 
-    /// Writes the members into a map.
     pub(crate) fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
     }
 }
-
-// === impl PartialEq ===
 
 impl PartialEq for Extras {
     /// The order of members has no meaning in JSON.
@@ -142,23 +140,17 @@ impl PartialEq for Extras {
     }
 }
 
-// === impl FromIterator ===
-
 impl<N: Into<String>> FromIterator<(N, Payload)> for Extras {
     fn from_iter<I: IntoIterator<Item = (N, Payload)>>(members: I) -> Self {
         Self(members.into_iter().map(|(name, value)| (name.into(), value)).collect()).dedup()
     }
 }
 
-// === impl Debug ===
-
 impl fmt::Debug for Extras {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
-
-// === impl Serialize ===
 
 impl Serialize for Extras {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -167,8 +159,6 @@ impl Serialize for Extras {
         map.end()
     }
 }
-
-// === impl Deserialize ===
 
 impl<'de> Deserialize<'de> for Extras {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -194,20 +184,7 @@ impl<'de> Deserialize<'de> for Extras {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Extras {
-    fn schema_name() -> Cow<'static, str> {
-        "Object".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object" })
-    }
-}
+crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 
 /// Returns the text of a raw JSON string, or `None` for a value of another kind.
 ///
@@ -250,5 +227,33 @@ impl<'de> Deserialize<'de> for Key<'de> {
         }
 
         deserializer.deserialize_str(Visitor)
+    }
+}
+
+/// The members of an object in the order received, with repetitions, borrowed from the text.
+#[derive(Debug)]
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Key(name)) = map.next_key()? {
+                    members.push((name, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
     }
 }

@@ -22,11 +22,11 @@ mod tests;
 pub use choice::OneOrMany;
 pub(crate) use choice::tagged;
 pub(crate) use choice::{Tag, decode, peek};
-pub(crate) use define::record;
-pub(crate) use extras::Key;
+pub(crate) use define::{record, schema_of};
 #[cfg(feature = "service")]
 pub(crate) use extras::text_of;
 pub use extras::{Extras, Object};
+pub(crate) use extras::{Key, Members};
 pub use lenient::Lenient;
 pub use number::Number;
 pub use object::RawObject;

@@ -42,17 +42,4 @@ impl fmt::Display for Number {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Number {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Number".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "number" })
-    }
-}
+crate::record::schema_of!(Number as inline "Number", { "type": "number" });

@@ -75,20 +75,7 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for RawObject {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Object".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object" })
-    }
-}
+crate::record::schema_of!(RawObject as inline "Object", { "type": "object" });
 
 fn is_object(payload: &Payload) -> bool {
     payload.as_str().trim_start().starts_with('{')

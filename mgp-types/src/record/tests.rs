@@ -129,7 +129,7 @@ fn words() {
 }
 
 #[test]
-fn malformed_members_are_kept_apart() {
+fn malformed_members_are_preserved() {
     check::<Lenient<Dog>>(r#"{"type":"dog"}"#, Some(r#"{"type":"dog"}"#));
     let dog: Lenient<Dog> = serde_json::from_str(r#"{"type":"dog","loud":1}"#).unwrap();
     assert_eq!(dog.valid().unwrap().loud, 1);

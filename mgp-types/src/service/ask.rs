@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use super::reply::{InputRequired, Reply};
 use super::{BoxFuture, Peer};
+use crate::sync::Mutex;
 use crate::wire::{ErrorCode, Payload, RpcError};
 
 /// A question to the caller: a method and its params.
@@ -121,13 +122,13 @@ pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
         )
         .data(data);
     }
-    nobody_to_ask(name)
+    cannot_ask(name)
 }
 
-pub(super) fn nobody_to_ask(key: &str) -> RpcError {
+pub(super) fn cannot_ask(key: &str) -> RpcError {
     RpcError::new(
         ErrorCode::PERMISSION_DENIED,
-        format!("nobody can be asked: the caller does not offer `{key}`"),
+        format!("the caller cannot be asked: it does not offer `{key}`"),
     )
 }
 
@@ -137,7 +138,7 @@ pub(super) fn nobody_to_ask(key: &str) -> RpcError {
 ///
 /// This is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
-pub struct Rounds(Arc<Mutex<Board>>);
+pub struct Rounds(Arc<Mutex<RoundData>>);
 
 /// The state that one round passes to the next; sealed in transit.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -158,7 +159,7 @@ pub struct RoundState {
 }
 
 #[derive(Default)]
-struct Board {
+struct RoundData {
     state: RoundState,
     suspended: Vec<(String, Ask)>,
     /// The keys of the questions that were sent.
@@ -169,62 +170,58 @@ impl Rounds {
     /// Creates a round from the state of the previous one.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
-        Self(Arc::new(Mutex::new(Board { state, ..Board::default() })))
+        Self(Arc::new(Mutex::new(RoundData { state, ..RoundData::default() })))
     }
 
     /// Returns the state for the next round.
     #[must_use]
     pub fn state(&self) -> RoundState {
-        let board = self.board();
-        let mut state = board.state.clone();
+        let round = self.0.lock();
+        let mut state = round.state.clone();
         state.round += 1;
-        state.asked.clone_from(&board.asked);
+        state.asked.clone_from(&round.asked);
         state
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Rounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rounds({})", self.board().state.round)
+        write!(f, "Rounds({})", self.0.lock().state.round)
     }
 }
 
 impl Asker for Rounds {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
-        let mut board = self.board();
-        if let Some(answer) = board.state.answers.get(key) {
+        let mut round = self.0.lock();
+        if let Some(answer) = round.state.answers.get(key) {
             let answer = answer.clone();
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        if !board.suspended.iter().any(|(open, _)| open == key) {
-            board.suspended.push((key.to_owned(), ask));
+        if !round.suspended.iter().any(|(open, _)| open == key) {
+            round.suspended.push((key.to_owned(), ask));
         }
         Box::pin(std::future::pending())
     }
 
     fn forget_early(&self, key: &str) {
-        let mut board = self.board();
-        if board.state.early.remove(key) {
-            board.state.answers.remove(key);
+        let mut round = self.0.lock();
+        if round.state.early.remove(key) {
+            round.state.answers.remove(key);
         }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {
-        self.board().state.kept.get(key).cloned()
+        self.0.lock().state.kept.get(key).cloned()
     }
 
     fn keep(&self, key: &str, value: &Payload) {
-        self.board().state.kept.insert(key.to_owned(), value.clone());
+        self.0.lock().state.kept.insert(key.to_owned(), value.clone());
     }
 
     fn take_suspended(&self) -> Option<Reply> {
-        let mut board = self.board();
-        let asks = std::mem::take(&mut board.suspended);
-        board.asked.extend(asks.iter().map(|(key, _)| key.clone()));
+        let mut round = self.0.lock();
+        let asks = std::mem::take(&mut round.suspended);
+        round.asked.extend(asks.iter().map(|(key, _)| key.clone()));
         (!asks.is_empty()).then_some(Reply::InputRequired(InputRequired { asks, state: None }))
     }
 }
@@ -254,7 +251,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn two_questions_are_one_round_and_kept_values_survive() {
+    async fn two_questions_are_one_round_and_stored_values_survive() {
         let ask = || Ask::new("elicitation/create", Payload::empty_object());
         let handler = |rounds: Rounds| async move {
             rounds.keep("seed", &Payload::of(&7)?);

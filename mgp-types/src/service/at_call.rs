@@ -3,7 +3,6 @@
 //! Applies to: both.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context as Task, Poll};
 
@@ -49,11 +48,7 @@ impl<L: Layer<S>, S> Layer<S> for AtCall<L> {
 #[derive(Clone)]
 pub struct AtCallService<S>(S);
 
-impl<S> fmt::Debug for AtCallService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AtCall")
-    }
-}
+crate::opaque_debug!(AtCallService<S>);
 
 impl<S> Service<Call> for AtCallService<S>
 where

@@ -39,7 +39,7 @@ impl Attempt {
     }
 
     pub(super) fn note(&self, start: &Start) {
-        let ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
+        let ms = crate::millis(self.waited);
         let notes = [
             ("retry_attempt", Payload::of(&self.retry)),
             ("retry_of_code", Payload::of(&self.after)),

@@ -8,10 +8,10 @@ use crate::wire::{Payload, RpcError};
 
 /// A request or notification; one word wide, so that layers pass it on cheaply.
 #[derive(Clone, Debug)]
-pub struct Call(Box<Inner>);
+pub struct Call(Box<CallData>);
 
 #[derive(Clone, Debug)]
-struct Inner {
+struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
@@ -61,7 +61,7 @@ impl Call {
     }
 
     fn new(method: Method, kind: Kind, params: Params, cx: Context) -> Self {
-        Self(Box::new(Inner { method, kind, params, hop: None, related: None, cx }))
+        Self(Box::new(CallData { method, kind, params, hop: None, related: None, cx }))
     }
 
     /// Sets the call that this one belongs to, so that the transport uses the stream of that call.
@@ -71,7 +71,7 @@ impl Call {
         self
     }
 
-    /// Sends the call on to another peer: body, principal, trace and outlet stay, the hop's own members go.
+    /// Redirects the call to another peer: body, principal, trace and outlet are kept, hop-by-hop members are removed.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -174,7 +174,7 @@ impl Call {
     /// Splits the call into its parts.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
-        let Inner { method, params, cx, .. } = *self.0;
+        let CallData { method, params, cx, .. } = *self.0;
         (method, params, cx)
     }
 }

@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Ask, Asking, nobody_to_ask, not_offered};
+use super::ask::{Ask, Asking, cannot_ask, not_offered};
 use super::outlet::Outlet;
 use super::trace;
 use super::{
@@ -90,7 +90,7 @@ impl Context {
             return Err(not_offered(self, ask.method()));
         }
         match &self.asking {
-            Asking::Nobody => Err(nobody_to_ask(key)),
+            Asking::Nobody => Err(cannot_ask(key)),
             Asking::Via(asker) => asker.ask(key, ask).await,
             Asking::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
@@ -108,7 +108,7 @@ impl Context {
         }
     }
 
-    /// Asks as [`ask`](Self::ask) does, and ignores an answer that was given before the question was asked.
+    /// Asks like [`ask`](Self::ask) does, and ignores an answer that was given before the question was asked.
     ///
     /// Use it for questions whose answer permits something: a modern caller may put answers into its first request,
     /// and those do not prove that its user saw the question.

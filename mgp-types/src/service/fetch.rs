@@ -49,7 +49,7 @@ pub struct Fetched {
 #[non_exhaustive]
 pub enum FetchError {
     /// The rules of the fetcher forbid the request: scheme, address, redirect.
-    #[error("`{}` may not be fetched: {why}", shown_url(url))]
+    #[error("`{}` must not be fetched: {why}", shown_url(url))]
     Forbidden {
         /// The requested URL; it is shown by [`shown_url`](super::shown_url()).
         url: String,

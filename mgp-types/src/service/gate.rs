@@ -2,7 +2,6 @@
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::task::{Context as Task, Poll};
 
@@ -66,11 +65,7 @@ where
 #[must_use]
 pub struct AroundLayer<F>(F);
 
-impl<F> fmt::Debug for AroundLayer<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AroundLayer")
-    }
-}
+crate::opaque_debug!(AroundLayer<F>);
 
 impl<F, Fut> Layer<Stack> for AroundLayer<F>
 where
@@ -97,17 +92,9 @@ pub struct Gate<S, F> {
     check: F,
 }
 
-impl<F> fmt::Debug for GateLayer<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GateLayer")
-    }
-}
+crate::opaque_debug!(GateLayer<F>);
 
-impl<S, F> fmt::Debug for Gate<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gate")
-    }
-}
+crate::opaque_debug!(Gate<S, F>);
 
 impl<S, F: Clone> Layer<S> for GateLayer<F> {
     type Service = Gate<S, F>;

@@ -9,18 +9,17 @@ use super::header_value::{decode_header, encode_header};
 use crate::record::RawObject;
 use crate::wire::{ErrorCode, RpcError};
 
-/// The annotation.
-const NAME: &str = "x-mcp-header";
+const ANNOTATION: &str = "x-mcp-header";
 
 /// Keywords whose values are data, not schemas.
-const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 
 /// Keywords whose values are maps from any name to a schema.
-const MAPS: [&str; 5] =
+const SCHEMA_MAP_KEYWORDS: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
 /// The largest integer that every JSON reader represents exactly.
-const SAFE: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// The arguments of a tool that are repeated in headers; most tools have none.
 ///
@@ -57,10 +56,10 @@ pub enum BadHeaderPlan {
     #[error("two arguments have the header `{0}`")]
     Twice(String),
     /// The argument is not a string, integer or boolean.
-    #[error("`{0}` must be a string, an integer or a boolean to stand in a header")]
+    #[error("`{0}` must be a string, an integer or a boolean to be repeated in a header")]
     Type(String),
     /// The annotation is not on a property that is reached through properties alone.
-    #[error("`x-mcp-header` stands where no plain property is: {0}")]
+    #[error("`x-mcp-header` is not on a plain property: {0}")]
     Place(String),
 }
 
@@ -69,19 +68,19 @@ pub enum BadHeaderPlan {
 #[non_exhaustive]
 pub enum HeaderMismatch {
     /// An argument is present and its header is not.
-    #[error("header mismatch: `Mcp-Param-{0}` is missing, and its argument is there")]
+    #[error("header mismatch: `Mcp-Param-{0}` is missing, but its argument is present")]
     Missing(String),
     /// A header is present and its argument is not.
-    #[error("header mismatch: `Mcp-Param-{0}` is there, and its argument is not")]
+    #[error("header mismatch: `Mcp-Param-{0}` is present, but its argument is missing")]
     Unexpected(String),
     /// A header is present more than once.
-    #[error("header mismatch: `Mcp-Param-{0}` is there more than once")]
+    #[error("header mismatch: `Mcp-Param-{0}` is present more than once")]
     Twice(String),
     /// A header cannot be read.
-    #[error("header mismatch: `Mcp-Param-{0}` is no visible ASCII and no valid base64")]
+    #[error("header mismatch: `Mcp-Param-{0}` is neither visible ASCII nor valid Base64")]
     Unreadable(String),
     /// A header differs from its argument.
-    #[error("header mismatch: `Mcp-Param-{0}` says something else than its argument")]
+    #[error("header mismatch: `Mcp-Param-{0}` differs from its argument")]
     Different(String),
 }
 
@@ -93,7 +92,7 @@ impl HeaderPlan {
     pub fn of(schema: &RawObject) -> Result<Self, BadHeaderPlan> {
         let text = schema.as_payload().as_str();
         // Most schemas have none, and a search is cheaper than a parse. The name may be written with escapes.
-        if !text.contains(NAME) && !text.contains(r"\u") {
+        if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }
         // A schema nested too deep for the parser is refused.
@@ -101,7 +100,7 @@ impl HeaderPlan {
             return Err(BadHeaderPlan::Place("the schema cannot be read".to_owned()));
         };
         let mut plan = Self::default();
-        if schema.contains_key(NAME) {
+        if schema.contains_key(ANNOTATION) {
             return Err(BadHeaderPlan::Place("the schema itself".to_owned()));
         }
         plan.walk(&schema, &mut Vec::new())?;
@@ -124,7 +123,7 @@ impl HeaderPlan {
         let mut headers = HeaderParams::new();
         let arguments: Value = serde_json::from_str(arguments).map_err(RpcError::invalid_params)?;
         for Mirrored { path, header } in &self.0 {
-            match at(&arguments, path) {
+            match value_at(&arguments, path) {
                 Some(Value::String(text)) => {
                     headers.push(header.clone(), encode_header(text).into_owned());
                 }
@@ -132,9 +131,9 @@ impl HeaderPlan {
                 Some(Value::Number(number)) => {
                     let Some(integer) = integer(number) else {
                         let message = format!(
-                            "`{}` stands in a header and must be an integer between {} and {SAFE}",
+                            "`{}` is repeated in a header and must be an integer between {} and {MAX_SAFE_INTEGER}",
                             path.join("."),
-                            -SAFE
+                            -MAX_SAFE_INTEGER
                         );
                         return Err(RpcError::invalid_params(message));
                     };
@@ -150,13 +149,13 @@ impl HeaderPlan {
     ///
     /// # Errors
     /// Returns the first difference.
-    pub fn check(&self, arguments: &str, came: &HeaderParams) -> Result<(), HeaderMismatch> {
+    pub fn check(&self, arguments: &str, headers: &HeaderParams) -> Result<(), HeaderMismatch> {
         // Invalid arguments are refused elsewhere.
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else { return Ok(()) };
         for Mirrored { path, header } in &self.0 {
-            let mut values = came.values(header);
+            let mut values = headers.values(header);
             let (value, more) = (values.next(), values.next());
-            let argument = at(&arguments, path);
+            let argument = value_at(&arguments, path);
             let name = || header.clone();
             let value = match (argument, value) {
                 (None, None) => continue,
@@ -170,14 +169,13 @@ impl HeaderPlan {
             let Some(value) = decode_header(value) else {
                 return Err(HeaderMismatch::Unreadable(name()));
             };
-            if !argument.is_some_and(|argument| says(&value, argument)) {
+            if !argument.is_some_and(|argument| equals(&value, argument)) {
                 return Err(HeaderMismatch::Different(name()));
             }
         }
         Ok(())
     }
 
-    /// Walks a schema that is reached through properties alone.
     fn walk(
         &mut self,
         schema: &Map<String, Value>,
@@ -185,12 +183,12 @@ impl HeaderPlan {
     ) -> Result<(), BadHeaderPlan> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
-                (NAME, _) => {}
+                (ANNOTATION, _) => {}
                 ("properties", Value::Object(properties)) => {
                     for (name, property) in properties {
                         let Value::Object(property) = property else { continue };
                         path.push(name.clone());
-                        self.note(property, path)?;
+                        self.add(property, path)?;
                         self.walk(property, path)?;
                         path.pop();
                     }
@@ -201,12 +199,8 @@ impl HeaderPlan {
         Ok(())
     }
 
-    fn note(
-        &mut self,
-        property: &Map<String, Value>,
-        path: &[String],
-    ) -> Result<(), BadHeaderPlan> {
-        let header = match property.get(NAME) {
+    fn add(&mut self, property: &Map<String, Value>, path: &[String]) -> Result<(), BadHeaderPlan> {
+        let header = match property.get(ANNOTATION) {
             None => return Ok(()),
             Some(Value::String(header)) => header,
             Some(_) => return Err(BadHeaderPlan::NoText),
@@ -225,8 +219,6 @@ impl HeaderPlan {
     }
 }
 
-// === impl From ===
-
 impl From<HeaderMismatch> for RpcError {
     fn from(mismatch: HeaderMismatch) -> Self {
         Self::new(ErrorCode::HEADER_MISMATCH, mismatch.to_string()).because(mismatch)
@@ -237,15 +229,15 @@ impl From<HeaderMismatch> for RpcError {
 
 /// Finds annotations that are not allowed: below any keyword but `properties`.
 fn find_stray(keyword: &str, value: &Value) -> Result<(), BadHeaderPlan> {
-    if DATA.contains(&keyword) {
+    if DATA_KEYWORDS.contains(&keyword) {
         return Ok(());
     }
     match value {
         // The keys of the map are names, not keywords.
-        Value::Object(map) if MAPS.contains(&keyword) => {
+        Value::Object(map) if SCHEMA_MAP_KEYWORDS.contains(&keyword) => {
             map.values().try_for_each(|value| find_stray("", value))
         }
-        Value::Object(map) if map.contains_key(NAME) => {
+        Value::Object(map) if map.contains_key(ANNOTATION) => {
             Err(BadHeaderPlan::Place(format!("behind `{keyword}`")))
         }
         Value::Object(map) => {
@@ -277,7 +269,7 @@ fn is_token(byte: u8) -> bool {
 // === Arguments ===
 
 /// Returns the value at a path; null counts as absent.
-fn at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
+fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     let mut value = arguments;
     for name in path {
         value = value.as_object()?.get(name)?;
@@ -286,14 +278,14 @@ fn at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
 }
 
 /// Returns whether a header equals an argument; numbers are compared by value.
-fn says(header: &str, argument: &Value) -> bool {
+fn equals(header: &str, argument: &Value) -> bool {
     match argument {
         Value::String(text) => header == text,
         Value::Bool(truth) => header == if *truth { "true" } else { "false" },
         Value::Number(number) => match serde_json::from_str::<serde_json::Number>(header) {
-            Ok(said) => match (integer(&said), integer(number)) {
-                (Some(said), Some(meant)) => said == meant,
-                _ => said == *number,
+            Ok(value) => match (integer(&value), integer(number)) {
+                (Some(left), Some(right)) => left == right,
+                _ => value == *number,
             },
             Err(_) => false,
         },
@@ -310,7 +302,7 @@ fn integer(number: &serde_json::Number) -> Option<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
         (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_991.0).then_some(float as i64)?
     };
-    (-SAFE..=SAFE).contains(&found).then_some(found)
+    (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&found).then_some(found)
 }
 
 #[cfg(test)]

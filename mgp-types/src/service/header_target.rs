@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated() {
+    fn the_header_repeats_the_target() {
         use HeaderTarget::{Named, Task};
         check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(&Named("add")));
         check("prompts/get", r#"{"name":"p"}"#, Some(&Named("p")));

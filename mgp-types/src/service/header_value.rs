@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// The case-sensitive markers around Base64.
-const OPEN: &str = "=?base64?";
-const CLOSE: &str = "?=";
+const MARKER_START: &str = "=?base64?";
+const MARKER_END: &str = "?=";
 
 /// Encodes a text as the value of a header.
 ///
@@ -27,7 +27,7 @@ pub fn encode_header(text: &str) -> Cow<'_, str> {
     if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
+    Cow::Owned(format!("{MARKER_START}{}{MARKER_END}", STANDARD.encode(text)))
 }
 
 /// Decodes the value of a header; returns `None` for characters that are not allowed, or invalid Base64.
@@ -41,7 +41,7 @@ pub fn decode_header(value: &str) -> Option<Cow<'_, str>> {
 }
 
 fn inside(value: &str) -> Option<&str> {
-    value.strip_prefix(OPEN)?.strip_suffix(CLOSE)
+    value.strip_prefix(MARKER_START)?.strip_suffix(MARKER_END)
 }
 
 /// Visible ASCII and the space; a tab is allowed in a header, but readers treat it differently.
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsafe_is_coded() {
+    fn unsafe_text_is_encoded() {
         check("us-west1", "us-west1");
         check("us west 1", "us west 1");
         check("", "=?base64??=");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_values_are_nothing() {
+    fn invalid_values_are_refused() {
         let broken =
             ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "é", "a\u{1}b"];
         for value in broken {

@@ -1,19 +1,14 @@
 //! The hop-by-hop members that a peer writes.
 
 use std::borrow::Cow;
-use std::fmt;
-
-use serde::de::{self, MapAccess};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use super::message::write_text;
 use crate::mcp::key;
-use crate::record::Key;
+use crate::record::Members;
 use crate::wire::Payload;
 
-/// The members of `_meta` that describe the sender.
-const SPEAKER: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
+const SENDER_MEMBERS: [&str; 3] =
+    [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
 /// The members that one hop adds to the params it sends.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +42,8 @@ impl OutMeta {
     /// Returns only the members that describe the sender, for further requests made on behalf of the same one.
     #[must_use]
     pub fn speaker(&self) -> Self {
-        let says = self.meta.iter().filter(|(name, _)| SPEAKER.contains(&&**name));
-        Self { meta: says.cloned().collect(), ..Self::nothing() }
+        let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
+        Self { meta: members.cloned().collect(), ..Self::nothing() }
     }
 
     /// Returns whether there are no members to add.
@@ -65,35 +60,14 @@ impl OutMeta {
 /// Writes an object together with further members, which replace members of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
-    came: Option<&str>,
+    original: Option<&str>,
     more: &[(Cow<'static, str>, Payload)],
 ) {
-    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl<'de> de::Visitor<'de> for Visitor {
-                type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                    let mut members = Vec::new();
-                    while let Some(Key(key)) = map.next_key()? {
-                        members.push((key, map.next_value()?));
-                    }
-                    Ok(members)
-                }
-            }
-            deserializer.deserialize_map(Visitor).map(Members)
-        }
-    }
-
-    let text = came;
-    let came = text
+    let text = original;
+    let original = text
         .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
         .map_or(Vec::new(), |m| m.0);
-    let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
+    let kept = original.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
     let all = kept
         .map(|(key, value)| (&**key, value.get()))
         .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));

@@ -18,7 +18,7 @@ pub enum HttpFault {
     #[error("HTTP status {0}")]
     Status(u16),
     /// The server responded with this status and a JSON-RPC error.
-    #[error("HTTP status {0} with an error of JSON-RPC")]
+    #[error("HTTP status {0} with a JSON-RPC error")]
     Answered(u16),
 }
 

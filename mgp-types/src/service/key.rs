@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
 
-use super::message::format_i64;
+use super::message::format_u64;
 
-const BEFORE: &str = "call-";
+const PREFIX: &str = "call-";
 
 /// The key of a call in this process; never reused, never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,10 +27,9 @@ impl CallKey {
     #[must_use]
     pub fn to_text(self) -> ByteString {
         let mut digits = [0; 20];
-        // The number of calls never exceeds `i64::MAX`.
-        let digits = format_i64(i64::try_from(self.0).unwrap_or(i64::MAX), &mut digits);
+        let digits = format_u64(self.0, &mut digits);
         // The text is ASCII.
-        ByteString::try_from([BEFORE.as_bytes(), digits].concat()).unwrap_or_default()
+        ByteString::try_from([PREFIX.as_bytes(), digits].concat()).unwrap_or_default()
     }
 
     /// Returns the number.
@@ -42,7 +41,7 @@ impl CallKey {
 
 impl fmt::Display for CallKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEFORE}{}", self.0)
+        write!(f, "{PREFIX}{}", self.0)
     }
 }
 

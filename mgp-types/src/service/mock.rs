@@ -1,10 +1,11 @@
 //! Mock clients and peers without a transport, for tests of layers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{
     BoxFuture, Call, Context, Link, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
 };
+use crate::sync::Mutex;
 use crate::wire::{Id, Payload, RpcError};
 
 /// A client that calls a stack as a transport would.
@@ -87,13 +88,13 @@ impl MockPeer {
     /// Returns the received calls.
     #[must_use]
     pub fn seen(&self) -> Vec<Call> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 }
 
 impl Link for MockPeer {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        self.seen.lock().push(call.clone());
         self.stack.send(call)
     }
 }

@@ -36,7 +36,6 @@ mod principal;
 mod reply;
 mod router;
 mod rule;
-mod rules;
 mod scope;
 mod shown_url;
 mod spawn;
@@ -44,6 +43,7 @@ mod stack;
 mod trace;
 mod visibility;
 mod waited;
+mod wire_rules;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -83,13 +83,13 @@ pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};
 pub use rule::Rule;
-pub use rules::WireRules;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use shown_url::shown_url;
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
 pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
 pub use waited::Waited;
+pub use wire_rules::WireRules;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -85,7 +85,7 @@ pub struct Progress {
 
 /// The error when the consumer no longer accepts items; the sender should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody takes partial results of this call any more")]
+#[error("the consumer of partial results is gone")]
 pub struct Gone;
 
 /// A consumer of the items of one call; layers wrap it to observe the items.

@@ -1,6 +1,5 @@
 //! The permissions of an authenticated caller, and the validity of its credentials.
 
-use std::fmt;
 use std::sync::Arc;
 
 /// The credentials of a caller, in the view of the server; created by the layer that verified them.
@@ -52,8 +51,4 @@ impl Pass {
     }
 }
 
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("permissions", &self.permissions).finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(Pass { permissions });

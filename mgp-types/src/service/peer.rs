@@ -86,11 +86,7 @@ impl Inbox {
     }
 }
 
-impl fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inbox")
-    }
-}
+crate::opaque_debug!(Inbox);
 
 /// The other end of a connection: the innermost service of every outbound stack.
 #[derive(Clone)]
@@ -192,7 +188,7 @@ pub fn is_lost(error: &RpcError) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection ended while the call was on its way")]
+#[error("the connection ended before the call was answered")]
 struct Lost;
 
 impl fmt::Debug for Peer {

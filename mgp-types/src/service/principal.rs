@@ -71,10 +71,10 @@ name_newtype!(
 
 /// The principal for whom a call is made; forwarding never changes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<Inner>);
+pub struct Principal(Arc<Identity>);
 
 #[derive(PartialEq, Eq, Hash)]
-struct Inner {
+struct Identity {
     tenant: TenantId,
     subject: Subject,
     agent: Option<AgentId>,
@@ -95,7 +95,7 @@ impl Principal {
     /// Creates a principal without administrative authority.
     #[must_use]
     pub fn new(tenant: impl Into<TenantId>, subject: impl Into<Subject>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(Identity {
             tenant: tenant.into(),
             subject: subject.into(),
             agent: None,
@@ -113,8 +113,8 @@ impl Principal {
     /// Returns the same principal, acting through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
-        let Inner { tenant, subject, authority, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let Identity { tenant, subject, authority, .. } = &*self.0;
+        Self(Arc::new(Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: Some(agent.into()),
@@ -125,8 +125,8 @@ impl Principal {
     /// Returns the same principal, with administrative authority.
     #[must_use]
     pub fn operator(&self) -> Self {
-        let Inner { tenant, subject, agent, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let Identity { tenant, subject, agent, .. } = &*self.0;
+        Self(Arc::new(Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: agent.clone(),
@@ -161,7 +161,7 @@ impl Principal {
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { tenant, subject, agent, authority } = &*self.0;
+        let Identity { tenant, subject, agent, authority } = &*self.0;
         write!(f, "{tenant}/{subject}")?;
         if let Some(agent) = agent {
             write!(f, "/{agent}")?;

@@ -169,14 +169,13 @@ impl Body {
     }
 }
 
-fn merged(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+fn merged(original: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
     let mut out = Vec::new();
-    merge_meta(&mut out, came, more);
+    merge_meta(&mut out, original, more);
     // All parts are text.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes an object with further members in front.
 fn splice(out: &mut Vec<u8>, object: &str, more: &[(&str, Cow<'_, str>)]) {
     let rest = object[1..].trim_start();
     out.push(b'{');

@@ -4,7 +4,9 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::sync::Mutex;
 
 /// The owner of the state that layers keep between calls.
 ///
@@ -19,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// assert_eq!(scope.state::<Seen>().0.load(std::sync::atomic::Ordering::Relaxed), 1);
 /// ```
 #[derive(Clone)]
-pub struct Scope(Arc<Inner>);
+pub struct Scope(Arc<ScopeData>);
 
 /// The kind of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,14 +41,14 @@ pub enum ScopeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopeId(u64);
 
-struct Inner {
+struct ScopeData {
     id: ScopeId,
     kind: ScopeKind,
-    live: Mutex<Live>,
+    state: Mutex<ScopeState>,
 }
 
 #[derive(Default)]
-struct Live {
+struct ScopeState {
     ended: bool,
     next_hook: u64,
     /// A handful at most: a linear search is faster than hashing.
@@ -60,7 +62,7 @@ impl Scope {
     pub fn new(kind: ScopeKind) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = ScopeId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self(Arc::new(Inner { id, kind, live: Mutex::default() }))
+        Self(Arc::new(ScopeData { id, kind, state: Mutex::default() }))
     }
 
     /// The id.
@@ -78,13 +80,13 @@ impl Scope {
     /// Returns the scope's value of a type, after creating it on first use.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let mut live = self.live();
+        let mut state = self.0.state.lock();
         let id = TypeId::of::<T>();
-        let value = if let Some((_, value)) = live.state.iter().find(|(known, _)| *known == id) {
+        let value = if let Some((_, value)) = state.state.iter().find(|(known, _)| *known == id) {
             Arc::clone(value)
         } else {
             let value: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
-            live.state.push((id, Arc::clone(&value)));
+            state.state.push((id, Arc::clone(&value)));
             value
         };
         // The value has this type, since it is found by it; a new one is a safe fallback.
@@ -94,39 +96,35 @@ impl Scope {
     /// Registers a hook that runs when the scope ends, or now if it has ended; dropping the guard removes the hook.
     #[must_use = "dropping the guard forgets the hook"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
-        let mut live = self.live();
-        if live.ended {
-            drop(live);
+        let mut state = self.0.state.lock();
+        if state.ended {
+            drop(state);
             hook();
             return EndGuard { scope: Weak::new(), hook: 0 };
         }
-        live.next_hook += 1;
-        let number = live.next_hook;
-        live.hooks.insert(number, Box::new(hook));
+        state.next_hook += 1;
+        let number = state.next_hook;
+        state.hooks.insert(number, Box::new(hook));
         EndGuard { scope: Arc::downgrade(&self.0), hook: number }
     }
 
     /// Returns whether the scope has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        self.live().ended
+        self.0.state.lock().ended
     }
 
     /// Ends the scope: runs its hooks once and drops its state.
     pub fn end(&self) {
         let (hooks, state) = {
-            let mut live = self.live();
-            live.ended = true;
-            (std::mem::take(&mut live.hooks), std::mem::take(&mut live.state))
+            let mut state = self.0.state.lock();
+            state.ended = true;
+            (std::mem::take(&mut state.hooks), std::mem::take(&mut state.state))
         };
         for hook in hooks.into_values() {
             hook();
         }
         drop(state);
-    }
-
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,11 +137,11 @@ impl fmt::Debug for Scope {
 /// A guard that removes an end hook when it is dropped.
 #[derive(Debug)]
 pub struct EndGuard {
-    scope: Weak<Inner>,
+    scope: Weak<ScopeData>,
     hook: u64,
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for ScopeData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
             .field("id", &self.id)
@@ -161,8 +159,8 @@ impl EndGuard {
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        if let Some(inner) = self.scope.upgrade() {
-            inner.live.lock().unwrap_or_else(PoisonError::into_inner).hooks.remove(&self.hook);
+        if let Some(data) = self.scope.upgrade() {
+            data.state.lock().hooks.remove(&self.hook);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! URLs in errors and logs, without possible secrets.
 
-/// The maximum number of shown characters.
-const LONGEST: usize = 512;
+const MAX_BYTES: usize = 512;
 
 /// Returns a URL for display: scheme, host, port and path, without user name, password, query and fragment.
 ///
@@ -29,8 +28,7 @@ pub fn shown_url(url: &str) -> String {
     if is_doubtful || !has_fair_port(host) {
         return format!("{scheme}…");
     }
-    let shown = scheme.chars().chain(host.chars()).chain(path.chars());
-    shown.map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
+    crate::clip(&format!("{scheme}{host}{path}"), MAX_BYTES)
 }
 
 fn is_of_scheme(byte: u8) -> bool {
@@ -56,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_there_is_shown() {
+    fn addresses_are_shown() {
         for url in [
             "https://example.com/mcp",
             "http://127.0.0.1:8000",
@@ -74,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not() {
+    fn possible_secrets_are_omitted() {
         check("https://example.com/mcp?key=k", "https://example.com/mcp");
         check("https://example.com?key=k#x", "https://example.com");
         check("/back?code=k#state", "/back");

@@ -24,7 +24,7 @@ use crate::mgp::ShutdownReason;
 /// }
 ///
 /// impl Spawned for Brief {
-///     /// What calls go through; here nothing.
+///     /// The client of the server; unused here.
 ///     type Client = ();
 ///
 ///     fn ready(&self) -> BoxFuture<'static, Result<(), SpawnError>> {

@@ -1,7 +1,6 @@
 //! The trait bound of all layers, and a type-erased stack.
 
 use std::any::Any;
-use std::fmt;
 use std::future::{Future, pending, poll_fn, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -108,11 +107,7 @@ impl Stack {
     }
 }
 
-impl fmt::Debug for Stack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stack")
-    }
-}
+crate::opaque_debug!(Stack);
 
 impl Service<Call> for Stack {
     type Response = Reply;
@@ -133,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_boxed_is_not_boxed_again() {
+    fn a_boxed_future_is_not_boxed_again() {
         let answer: BoxFuture<'static, _> = Box::pin(ready(Ok(Reply::None)));
         let before = std::ptr::from_ref(&*answer).cast::<()>();
         let after = std::ptr::from_ref(&*boxed(answer)).cast::<()>();

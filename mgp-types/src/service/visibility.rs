@@ -11,12 +11,12 @@ use super::{Context, Rule, ServerId};
 /// use mgp_types::service::{Everyone, Hidden, Visibility, mock, visibility, Router, Stack};
 ///
 /// let no_shell = visibility(|_, _, tool| match tool {
-///     "shell" => Err(Hidden::by("`shell` is for nobody")),
+///     "shell" => Err(Hidden::by("`shell` is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let cx = mock::client(Stack::new(Router::new())).cx;
 /// assert!(Everyone.sees(&cx, None, "shell").is_ok());
-/// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is for nobody");
+/// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is disabled");
 /// ```
 pub trait Visibility: Send + Sync {
     /// Decides about one tool; `server` is `None` for a tool of this server itself.

@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::method::{Shape, methods, shapes};
 use crate::{mcp, mgp};
 
-/// A type and the section of MGP it belongs to.
 struct Candidate {
     section: &'static str,
     shape: Shape,
@@ -13,7 +12,6 @@ struct Candidate {
 
 macro_rules! fragments {
     ($( $section:literal $ty:path; )+) => {
-        /// Types that appear without an envelope.
         static FRAGMENTS: &[Candidate] = &[$(
             Candidate { section: $section, shape: Shape::of::<$ty>(stringify!($ty)) },
         )+];
@@ -34,12 +32,10 @@ fragments! {
     "16.8" mgp::ContextBudgetConfig;
 }
 
-/// Returns the type of a fragment.
 pub(super) fn fragment(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, FRAGMENTS.iter().map(|one| (one.section, one.shape)))
 }
 
-/// Returns the type of a result.
 pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     match value.get("resultType").and_then(Value::as_str) {
         Some("input_required") => {

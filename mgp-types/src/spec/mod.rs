@@ -21,7 +21,7 @@ use crate::record::RawObject;
 #[non_exhaustive]
 pub enum SpecError {
     /// The text is not JSON.
-    #[error("no JSON: {0}")]
+    #[error("the example is not JSON: {0}")]
     Json(#[source] serde_json::Error),
     /// The example does not decode as its type.
     #[error("does not decode as {name}: {source}")]
@@ -72,7 +72,7 @@ pub enum SpecError {
 pub fn check_example(file_name: &str, text: &str) -> Result<&'static str, SpecError> {
     let value: Value = serde_json::from_str(text).map_err(SpecError::Json)?;
     let Some(members) = value.as_object() else {
-        return Err(SpecError::NoType("a value that is no object".to_owned()));
+        return Err(SpecError::NoType("a value that is not an object".to_owned()));
     };
     let has = |name| members.contains_key(name);
     if !has("jsonrpc") {
@@ -151,9 +151,9 @@ fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecErr
 /// Absent params must be equivalent to empty ones.
 fn check_params(shape: &Shape, params: Option<RawObject>) -> Result<Option<RawObject>, SpecError> {
     let Some(params) = params else {
-        return again(shape, "{}").map(|_| None);
+        return reencode(shape, "{}").map(|_| None);
     };
-    let text = again(shape, params.as_payload().as_str())?;
+    let text = reencode(shape, params.as_payload().as_str())?;
     let text = RawObject::try_from(Payload::from_trusted(text));
     text.map(Some).map_err(|_| SpecError::NoType(shape.name.to_owned()))
 }
@@ -162,7 +162,7 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
     let mut envelope: ResultEnvelope = decode("ResultEnvelope", text)?;
     let shape = guess::result(file_name, &value["result"])
         .ok_or_else(|| SpecError::NoType(format!("result {}", value["result"])))?;
-    envelope.result = Payload::from_trusted(again(&shape, envelope.result.as_str())?);
+    envelope.result = Payload::from_trusted(reencode(&shape, envelope.result.as_str())?);
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
@@ -181,13 +181,13 @@ fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_fragment(file_name: &str, value: &Value) -> Result<&'static str, SpecError> {
     let shape = guess::fragment(file_name, value)
         .ok_or_else(|| SpecError::NoType(format!("fragment {value}")))?;
-    same(shape.name, value, &again(&shape, &value.to_string())?)
+    same(shape.name, value, &reencode(&shape, &value.to_string())?)
 }
 
 /// Decodes and encodes with a type, then applies its rules.
-fn again(shape: &Shape, text: &str) -> Result<String, SpecError> {
+fn reencode(shape: &Shape, text: &str) -> Result<String, SpecError> {
     let after =
-        (shape.again)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;
+        (shape.reencode)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;
     rule::check(shape.name, &serde_json::from_str(text).map_err(SpecError::Json)?)?;
     Ok(after)
 }

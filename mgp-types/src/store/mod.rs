@@ -25,17 +25,17 @@ pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Db, DbConfig, DbFault, Durability};
+pub use sqlite::{Db, DbConfig, DbError, Durability};
 pub use within::within;
 
 /// The maximum number of remembered removals; a reader that lags further behind must load everything again.
-const GONE_MAX: usize = 4096;
+const MAX_REMOVALS: usize = 4096;
 
 /// The maximum number of events that wait for their logs; a change with more events is refused as [`PENDING_FULL`].
-const PENDING_MAX: usize = 65_536;
+const MAX_PENDING: usize = 65_536;
 
 /// A change whose events cannot be stored is refused.
-const PENDING_FULL: StoreError = StoreError::Busy("no log takes the events that wait");
+const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for their logs");
 
 /// A store of records, in memory or in a file that several processes share.
 ///
@@ -150,7 +150,7 @@ pub struct Change {
     /// Records to write, or to remove if there is no value.
     pub(crate) writes: Vec<Write>,
     /// Expectations about records; if one fails, nothing is changed.
-    pub(crate) expected: Vec<Expected>,
+    pub(crate) expected: Vec<Expectation>,
     /// Events about the change, and the logs that consume them.
     pub(crate) events: Vec<(String, AuditEvent)>,
 }
@@ -162,9 +162,8 @@ pub(crate) struct Write {
     pub(crate) value: Option<Payload>,
 }
 
-/// An expectation about a record.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct Expectation {
     pub(crate) space: &'static str,
     pub(crate) key: String,
     /// The revision that wrote the record; `None` if it must not exist.
@@ -196,7 +195,7 @@ impl Change {
         key: impl Into<String>,
         revision: Option<u64>,
     ) -> Self {
-        self.expected.push(Expected { space, key: key.into(), revision });
+        self.expected.push(Expectation { space, key: key.into(), revision });
         self
     }
 
@@ -242,7 +241,7 @@ impl PendingEvent {
 #[non_exhaustive]
 pub enum StoreError {
     /// A record is not as expected; read it again and decide again.
-    #[error("`{key}` in `{space}` was changed meanwhile")]
+    #[error("`{key}` in `{space}` was changed concurrently")]
     Conflict {
         /// The space.
         space: &'static str,
@@ -250,21 +249,23 @@ pub enum StoreError {
         key: String,
     },
     /// The changes since that revision are no longer known; load everything again.
-    #[error("changes that long ago are forgotten: load everything again")]
+    #[error("changes that old are forgotten; load everything again")]
     Forgotten,
     /// The store is full, or too many operations wait for it.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
     /// There was no answer in time; the change may still be stored, now or later.
     #[error(
-        "the store did not answer within {0:?}; what it was given may still be kept: look before you try again"
+        "the store did not answer within {0:?}; the change may still be kept, so read again before retrying"
     )]
     Late(Duration),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
     /// The content of the store is not known: the store was not opened yet, or could not be read.
-    #[error("what the store holds is not known: open it first, or wait until it can be read again")]
+    #[error(
+        "the content of the store is not known; open it first, or wait until it can be read again"
+    )]
     Unread,
     /// The content cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
@@ -293,7 +294,7 @@ impl From<StoreError> for RpcError {
             // The operator must act; the details are not shown to callers.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
-                "the store cannot be used; whoever runs the server must look at it".to_owned(),
+                "the store cannot be used; the operator must check it".to_owned(),
             ),
         };
         Self::new(code, message).because(error)

@@ -67,7 +67,7 @@ async fn every_expectation_counts_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn spaces_are_apart() {
+async fn spaces_are_separate() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         assert!(store.load("other").await.unwrap().records.is_empty());
@@ -89,7 +89,7 @@ async fn the_last_write_of_a_change_counts() {
 }
 
 #[tokio::test]
-async fn a_record_that_came_back_is_not_gone() {
+async fn a_record_written_again_is_not_reported_as_removed() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         store.commit(Change::new().remove("s", "a")).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_record_that_came_back_is_not_gone() {
 }
 
 #[tokio::test]
-async fn a_record_removed_twice_is_still_known_to_be_gone() {
+async fn a_record_removed_twice_is_still_reported_as_removed() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         store.commit(Change::new().remove("s", "a")).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_record_removed_twice_is_still_known_to_be_gone() {
 #[tokio::test]
 async fn removals_are_remembered_for_a_while() {
     on_each(async |store| {
-        let every = (0..=GONE_MAX).map(|number| number.to_string());
+        let every = (0..=MAX_REMOVALS).map(|number| number.to_string());
         let put = every.clone().fold(Change::new(), |change, key| change.put("s", key, one()));
         store.commit(put).await.unwrap();
         store.commit(Change::new().remove("s", "0")).await.unwrap();
@@ -123,7 +123,7 @@ async fn removals_are_remembered_for_a_while() {
         let gone = every.skip(1).fold(Change::new(), |change, key| change.remove("s", key));
         store.commit(gone).await.unwrap();
         assert!(matches!(store.changes("s", 1).await, Err(StoreError::Forgotten)));
-        assert_eq!(store.changes("s", 2).await.unwrap().records.len(), GONE_MAX);
+        assert_eq!(store.changes("s", 2).await.unwrap().records.len(), MAX_REMOVALS);
         assert!(store.load("s").await.unwrap().records.is_empty());
     })
     .await;
@@ -149,9 +149,9 @@ async fn events_wait_for_their_log_under_numbers_that_only_grow() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_told_is_not_made() {
+async fn a_change_whose_event_cannot_be_stored_is_refused() {
     on_each(async |store| {
-        let full = (0..PENDING_MAX).fold(Change::new(), |change, _| change.event("a", event("u")));
+        let full = (0..MAX_PENDING).fold(Change::new(), |change, _| change.event("a", event("u")));
         store.commit(full).await.unwrap();
         let more = Change::new().put("s", "a", one()).event("b", event("u"));
         assert!(matches!(store.commit(more.clone()).await, Err(StoreError::Busy(_))));
@@ -163,7 +163,7 @@ async fn a_change_that_cannot_be_told_is_not_made() {
 }
 
 #[tokio::test]
-async fn who_watches_learns_of_each_change_before_it_is_answered() {
+async fn subscribers_are_notified_before_a_commit_returns() {
     on_each(async |store| {
         let mut news = store.revision();
         assert!(!news.has_changed().unwrap());
@@ -177,14 +177,11 @@ async fn who_watches_learns_of_each_change_before_it_is_answered() {
 }
 
 #[test]
-fn callers_learn_nothing_of_the_file() {
+fn errors_for_callers_do_not_name_the_file() {
     let error = RpcError::from(StoreError::Unreadable("`/home/u/mgp.db` is damaged".to_owned()));
-    assert_eq!(
-        error.to_string(),
-        "the store cannot be used; whoever runs the server must look at it (2000)"
-    );
+    assert_eq!(error.to_string(), "the store cannot be used; the operator must check it (2000)");
     let source = std::error::Error::source(&error).unwrap();
-    assert!(source.to_string().contains("/home/u/mgp.db"), "whoever runs it learns all");
+    assert!(source.to_string().contains("/home/u/mgp.db"), "the operator sees the details");
 }
 
 #[cfg(feature = "sqlite")]
@@ -240,7 +237,6 @@ mod random {
         })
     }
 
-    /// Everything that can be read from a store.
     async fn seen(store: &dyn Store) -> String {
         let newest = *store.revision().borrow();
         let mut seen = Vec::new();

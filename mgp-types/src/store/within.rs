@@ -36,15 +36,15 @@ use super::StoreError;
 /// # Cancel safety
 /// The operation may or may not be applied.
 pub async fn within<T>(
-    patience: Duration,
-    asked: impl Future<Output = Result<T, StoreError>>,
+    limit: Duration,
+    operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let mut asked = pin!(asked);
+    let mut operation = pin!(operation);
     // A store in memory answers at once, in any runtime.
-    if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(asked.as_mut().poll(task))).await {
+    if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }
-    timeout(patience, asked).await.unwrap_or(Err(StoreError::Late(patience)))
+    timeout(limit, operation).await.unwrap_or(Err(StoreError::Late(limit)))
 }
 
 #[cfg(test)]
@@ -54,24 +54,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_answered_at_once_needs_no_timer() {
+    fn an_immediate_answer_needs_no_timer() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(within(Duration::ZERO, ready(Ok(7)))).unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends_and_says_so() {
+    async fn a_slow_operation_times_out() {
         let slow = |secs| async move {
             tokio::time::sleep(Duration::from_secs(secs)).await;
             Ok(secs)
         };
         assert_eq!(within(Duration::from_secs(2), slow(1)).await.unwrap(), 1);
         let late = within(Duration::from_secs(2), slow(3)).await.unwrap_err();
-        let told = crate::RpcError::from(late);
+        let error = crate::RpcError::from(late);
         assert_eq!(
-            told.to_string(),
-            "the store did not answer within 2s; what it was given may still be kept: look before you try again (3003)"
+            error.to_string(),
+            "the store did not answer within 2s; the change may still be kept, so read again before retrying (3003)"
         );
-        assert!(!told.as_recovery().unwrap().is_retryable());
+        assert!(!error.as_recovery().unwrap().is_retryable());
     }
 }

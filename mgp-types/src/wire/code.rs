@@ -128,15 +128,11 @@ impl ErrorCode {
     }
 }
 
-// === impl Display ===
-
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
-
-// === impl Deserialize ===
 
 impl<'de> Deserialize<'de> for ErrorCode {
     /// Codes outside 32 bits are clamped: the message matters more than the number.

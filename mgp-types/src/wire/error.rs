@@ -20,10 +20,10 @@ use crate::record::Extras;
 /// assert_eq!(error.to_string(), "unknown tool `grpe` (4001)");
 /// ```
 #[derive(Clone)]
-pub struct RpcError(Box<Inner>);
+pub struct RpcError(Box<ErrorData>);
 
 #[derive(Clone)]
-struct Inner {
+struct ErrorData {
     code: ErrorCode,
     message: String,
     recovery: Option<Recovery>,
@@ -37,7 +37,7 @@ impl RpcError {
     /// Creates an error with the default recovery hints of its code (MGP §14.5).
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorData {
             code,
             message: message.into(),
             recovery: Recovery::default_for(code),
@@ -130,8 +130,6 @@ impl RpcError {
     }
 }
 
-// === impl PartialEq ===
-
 impl PartialEq for RpcError {
     /// Compares the parts that are sent to a peer.
     fn eq(&self, other: &Self) -> bool {
@@ -143,15 +141,11 @@ impl PartialEq for RpcError {
     }
 }
 
-// === impl Display ===
-
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.0.message, self.0.code)
     }
 }
-
-// === impl Debug ===
 
 impl fmt::Debug for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,15 +159,11 @@ impl fmt::Debug for RpcError {
     }
 }
 
-// === impl Error ===
-
 impl StdError for RpcError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
     }
 }
-
-// === impl Serialize ===
 
 impl Serialize for RpcError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -184,7 +174,7 @@ impl Serialize for RpcError {
             (None, None) => {}
             (Some(data), None) => map.serialize_entry("data", data)?,
             (data, Some(recovery)) => {
-                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?;
+                map.serialize_entry("data", &DataWithRecovery { data: data.as_ref(), recovery })?;
             }
         }
         self.0.extra.write(&mut map)?;
@@ -193,12 +183,12 @@ impl Serialize for RpcError {
 }
 
 /// `error.data` with the recovery hints among its members.
-struct Data<'a> {
+struct DataWithRecovery<'a> {
     data: Option<&'a Payload>,
     recovery: &'a Recovery,
 }
 
-impl Serialize for Data<'_> {
+impl Serialize for DataWithRecovery<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
@@ -219,8 +209,6 @@ impl Serialize for Data<'_> {
 /// The member of `error.data` that holds the recovery hints.
 const MGP: &str = "_mgp";
 
-// === impl Deserialize ===
-
 impl<'de> Deserialize<'de> for RpcError {
     /// A malformed error is still an error, so unreadable members are ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -230,7 +218,7 @@ impl<'de> Deserialize<'de> for RpcError {
         members.remove("code");
         members.remove("message");
         let (data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
-        Ok(Self(Box::new(Inner {
+        Ok(Self(Box::new(ErrorData {
             code: code.ok_or_else(|| D::Error::missing_field("code"))?,
             message,
             recovery,
@@ -298,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_no_object_stays_whole() {
+    fn data_that_is_not_an_object_is_preserved() {
         for text in [
             r#"{"code":1,"message":"m","data":"text"}"#,
             r#"{"code":1,"message":"m","data":[1]}"#,
@@ -312,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_still_an_error() {
+    fn a_malformed_error_is_still_an_error() {
         check(r#"{"code":99999999999}"#, r#"{"code":2147483647,"message":""}"#);
         check(
             r#"{"code":-1,"message":7,"data":null,"_mgp":{}}"#,

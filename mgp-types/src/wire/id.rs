@@ -75,16 +75,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Id {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Id".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["integer", "string"] })
-    }
-}
+crate::record::schema_of!(Id as "Id", { "type": ["integer", "string"] });
 
 #[cfg(test)]
 mod tests {

@@ -89,15 +89,11 @@ impl Payload {
     }
 }
 
-// === impl Debug ===
-
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
-
-// === impl Serialize ===
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -107,8 +103,6 @@ impl Serialize for Payload {
     }
 }
 
-// === impl Deserialize ===
-
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer)
@@ -116,42 +110,27 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-// === impl From ===
-
 impl From<Box<RawValue>> for Payload {
     fn from(raw: Box<RawValue>) -> Self {
         Self(String::from(Box::<str>::from(raw)).into())
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Payload {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Any".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        true.into()
-    }
-}
+crate::record::schema_of!(Payload as inline "Any", true);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_text_as_it_came() {
+    fn preserves_the_text() {
         let text = r#"{"b":1.50,"a":[ null ]}"#;
         let payload: Payload = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&payload).unwrap(), text);
     }
 
     #[test]
-    fn refuses_text_that_is_no_json() {
+    fn refuses_text_that_is_not_json() {
         assert_eq!(Payload::parse("{").unwrap_err().code(), crate::ErrorCode::PARSE_ERROR);
         assert!(serde_json::to_string(&Payload::from_trusted("{")).is_err());
     }

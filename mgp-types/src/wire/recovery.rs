@@ -63,8 +63,8 @@ record! {
 impl Recovery {
     /// Returns the default hints of a code: for all codes of §14.3, but not for codes of JSON-RPC and MCP.
     ///
-    /// 2001 is retryable only if a restart follows, and 3003, 5000 and 5001 only for tools that are read-only or idempotent;
-    /// by default they are not, and callers with more knowledge override the hints.
+    /// 2001 is retryable only if a restart follows, and 3003, 5000 and 5001 only for read-only or idempotent
+    /// tools; by default they are not, and code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_however_json_writes_them() {
+    fn numbers_are_read_in_any_json_form() {
         let read = |figure: &str| {
             let text = format!(
                 r#"{{"retryable":true,"retry_after_ms":{figure},"max_retries":{figure},"x":1}}"#

@@ -2,6 +2,7 @@
 
 use crate::Payload;
 use crate::hex::push_hex;
+use crate::service::message::format_u64;
 
 /// A keyed digest of arguments, and their size: it shows whether two calls had equal arguments, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Digested {
             out.extend_from_slice(br#"","#);
         }
         out.extend_from_slice(br#""bytes":"#);
-        push_number(self.bytes, out);
+        out.extend_from_slice(format_u64(self.bytes, &mut [0; 20]));
         if self.of == DigestOf::AsItCame {
             out.extend_from_slice(br#","raw":true"#);
         }
@@ -54,19 +55,5 @@ impl Digested {
         self.push(&mut out);
         // The object is ASCII.
         Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
-    }
-}
-
-/// Avoids the formatting machinery, which costs as much as a digest.
-pub(crate) fn push_number(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        number /= 10;
-        if number == 0 {
-            break out.extend_from_slice(&digits[at..]);
-        }
     }
 }

@@ -113,7 +113,7 @@ impl Ended {
         if let Some(risk) = risk {
             put("risk_level", Payload::of(risk));
         }
-        put("duration_ms", Payload::of(&u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX)));
+        put("duration_ms", Payload::of(&crate::millis(self.took)));
         if self.start.rounds() > 1 {
             put("rounds", Payload::of(&self.start.rounds()));
         }

@@ -116,11 +116,11 @@ pub enum Unaudited {
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
     /// The store failed.
-    #[error("the audit log cannot be written; the log of the program that writes it says why")]
+    #[error("the audit log cannot be written; see the log of the program that writes it")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
     /// The sink was closed.
     #[error(
-        "the audit log is closed; the program that writes it is ending, or must be started anew"
+        "the audit log is closed; the program that writes it is stopping, or must be restarted"
     )]
     Closed,
 }

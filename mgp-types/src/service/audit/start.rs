@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytestring::ByteString;
@@ -12,6 +12,7 @@ use super::Digested;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Attempt, Call, CallKey, Context, Principal, ServerId, Target};
+use crate::sync::Mutex;
 use crate::wire::Payload;
 
 /// The facts about a call before it runs.
@@ -50,23 +51,23 @@ pub struct Start {
 /// The maximum length of a recorded tool name, in bytes; of a longer name, the beginning and the length are recorded.
 ///
 /// The caller chooses the name, so an unbounded one could fill the log.
-const TOOL_MAX: usize = 256;
+const MAX_TOOL_NAME_BYTES: usize = 256;
 
 thread_local! {
     /// The tool name of the last call: the next call probably has the same one, and shares the copy.
-    static LAST: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
+    static LAST_TOOL: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
 }
 
 fn shortened(tool: &ByteString) -> ByteString {
-    if tool.len() <= TOOL_MAX {
-        return LAST.with_borrow_mut(|last| {
+    if tool.len() <= MAX_TOOL_NAME_BYTES {
+        return LAST_TOOL.with_borrow_mut(|last| {
             if *last != *tool {
                 *last = copy(tool);
             }
             last.clone()
         });
     }
-    let beginning = &tool[..tool.floor_char_boundary(TOOL_MAX / 2)];
+    let beginning = &tool[..tool.floor_char_boundary(MAX_TOOL_NAME_BYTES / 2)];
     format!("{beginning}… ({} bytes)", tool.len()).into()
 }
 
@@ -118,8 +119,7 @@ impl Start {
         self.since = earlier.since;
         self.rounds = earlier.rounds.saturating_add(1);
         let before = std::mem::take(&mut *earlier.notes());
-        let own =
-            std::mem::replace(self.notes.get_mut().unwrap_or_else(PoisonError::into_inner), before);
+        let own = std::mem::replace(self.notes.get_mut(), before);
         for (name, value) in own.iter() {
             self.note(name, value.clone());
         }
@@ -168,7 +168,7 @@ impl Start {
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Object> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::Start;
 
 /// The maximum number of suspended calls; beyond it the oldest is ended.
-pub(super) const SUSPENDED_MAX: usize = 1024;
+pub(super) const MAX_SUSPENDED: usize = 1024;
 
 /// The time a suspended call waits for its next round; longer than the validity of a sealed state.
-pub(super) const SUSPENDED_FOR: Duration = Duration::from_hours(1);
+pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with data of the sink.
 ///
@@ -21,12 +21,12 @@ pub(super) const SUSPENDED_FOR: Duration = Duration::from_hours(1);
 /// must be recorded as cancelled.
 pub struct Suspended<T = ()> {
     /// Oldest first.
-    calls: VecDeque<Call<T>>,
+    calls: VecDeque<SuspendedCall<T>>,
 }
 
-struct Call<T> {
+struct SuspendedCall<T> {
     start: Arc<Start>,
-    known: T,
+    data: T,
     since: Instant,
 }
 
@@ -38,26 +38,26 @@ impl<T> Suspended<T> {
     }
 
     /// Adds a call, until its next round begins.
-    pub fn keep(&mut self, start: Arc<Start>, known: T) {
-        self.calls.push_back(Call { start, known, since: Instant::now() });
+    pub fn keep(&mut self, start: Arc<Start>, data: T) {
+        self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
     /// Removes and returns the previous round; caller, server and tool must be the same.
     pub fn resume(&mut self, start: &Start) -> Option<(Arc<Start>, T)> {
-        let same = |known: &Start| {
-            known.logical == start.logical
-                && known.principal == start.principal
-                && known.server == start.server
-                && known.tool == start.tool
+        let same = |data: &Start| {
+            data.logical == start.logical
+                && data.principal == start.principal
+                && data.server == start.server
+                && data.tool == start.tool
         };
         let index = self.calls.iter().rposition(|call| same(&call.start))?;
-        self.calls.remove(index).map(|call| (call.start, call.known))
+        self.calls.remove(index).map(|call| (call.start, call.data))
     }
 
     /// Removes and returns the oldest call, if it is too old or there are too many.
     pub fn next_ended(&mut self) -> Option<(Arc<Start>, T)> {
         let oldest = self.calls.front()?;
-        if self.calls.len() <= SUSPENDED_MAX && oldest.since.elapsed() < SUSPENDED_FOR {
+        if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {
             return None;
         }
         self.take_oldest()
@@ -65,7 +65,7 @@ impl<T> Suspended<T> {
 
     /// Removes and returns the oldest call.
     pub fn take_oldest(&mut self) -> Option<(Arc<Start>, T)> {
-        self.calls.pop_front().map(|call| (call.start, call.known))
+        self.calls.pop_front().map(|call| (call.start, call.data))
     }
 
     /// Returns whether no call is suspended.

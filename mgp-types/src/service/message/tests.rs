@@ -75,7 +75,7 @@ fn arguments_that_stand_twice_are_refused() {
 
 /// A line of 16 MiB has room for eight million messages, and for millions of names with escapes.
 #[test]
-fn what_a_line_may_hold_is_bounded() {
+fn the_size_of_batches_and_escapes_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
     refused(&format!("[{}]", many(129, "1")), -32600, None);
     assert!(

@@ -136,7 +136,7 @@ impl Span {
 }
 
 /// The maximum number of member names with escapes: each is copied, and a line has room for millions.
-const ESCAPED_MAX: usize = 256;
+const MAX_ESCAPED: usize = 256;
 
 /// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
 ///
@@ -166,7 +166,7 @@ impl Body {
 
     fn push_escaped<E: de::Error>(&mut self, name: &str, span: Span) -> Result<(), E> {
         let escaped = &mut self.rest.get_or_insert_default().escaped;
-        if escaped.len() == ESCAPED_MAX {
+        if escaped.len() == MAX_ESCAPED {
             return Err(E::custom("too many member names with escapes"));
         }
         escaped.push((name.into(), span));
@@ -390,10 +390,10 @@ impl Params {
     /// # Errors
     /// Returns the errors of [`canonical`](crate::canonical).
     pub fn meaning(&self) -> Result<Hash, RpcError> {
-        let mut kept = self.clone();
-        kept.forget_hop();
+        let mut body_only = self.clone();
+        body_only.forget_hop();
         let mut text = Vec::new();
-        kept.write(&mut text, &OutMeta::default());
+        body_only.write(&mut text, &OutMeta::default());
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
@@ -451,11 +451,11 @@ impl Params {
             write_name(out, key);
             out.extend_from_slice(value.as_bytes());
         }
-        let came = self.meta_str();
-        if !meta.meta.is_empty() || came.is_some() {
+        let received = self.meta_str();
+        if !meta.meta.is_empty() || received.is_some() {
             comma(out);
             write_name(out, "_meta");
-            merge_meta(out, came, &meta.meta);
+            merge_meta(out, received, &meta.meta);
         }
         out.push(b'}');
     }

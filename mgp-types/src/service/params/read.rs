@@ -82,7 +82,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()
                     {
-                        return Err(de::Error::custom("`arguments` stands twice"));
+                        return Err(de::Error::custom("`arguments` is repeated"));
                     }
                     match (parts.body.last_mut(), &key) {
                         (Some(run), _) if run_open => run.end = span.end,

@@ -2,42 +2,39 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use rusqlite::{Connection, Error, OpenFlags, Transaction, TransactionBehavior, ffi};
 use tokio::time::Instant;
 
-use super::{DbConfig, DbFault, Durability, migrations};
+use super::{DbConfig, DbError, Durability, migrations};
 use crate::private_file::{self, PrivateFileError};
 use crate::store::StoreError;
+use crate::sync::Mutex;
 
 /// The pause between two attempts to lock; short, because waiting processes do not queue.
-const NAP: Duration = Duration::from_millis(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
-const LOG_MAX: i64 = 8 * 1024 * 1024;
+const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
 /// SQLite releases the locks of a process when *any* descriptor of the file is closed in it, so no thread may create
 /// the file while another one opens it.
-static MAKING: Mutex<()> = Mutex::new(());
+static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
-/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum Purpose {
     /// To write to a file that is still empty.
-    Begin,
+    CreateTables,
     Write,
     Read,
 }
 
-/// An open file.
-pub(super) struct Opened {
-    /// The connection for writing.
+pub(super) struct OpenFile {
     pub(super) conn: Connection,
     /// `true` if the file has not been synced to disk yet, see [`settle`].
-    pub(super) owes: bool,
+    pub(super) unsynced: bool,
 }
 
 /// Creates the file if it does not exist, and migrates its tables.
@@ -45,21 +42,21 @@ pub(super) struct Opened {
 /// It is not checked as a whole (`PRAGMA quick_check`): 100,000 records take 50 ms even in memory, and opening the file
 /// after a kill may take at most 100 ms.
 /// A kill cannot damage the file, since the log has checksums; damage by a disk is reported when it is read.
-pub(super) fn open(config: &DbConfig) -> Result<Opened, StoreError> {
+pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     let path = absolute(&config.path)?;
-    make(&path).map_err(StoreError::failed)?;
+    create_file(&path).map_err(StoreError::failed)?;
     let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
-    let begins = if is_empty { Use::Begin } else { Use::Write };
+    let purpose = if is_empty { Purpose::CreateTables } else { Purpose::Write };
     // The path is added here, since later errors do not know it.
-    let opened = connect(config, begins).and_then(prepared).and_then(|conn| {
+    let opened = connect(config, purpose).and_then(prepared).and_then(|conn| {
         synchronise(&conn, config.durability)?;
-        Ok(Opened { conn, owes: is_empty && config.durability == Durability::Normal })
+        Ok(OpenFile { conn, unsynced: is_empty && config.durability == Durability::Normal })
     });
     opened.map_err(|error| match error {
         StoreError::Unreadable(why) => {
             StoreError::Unreadable(format!("`{}`: {why}", path.display()))
         }
-        StoreError::Failed(source) => DbFault::Opening { path, source }.into(),
+        StoreError::Failed(source) => DbError::Opening { path, source }.into(),
         other => other,
     })
 }
@@ -75,8 +72,7 @@ pub(super) fn in_memory() -> Result<Connection, StoreError> {
     prepared(Connection::open_in_memory()?)
 }
 
-/// Opens a connection to an existing file.
-pub(super) fn connect(config: &DbConfig, purpose: Use) -> Result<Connection, StoreError> {
+pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // An absolute path is never taken for a URI, or for `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
@@ -84,17 +80,17 @@ pub(super) fn connect(config: &DbConfig, purpose: Use) -> Result<Connection, Sto
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }
-    conn.busy_handler(Some(patient(config.patience)))?;
+    conn.busy_handler(Some(busy_handler(config.patience)))?;
     // Secrets must not be written to the system's temporary folder.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cell_size_check", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
-    if purpose == Use::Read {
+    if purpose == Purpose::Read {
         conn.pragma_update(None, "query_only", true)?;
         return Ok(conn);
     }
-    if purpose == Use::Begin {
-        // An empty file has nothing to roll back to, so it can switch to WAL without a journal: one sync instead of four.
+    if purpose == Purpose::CreateTables {
+        // An empty file has nothing to roll back to, so it switches to WAL without a journal: one sync, not four.
         // If another process was faster, this is refused, and the migrations below find nothing to do.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
         if config.durability == Durability::Normal {
@@ -102,17 +98,16 @@ pub(super) fn connect(config: &DbConfig, purpose: Use) -> Result<Connection, Sto
             conn.pragma_update(None, "synchronous", "OFF")?;
         }
     }
-    share(&conn, config.patience)?;
-    if purpose == Use::Write {
+    enable_wal(&conn, config.patience)?;
+    if purpose == Purpose::Write {
         synchronise(&conn, config.durability)?;
     }
     // On macOS a plain `fsync` leaves the data in the disk's cache.
     conn.pragma_update(None, "fullfsync", config.durability == Durability::Full)?;
-    conn.pragma_update(None, "journal_size_limit", LOG_MAX)?;
+    conn.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
     Ok(conn)
 }
 
-/// Sets the durability of commits.
 fn synchronise(conn: &Connection, durability: Durability) -> Result<(), StoreError> {
     let synchronous = match durability {
         Durability::Normal => "NORMAL",
@@ -129,15 +124,15 @@ fn prepared(conn: Connection) -> Result<Connection, StoreError> {
 }
 
 /// Enables the write-ahead log; SQLite refuses concurrent attempts without calling the busy handler.
-fn share(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
-    let mut patient = patient(patience);
+fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
+    let mut busy_handler = busy_handler(patience);
     for tries in 0.. {
         let mode: rusqlite::Result<String> =
             conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
         match mode.map_err(StoreError::from) {
             Ok(mode) if mode == "wal" => break,
-            Ok(_) => return Err(DbFault::NotShared.into()),
-            Err(StoreError::Busy(_)) if patient(tries) => {}
+            Ok(_) => return Err(DbError::NotShared.into()),
+            Err(StoreError::Busy(_)) if busy_handler(tries) => {}
             Err(error) => return Err(error),
         }
     }
@@ -145,22 +140,22 @@ fn share(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
 }
 
 /// Returns a busy handler that sleeps until the timeout has passed.
-fn patient(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
+fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
     move |tries| {
         if tries == 0 {
             since = Instant::now();
         }
-        sleep(NAP);
+        sleep(RETRY_INTERVAL);
         since.elapsed() < patience
     }
 }
 
 /// Creates the file if it does not exist, and refuses one that other users can access.
-fn make(path: &Path) -> Result<(), PrivateFileError> {
-    let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+fn create_file(path: &Path) -> Result<(), PrivateFileError> {
+    let guard = CREATE_LOCK.lock();
     private_file::create(path)?;
-    drop(making);
+    drop(guard);
     for ending in ["", "-wal", "-shm"] {
         let mut name = OsString::from(path);
         name.push(ending);

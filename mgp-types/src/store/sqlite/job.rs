@@ -6,11 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::DbFault;
+use super::DbError;
 use crate::service::BoxFuture;
 use crate::store::StoreError;
 
-/// Work for the thread that owns a connection.
 pub(super) trait Job: Send {
     /// Runs the job; if it fails, its writes are rolled back.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
@@ -22,7 +21,6 @@ pub(super) trait Job: Send {
 /// The receiving end of a queue; a thread ends when all senders are gone.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
-/// The bounded sending end of a queue.
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
 
 /// Queues a closure immediately, and returns the future of its result.
@@ -31,11 +29,13 @@ where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
-    let (asker, answer) = oneshot::channel();
-    let job = Box::new(Asked { work: Some(work), outcome: None, asker });
+    let (sender, answer) = oneshot::channel();
+    let job = Box::new(ClosureJob { work: Some(work), outcome: None, sender });
     let sent = queue.ok_or(StoreError::Closed).and_then(|queue| {
         queue.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => StoreError::Busy("too many wait for it; try again later"),
+            TrySendError::Full(_) => {
+                StoreError::Busy("too many operations wait for it; try again later")
+            }
             TrySendError::Disconnected(_) => StoreError::Closed,
         })
     });
@@ -45,13 +45,13 @@ where
     })
 }
 
-struct Asked<T, F> {
+struct ClosureJob<T, F> {
     work: Option<F>,
     outcome: Option<Result<T, StoreError>>,
-    asker: oneshot::Sender<Result<T, StoreError>>,
+    sender: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for Asked<T, F>
+impl<T, F> Job for ClosureJob<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
@@ -60,7 +60,7 @@ where
         let Some(work) = self.work.take() else { return Ok(()) };
         // A panic in one closure must not end the thread that serves all callers.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)))
-            .unwrap_or_else(|_| Err(DbFault::Panicked.into()));
+            .unwrap_or_else(|_| Err(DbError::Panicked.into()));
         let ran = outcome.as_ref().map(drop).map_err(Clone::clone);
         self.outcome = Some(outcome);
         ran
@@ -73,6 +73,6 @@ where
             None => Err(kept.err().unwrap_or(StoreError::Closed)),
         };
         // The caller may have dropped the future.
-        let _ = self.asker.send(outcome);
+        let _ = self.sender.send(outcome);
     }
 }

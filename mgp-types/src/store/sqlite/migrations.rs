@@ -7,7 +7,6 @@ use crate::store::StoreError;
 /// The application id of the file, so that files of other programs are not changed ("mgp" and a version).
 const APPLICATION: i32 = 0x6d67_7001;
 
-/// The namespace of the store itself.
 const STORE: &str = "store";
 
 const STEPS: &[&str] = &["
@@ -36,7 +35,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
             conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application != 0 || tables != 0 {
             return Err(StoreError::Unreadable(
-                "its file belongs to another program: name another file".to_owned(),
+                "its file belongs to another program; name another file".to_owned(),
             ));
         }
         conn.pragma_update(None, "application_id", APPLICATION)?;
@@ -62,7 +61,7 @@ pub(super) fn migrate(
     let Some(missing) = steps.get(done..) else {
         let known = steps.len();
         return Err(StoreError::Unreadable(format!(
-            "a newer version of this program wrote its `{namespace}` (version {done}; known up to {known}): update this one"
+            "a newer version of this program wrote its `{namespace}` (version {done}, known up to {known}); update this program"
         )));
     };
     for step in missing {

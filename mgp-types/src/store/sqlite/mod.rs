@@ -15,7 +15,7 @@ mod threads;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -24,8 +24,9 @@ use tokio::sync::watch;
 use self::job::Queue;
 use super::{Change, Loaded, PendingEvent, Store, StoreError};
 use crate::service::BoxFuture;
+use crate::sync::Mutex;
 
-pub use fault::DbFault;
+pub use fault::DbError;
 #[cfg(test)]
 pub(super) use tests::Folder;
 
@@ -55,7 +56,7 @@ pub(super) use tests::Folder;
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Db(Arc<Inner>);
+pub struct Db(Arc<Shared>);
 
 /// The configuration of a [`Db`].
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ pub struct DbConfig {
     pub path: PathBuf,
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
-    /// The maximum number of queued changes, and of queued reads; more are refused as [`StoreError::Busy`]. Default: 1024.
+    /// The maximum number of queued changes, and of queued reads, before [`StoreError::Busy`]. Default: 1024.
     pub waiting: usize,
     /// The time to wait for a lock of another process before [`StoreError::Busy`]. Default: five seconds.
     pub patience: Duration,
@@ -77,7 +78,7 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Commits survive the death of the process. A loss of power may undo the last changes, each as a whole, and may undo
+    /// Commits survive the death of the process. A loss of power may undo the last changes, each as a whole, and
     /// a file that was created within the last tenth of a second.
     ///
     /// Revisions and event numbers that were undone are used again: an audit log that syncs each of its records
@@ -88,10 +89,9 @@ pub enum Durability {
     Full,
 }
 
-/// The default time to wait for an answer.
-const ANSWER: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-struct Inner {
+struct Shared {
     /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
     /// Closed when all connections are closed.
@@ -108,8 +108,6 @@ struct Queues {
     query: Queue,
 }
 
-// === impl DbConfig ===
-
 impl DbConfig {
     /// Creates the configuration of a file, with the defaults.
     #[must_use]
@@ -119,7 +117,7 @@ impl DbConfig {
             durability: Durability::default(),
             waiting: 1024,
             patience: Duration::from_secs(5),
-            answer: ANSWER,
+            answer: ANSWER_TIMEOUT,
         }
     }
 
@@ -128,7 +126,7 @@ impl DbConfig {
     /// # Errors
     /// Returns [`StoreError::Unreadable`] if the file is damaged, newer than this program or not a store,
     /// [`StoreError::Busy`] if another process holds its lock, [`StoreError::Failed`] if other users can access it (the
-    /// source is a [`PrivateFileError`](crate::PrivateFileError)) or the system reports an error (a [`DbFault`]).
+    /// source is a [`PrivateFileError`](crate::PrivateFileError)) or the system reports an error (a [`DbError`]).
     ///
     /// # Cancel safety
     /// If the future is dropped, the file is closed again; it may have been created.
@@ -136,8 +134,6 @@ impl DbConfig {
         start::start(Some(self)).await
     }
 }
-
-// === impl Db ===
 
 impl Db {
     /// Opens a file with the default configuration.
@@ -186,7 +182,7 @@ impl Db {
     ///
     /// # Cancel safety
     /// The change may or may not be applied, as for [`Store::commit`].
-    #[must_use = "what went wrong is told here"]
+    #[must_use = "the future returns the error"]
     pub fn migrate(
         &self,
         namespace: &'static str,
@@ -209,7 +205,7 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.write), work)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.write), work)
     }
 
     /// Reads with SQL.
@@ -226,7 +222,7 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.query), work)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.query), work)
     }
 
     /// Closes the store for all its handles, after completing queued jobs, and waits until the file is closed.
@@ -234,7 +230,7 @@ impl Db {
     /// # Cancel safety
     /// If the future is dropped, the store still closes.
     pub async fn close(self) {
-        drop(self.queues().take());
+        drop(self.0.queues.lock().take());
         let mut news = self.0.news.clone();
         while news.changed().await.is_ok() {}
     }
@@ -245,7 +241,7 @@ impl Db {
         path: Option<PathBuf>,
         answer: Duration,
     ) -> Self {
-        Self(Arc::new(Inner { queues: Mutex::new(Some(queues)), news, path, answer }))
+        Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }))
     }
 
     /// Reads for the store itself do not wait for callers' queries.
@@ -253,11 +249,7 @@ impl Db {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.read), work)
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Option<Queues>> {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.read), work)
     }
 }
 
@@ -266,8 +258,6 @@ impl fmt::Debug for Db {
         f.debug_tuple("Db").field(&self.0.path).finish()
     }
 }
-
-// === impl Store ===
 
 impl Store for Db {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {

@@ -6,19 +6,17 @@ use std::time::SystemTime;
 
 use crate::mgp::{Actor, AuditEvent, AuditResult, EventType};
 use crate::store::{
-    Change, Expected, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record,
+    Change, Expectation, Loaded, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record,
     StoreError, Write,
 };
 use crate::{Object, Payload, Timestamp};
 
-/// A log name and an encoded event.
 pub(super) type EventRow = (String, String);
 
 pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
     conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
 }
 
-/// Returns all records of a space.
 pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError> {
     let records = conn
         .prepare(
@@ -82,7 +80,7 @@ pub(super) fn pending(
         .map(|row| {
             let (number, event) = row?;
             let event = serde_json::from_str(&event).unwrap_or_else(|error| {
-                tracing::error!(number, log, %error, "an event that waits for its log cannot be read");
+                tracing::error!(number, log, %error, "unreadable pending event replaced");
                 unreadable(number)
             });
             Ok(PendingEvent::new(number, event))
@@ -101,7 +99,6 @@ fn unreadable(number: u64) -> AuditEvent {
     event
 }
 
-/// Removes the pending events of a log up to and including a number.
 pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), StoreError> {
     conn.execute(
         "DELETE FROM store_event WHERE log = ?1 AND number <= ?2",
@@ -110,7 +107,7 @@ pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), S
     Ok(())
 }
 
-fn check(conn: &Connection, expected: &Expected) -> Result<(), StoreError> {
+fn check(conn: &Connection, expected: &Expectation) -> Result<(), StoreError> {
     let found = conn
         .query_row(
             "SELECT revision FROM store_record WHERE space = ?1 AND key = ?2 AND value IS NOT NULL",
@@ -144,13 +141,12 @@ fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool
     Ok(false)
 }
 
-/// Forgets the oldest removals above the limit.
 fn forget(conn: &Connection) -> rusqlite::Result<()> {
     let gone: usize =
         conn.query_row("SELECT count(*) FROM store_record WHERE value IS NULL", [], |row| {
             row.get::<_, u32>(0).map(|gone| gone as usize)
         })?;
-    let Some(surplus @ 1..) = gone.checked_sub(GONE_MAX) else { return Ok(()) };
+    let Some(surplus @ 1..) = gone.checked_sub(MAX_REMOVALS) else { return Ok(()) };
     let surplus = i64::try_from(surplus).unwrap_or(i64::MAX);
     conn.execute(
         "UPDATE store_state SET forgotten = (SELECT max(revision) FROM (
@@ -169,7 +165,7 @@ fn add(conn: &Connection, events: &[EventRow]) -> Result<(), StoreError> {
     let waiting = conn.query_row("SELECT count(*) FROM store_event", [], |row| {
         row.get::<_, u32>(0).map(|waiting| waiting as usize)
     })?;
-    if waiting + events.len() > PENDING_MAX {
+    if waiting + events.len() > MAX_PENDING {
         return Err(PENDING_FULL);
     }
     let mut insert = conn.prepare("INSERT INTO store_event (log, event) VALUES (?1, ?2)")?;

@@ -10,31 +10,29 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::DbFault;
+use super::DbError;
 use super::file;
 use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
 /// The maximum number of jobs per transaction, so that the first of them is answered soon.
-const TOGETHER_MAX: usize = 256;
+const MAX_BATCH: usize = 256;
 
 /// The interval between checks for changes by other processes.
 ///
 /// A check takes 7 µs, and the wake-up for it up to 70 µs: 0.2 % of one core.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The delay before a new file is synced: processes that open it read most in that time, and have priority.
-const OWING: Duration = Duration::from_millis(50);
+const SYNC_DELAY: Duration = Duration::from_millis(50);
 
-/// Runs the queued writes.
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     while let Ok(first) = jobs.recv() {
-        let mut batch: Vec<_> =
-            iter::once(first).chain(jobs.try_iter()).take(TOGETHER_MAX).collect();
+        let mut batch: Vec<_> = iter::once(first).chain(jobs.try_iter()).take(MAX_BATCH).collect();
         let committed = commit(conn, &mut batch);
         if let Ok(revision) = committed {
-            tell(news, revision);
+            notify(news, revision);
         }
         let kept = committed.map(drop);
         for job in batch {
@@ -46,10 +44,15 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
 /// Reads for the store itself, notifies of changes by other processes, and syncs a new file.
 ///
 /// Writers do not wait for the sync. If this thread ends before, closing the file syncs it.
-pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>, owes: bool) {
-    let mut look = Look { seen: None, failing: false };
+pub(super) fn read_and_watch(
+    conn: &Connection,
+    jobs: &Jobs,
+    news: &watch::Sender<u64>,
+    unsynced: bool,
+) {
+    let mut watcher = ChangeWatcher { seen: None, failing: false };
     let mut due = Instant::now();
-    let mut owed = owes.then_some(due);
+    let mut unsynced_since = unsynced.then_some(due);
     loop {
         match jobs.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(job) => read_one(conn, job),
@@ -57,13 +60,13 @@ pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if Instant::now() >= due {
-            look.look(conn, news);
-            due = Instant::now() + LOOK;
+            watcher.watcher(conn, news);
+            due = Instant::now() + CHECK_INTERVAL;
         }
-        if owed.take_if(|since| since.elapsed() >= OWING).is_some()
+        if unsynced_since.take_if(|since| since.elapsed() >= SYNC_DELAY).is_some()
             && let Err(error) = file::settle(conn)
         {
-            tracing::warn!(%error, "a new store is brought to the disk later");
+            tracing::warn!(%error, "sync of a new store postponed");
         }
     }
 }
@@ -85,7 +88,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         let ran = job.run(&tx);
         if tx.is_autocommit() {
             // After some errors SQLite rolls back the whole transaction.
-            return Err(ran.err().unwrap_or(DbFault::Ended.into()));
+            return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {
             Ok(()) => "RELEASE job",
@@ -106,7 +109,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
 }
 
 /// Notifies of a revision, unless a newer one is known.
-fn tell(news: &watch::Sender<u64>, revision: u64) {
+fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;
         *known = revision.max(*known);
@@ -114,29 +117,28 @@ fn tell(news: &watch::Sender<u64>, revision: u64) {
     });
 }
 
-/// The watcher for changes by other processes.
-struct Look {
+struct ChangeWatcher {
     seen: Option<i64>,
     failing: bool,
 }
 
-impl Look {
-    fn look(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
-        let looked = self.try_look(conn, news);
-        if let Err(error) = &looked {
+impl ChangeWatcher {
+    fn watcher(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
+        let checked = self.try_check(conn, news);
+        if let Err(error) = &checked {
             if !self.failing {
-                tracing::error!(%error, "other processes' changes of the store cannot be seen");
+                tracing::error!(%error, "checking for changes of other processes failed");
             }
             // Subscribers read again, and get the error.
             news.send_modify(|_| {});
         }
-        self.failing = looked.is_err();
+        self.failing = checked.is_err();
     }
 
-    fn try_look(&mut self, conn: &Connection, news: &watch::Sender<u64>) -> rusqlite::Result<()> {
+    fn try_check(&mut self, conn: &Connection, news: &watch::Sender<u64>) -> rusqlite::Result<()> {
         let version = conn.query_row("PRAGMA data_version", [], |row| row.get(0))?;
         if self.seen != Some(version) {
-            tell(news, records::revision(conn)?);
+            notify(news, records::revision(conn)?);
             self.seen = Some(version);
         }
         Ok(())
@@ -148,23 +150,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_follows_is_woken_when_others_can_no_longer_be_seen() {
+    fn subscribers_are_notified_when_changes_cannot_be_checked() {
         let (news, mut known) = watch::channel(7);
         // There is no table to read the revision from.
         let conn = Connection::open_in_memory().unwrap();
-        let mut look = Look { seen: None, failing: false };
-        look.look(&conn, &news);
-        assert!(look.failing && known.has_changed().unwrap());
+        let mut watcher = ChangeWatcher { seen: None, failing: false };
+        watcher.watcher(&conn, &news);
+        assert!(watcher.failing && known.has_changed().unwrap());
         assert_eq!(*known.borrow_and_update(), 7);
 
         conn.execute_batch(
             "CREATE TABLE store_state (revision); INSERT INTO store_state VALUES (9)",
         )
         .unwrap();
-        look.look(&conn, &news);
-        assert!(!look.failing);
+        watcher.watcher(&conn, &news);
+        assert!(!watcher.failing);
         assert_eq!(*known.borrow_and_update(), 9);
-        look.look(&conn, &news);
+        watcher.watcher(&conn, &news);
         assert!(!known.has_changed().unwrap());
     }
 }
