@@ -193,8 +193,8 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
         assert_eq!(number(&db, "right").await, kept);
         assert_eq!(*db.revision().borrow(), kept, "each change is one revision");
         let events = db.pending("log", usize::MAX).await.unwrap();
-        let told = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
-        assert!(told.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
+        let numbered = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
+        assert!(numbered.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
         db.settle("log", kept).await.unwrap();
         newest = kept;
         // Half of the children open a file left by a kill, the others one that was closed.

@@ -60,7 +60,7 @@ impl Meta {
         Self(Extras::new())
     }
 
-    /// The progress token.
+    /// Returns the progress token.
     ///
     /// # Errors
     /// Returns −32602 if it is neither an integer nor a string.
@@ -68,7 +68,7 @@ impl Meta {
         self.decode(key::PROGRESS_TOKEN)
     }
 
-    /// The revision of the request.
+    /// Returns the revision of the request.
     ///
     /// # Errors
     /// Returns −32602 if it is not a string.
@@ -100,7 +100,7 @@ impl Meta {
         self.decode(key::SERVER_INFO)
     }
 
-    /// The log level wanted for this request.
+    /// Returns the log level wanted for this request.
     ///
     /// # Errors
     /// Returns −32602 if it is not a log level.
@@ -108,7 +108,7 @@ impl Meta {
         self.decode(key::LOG_LEVEL)
     }
 
-    /// The subscription this message belongs to.
+    /// Returns the id of the subscription of this message.
     ///
     /// # Errors
     /// Returns −32602 if it is neither an integer nor a string.

@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn text_blocks_are_joined() {
-        let said = |content: &str| {
+        let text_of = |content: &str| {
             let text = format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
             serde_json::from_str::<CreateMessageResult>(&text).unwrap().to_text()
         };
-        assert_eq!(said(r#"{"type":"text","text":"one"}"#), "one");
+        assert_eq!(text_of(r#"{"type":"text","text":"one"}"#), "one");
         let use_of = r#"{"type":"tool_use","id":"1","name":"t","input":{}}"#;
         let blocks =
             format!(r#"[{{"type":"text","text":"a"}},{use_of},{{"type":"text","text":"b"}}]"#);
-        assert_eq!(said(&blocks), "ab");
+        assert_eq!(text_of(&blocks), "ab");
     }
 }

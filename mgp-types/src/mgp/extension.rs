@@ -68,7 +68,7 @@ impl Extension {
         }
     }
 
-    /// The bits of an extension; an extension with parts is the union of their bits.
+    /// An extension with parts has the union of their bits.
     const fn bits(self) -> u16 {
         match self {
             Self::Permissions => 1,

@@ -224,7 +224,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The decision.
+    /// Returns the decision.
     #[must_use]
     pub fn decision(&self) -> GrantDecision {
         match self {
@@ -233,7 +233,7 @@ impl Grant {
         }
     }
 
-    /// The limits, if there are any.
+    /// Returns the limits, if there are any.
     #[must_use]
     pub fn scope(&self) -> Option<&PermissionScope> {
         match self {

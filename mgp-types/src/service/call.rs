@@ -114,7 +114,7 @@ impl Call {
         self.0.related
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     #[must_use]
     pub fn params(&self) -> &Params {
         &self.0.params

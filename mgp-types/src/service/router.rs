@@ -1,4 +1,6 @@
 //! Routers: sets of methods with their handlers.
+//!
+//! Applies to: both.
 
 use std::fmt;
 use std::future::Future;

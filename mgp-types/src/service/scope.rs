@@ -52,7 +52,7 @@ struct ScopeState {
     ended: bool,
     next_hook: u64,
     /// A handful at most: a linear search is faster than hashing.
-    state: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
@@ -65,7 +65,7 @@ impl Scope {
         Self(Arc::new(ScopeData { id, kind, state: Mutex::default() }))
     }
 
-    /// The id.
+    /// Returns the id.
     #[must_use]
     pub fn id(&self) -> ScopeId {
         self.0.id
@@ -82,11 +82,11 @@ impl Scope {
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut state = self.0.state.lock();
         let id = TypeId::of::<T>();
-        let value = if let Some((_, value)) = state.state.iter().find(|(known, _)| *known == id) {
+        let value = if let Some((_, value)) = state.values.iter().find(|(known, _)| *known == id) {
             Arc::clone(value)
         } else {
             let value: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
-            state.state.push((id, Arc::clone(&value)));
+            state.values.push((id, Arc::clone(&value)));
             value
         };
         // The value has this type, since it is found by it; a new one is a safe fallback.
@@ -116,15 +116,15 @@ impl Scope {
 
     /// Ends the scope: runs its hooks once and drops its state.
     pub fn end(&self) {
-        let (hooks, state) = {
+        let (hooks, values) = {
             let mut state = self.0.state.lock();
             state.ended = true;
-            (std::mem::take(&mut state.hooks), std::mem::take(&mut state.state))
+            (std::mem::take(&mut state.hooks), std::mem::take(&mut state.values))
         };
         for hook in hooks.into_values() {
             hook();
         }
-        drop(state);
+        drop(values);
     }
 }
 

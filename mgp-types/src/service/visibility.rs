@@ -43,7 +43,7 @@ impl Hidden {
         Self { rule: Rule::new(rule) }
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule

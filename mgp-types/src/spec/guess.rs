@@ -68,8 +68,8 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Of the candidates of the file's section, or else of all, returns the one that knows most members of the value; among
-/// equals, the one with the fewest members.
+/// Returns, of the candidates of the file's section or else of all, the one that knows most members of the value;
+/// among equals, the one with the fewest members.
 fn choose(
     file_name: &str,
     value: &Value,

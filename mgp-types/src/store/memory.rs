@@ -91,11 +91,11 @@ impl Store for MemoryStore {
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
         let data = self.0.data.lock();
         let of_log = data.pending.iter().filter(|(name, _)| name == log);
-        let found = of_log.map(|(_, event)| event.clone()).take(most).collect();
+        let found = of_log.map(|(_, event)| event.clone()).take(limit).collect();
         Box::pin(ready(Ok(found)))
     }
 

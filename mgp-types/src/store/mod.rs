@@ -90,7 +90,7 @@ pub trait Store: Send + Sync {
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>>;
 
     /// Removes the pending events of a log up to and including a number.

@@ -37,8 +37,8 @@ async fn on_each(check: impl AsyncFn(Arc<dyn Store>)) {
 async fn a_change_that_expects_otherwise_changes_nothing() {
     on_each(async |store| {
         let first = store.commit(Change::new().put("s", "a", one())).await.unwrap();
-        let told = Change::new().put("s", "b", one()).event("log", event("u"));
-        let refused = store.commit(told.expect("s", "a", None)).await.unwrap_err();
+        let change = Change::new().put("s", "b", one()).event("log", event("u"));
+        let refused = store.commit(change.expect("s", "a", None)).await.unwrap_err();
         let StoreError::Conflict { space: "s", key } = refused else { panic!("{refused}") };
         assert_eq!(key, "a");
         assert_eq!(store.load("s").await.unwrap().records.len(), 1);

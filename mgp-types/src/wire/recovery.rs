@@ -116,8 +116,8 @@ impl Recovery {
             return Some(hints);
         }
         let mut members: Object = serde_json::from_str(text).ok()?;
-        for (name, most) in [("retry_after_ms", u64::MAX), ("max_retries", u32::MAX.into())] {
-            if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), most))
+        for (name, limit) in [("retry_after_ms", u64::MAX), ("max_retries", u32::MAX.into())] {
+            if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), limit))
             {
                 members.encode(name, &figure).ok()?;
             }
@@ -160,9 +160,9 @@ impl Recovery {
 }
 
 /// Returns a non-negative number as an integer up to a bound.
-fn whole(text: &str, most: u64) -> Option<u64> {
+fn whole(text: &str, limit: u64) -> Option<u64> {
     if let Ok(figure) = text.parse::<u64>() {
-        return Some(figure.min(most));
+        return Some(figure.min(limit));
     }
     // Names and strings are not numbers, though some of them parse as floats.
     let is_number = text.starts_with(|first: char| first.is_ascii_digit());
@@ -173,7 +173,7 @@ fn whole(text: &str, most: u64) -> Option<u64> {
         reason = "it is not negative, and a cast of what is too large gives the largest"
     )]
     let figure = figure.ceil() as u64;
-    Some(figure.min(most))
+    Some(figure.min(limit))
 }
 
 #[cfg(test)]

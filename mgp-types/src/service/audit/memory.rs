@@ -75,15 +75,15 @@ impl MemoryAudit {
         state.ring.iter().map(Record::to_event).collect()
     }
 
-    /// Returns up to `most` events after a number, oldest first; each has its number in `_mgp.seq`.
+    /// Returns up to `limit` events after a number, oldest first; each has its number in `_mgp.seq`.
     ///
     /// Numbers begin at 1 and never change; dropped events are missing at the start.
     #[must_use]
-    pub fn after(&self, seq: u64, most: usize) -> Vec<AuditEvent> {
+    pub fn after(&self, seq: u64, limit: usize) -> Vec<AuditEvent> {
         let state = self.0.state.lock();
         let skip = usize::try_from(seq.saturating_sub(state.dropped)).unwrap_or(usize::MAX);
         let first = state.dropped.max(seq) + 1;
-        let records = state.ring.iter().skip(skip).take(most).zip(first..);
+        let records = state.ring.iter().skip(skip).take(limit).zip(first..);
         records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
     }
 
@@ -290,8 +290,8 @@ mod tests {
         let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
         assert_eq!(actors, ["3", "4", "agent.one"]);
         assert_eq!(sink.dropped(), 3);
-        let numbers = |seq, most| {
-            let events = sink.after(seq, most).into_iter();
+        let numbers = |seq, limit| {
+            let events = sink.after(seq, limit).into_iter();
             events
                 .map(|event| (event.mgp.unwrap().seq.unwrap(), event.actor.id))
                 .collect::<Vec<_>>()

@@ -130,16 +130,16 @@ fn refused(arguments: &str, headers: &[(&str, &str)], expected: &str) {
 #[test]
 fn headers_must_be_what_the_arguments_are() {
     refused(r#"{"region":"a"}"#, &[], "`Mcp-Param-Region` is missing");
-    refused(r#"{"region":null}"#, &[("region", "a")], "its argument is not");
-    refused("{}", &[("Count", "1")], "its argument is not");
-    refused(r#"{"region":"a"}"#, &[("Region", "A")], "something else");
+    refused(r#"{"region":null}"#, &[("region", "a")], "its argument is missing");
+    refused("{}", &[("Count", "1")], "its argument is missing");
+    refused(r#"{"region":"a"}"#, &[("Region", "A")], "differs from");
     refused(r#"{"region":"a"}"#, &[("Region", "a"), ("REGION", "a")], "more than once");
-    refused(r#"{"region":"Hello"}"#, &[("Region", "=?base64?SGVsbG8?=")], "no valid base64");
-    refused(r#"{"count":1}"#, &[("Count", "one")], "something else");
-    refused(r#"{"count":1}"#, &[("Count", "2")], "something else");
-    refused(r#"{"count":[1]}"#, &[("Count", "[1]")], "something else");
-    refused(r#"{"count":9007199254740993}"#, &[("Count", "9007199254740992")], "something else");
-    refused(r#"{"deep":{"dry":true}}"#, &[("Dry-Run", "True")], "something else");
+    refused(r#"{"region":"Hello"}"#, &[("Region", "=?base64?SGVsbG8?=")], "nor valid Base64");
+    refused(r#"{"count":1}"#, &[("Count", "one")], "differs from");
+    refused(r#"{"count":1}"#, &[("Count", "2")], "differs from");
+    refused(r#"{"count":[1]}"#, &[("Count", "[1]")], "differs from");
+    refused(r#"{"count":9007199254740993}"#, &[("Count", "9007199254740992")], "differs from");
+    refused(r#"{"deep":{"dry":true}}"#, &[("Dry-Run", "True")], "differs from");
 
     let mut headers = HeaderParams::new();
     headers.push("REGION", "=?base64?SGVsbG8=?=");

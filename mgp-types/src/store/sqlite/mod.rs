@@ -290,10 +290,10 @@ impl Store for Db {
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
         let log = log.to_owned();
-        self.look_up(move |conn| records::pending(conn, &log, most))
+        self.look_up(move |conn| records::pending(conn, &log, limit))
     }
 
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {

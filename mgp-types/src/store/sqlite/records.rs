@@ -72,11 +72,11 @@ pub(super) fn commit(
 pub(super) fn pending(
     conn: &Connection,
     log: &str,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<PendingEvent>, StoreError> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     conn.prepare("SELECT number, event FROM store_event WHERE log = ?1 ORDER BY number LIMIT ?2")?
-        .query_map((log, most), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
+        .query_map((log, limit), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
         .map(|row| {
             let (number, event) = row?;
             let event = serde_json::from_str(&event).unwrap_or_else(|error| {

@@ -30,7 +30,7 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// A store with a short timeout.
+    /// Opens a store with a short timeout.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
         (config.patience, config.waiting) = (patience, 4);
@@ -433,7 +433,7 @@ async fn the_file_of_a_newer_version_is_left_alone() {
     let db = folder.open().await;
     db.write(|tx| Ok(tx.execute_batch("UPDATE store_migration SET version = 9")?)).await.unwrap();
     db.close().await;
-    let error = refused(&folder.file(), folder_open(&folder).await, "update this one");
+    let error = refused(&folder.file(), folder_open(&folder).await, "update this program");
     assert!(matches!(error, StoreError::Unreadable(_)));
 }
 
