@@ -1,6 +1,4 @@
-//! The messages of MGP, one module a section; unknown members are kept (MGP §2 to §16).
-//!
-//! Applies to: both.
+//! Messages of MGP, one module per section; unknown members are preserved (MGP §2 to §16).
 
 mod access;
 mod audit;

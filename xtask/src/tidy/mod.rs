@@ -4,7 +4,6 @@
 
 mod arrows;
 mod layout;
-mod methods;
 mod source;
 mod text;
 mod weight;
@@ -79,9 +78,6 @@ fn check(tree: &Tree) -> Vec<Violation> {
     }
     for (path, content) in &tree.prose {
         found.extend(text::unfinished(path, content));
-    }
-    if let Some(table) = tree.prose("docs/methods.md") {
-        found.extend(methods::complete(table, &tree.rust, &|path| root().join(path).exists()));
     }
     found
 }
