@@ -17,4 +17,5 @@ pub use child::{
 };
 pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};
+pub use scoped::{ScopedTask, spawn_scoped};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

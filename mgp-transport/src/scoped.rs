@@ -9,7 +9,7 @@ use mgp_types::service::{EndGuard, Scope};
 use tokio::sync::oneshot;
 
 /// Spawns a future that runs until its scope ends; dropping the returned handle does not end it.
-pub(crate) fn spawn_scoped<F>(scope: &Scope, work: F) -> ScopedTask<F::Output>
+pub fn spawn_scoped<F>(scope: &Scope, work: F) -> ScopedTask<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -31,7 +31,7 @@ where
 
 /// Future of the result of work that a scope owns; it completes with `None` if the scope ended first.
 #[derive(Debug)]
-pub(crate) struct ScopedTask<T>(oneshot::Receiver<T>);
+pub struct ScopedTask<T>(oneshot::Receiver<T>);
 
 impl<T> Future for ScopedTask<T> {
     type Output = Option<T>;

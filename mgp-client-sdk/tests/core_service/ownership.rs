@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_client_sdk::{Client, Switchboard};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
-use mgp_transport::own;
+use mgp_transport::spawn_scoped;
 use mgp_types::Payload;
 use mgp_types::service::{BoxFuture, Call, Gone, Reply, Scope, ScopeKind, Sink, Stack};
 use tower_layer::layer_fn;
@@ -49,7 +49,7 @@ fn a_session_keeps_a_call_whose_reader_left_until_it_ends() {
         let (release, released) = tokio::sync::oneshot::channel::<()>();
         let ran = Arc::new(AtomicUsize::new(0));
         let (guard, counted) = (dropped.guard(), Arc::clone(&ran));
-        let detached = own(&session, async move {
+        let detached = spawn_scoped(&session, async move {
             let _guard = guard;
             let _ = released.await;
             counted.fetch_add(1, Ordering::SeqCst);
@@ -62,14 +62,14 @@ fn a_session_keeps_a_call_whose_reader_left_until_it_ends() {
 
         // Another call hangs: the end of the session ends it.
         let guard = dropped.guard();
-        let hanging = own(&session, async move {
+        let hanging = spawn_scoped(&session, async move {
             let _guard = guard;
             std::future::pending::<()>().await;
         });
         session.end();
         assert!(hanging.await.is_none());
         dropped.reach(2).await;
-        assert!(own(&session, async {}).await.is_none(), "an ended session owns nothing");
+        assert!(spawn_scoped(&session, async {}).await.is_none(), "an ended session owns nothing");
     });
 }
 

@@ -19,7 +19,7 @@ async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
     let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
     let slow = Arc::new(Taker { pause: Duration::from_millis(10), ..Taker::default() });
     let streaming = tokio::spawn(pair.call_with("stream", 5_000, slow.outlet()));
-    until(|| (pair.client.lost() > 0, pair.client.lost())).await;
+    until(|| (pair.client.dropped_items() > 0, pair.client.dropped_items())).await;
     assert!(pair.client.inbox_bytes() > 0);
 
     let before = Instant::now();
@@ -39,7 +39,7 @@ async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
     assert_eq!(sent, 5_000);
     let taken = slow.taken.load(Ordering::Relaxed) as u64;
     assert!((256..5_000).contains(&taken), "{taken}");
-    assert_eq!(taken + pair.client.lost(), 5_000);
+    assert_eq!(taken + pair.client.dropped_items(), 5_000);
     quiet(&[pair], &calls, &alive).await;
 }
 
