@@ -1,6 +1,4 @@
-//! Reading a log at rest, or one that another process writes.
-//!
-//! Applies to: both.
+//! Reading a log that this process does not write.
 
 use std::path::Path;
 
@@ -8,26 +6,26 @@ use mgp_types::store::StoreError;
 
 use super::error::LogError;
 use super::head::Head;
-use super::query::{AuditPage, AuditQuery, Reader};
-use super::segments::Place;
+use super::query::{AuditPage, AuditQuery, LogReader};
+use super::segments::LogPlace;
 
-/// The files of a log up to a head, for whoever reads and keeps nobody from writing.
+/// The files of a log up to a head, for readers; they do not block the writer.
 ///
-/// What comes after the head is not seen.
+/// Records after the head are not returned.
 #[derive(Clone, Debug)]
-pub struct LogFiles(Reader);
+pub struct LogFiles(LogReader);
 
 impl LogFiles {
-    /// The files of a log; without a head there is nothing in them.
+    /// Opens the files of a log; without a head no record is returned.
     ///
     /// # Errors
     /// [`LogError::Name`].
     pub fn new(dir: &Path, name: &str, head: Option<&Head>) -> Result<Self, LogError> {
-        let kept = head.map_or(0, |head| head.seq);
-        Ok(Self(Reader::at_rest(Place::new(dir, name)?, kept)))
+        let last = head.map_or(0, |head| head.seq);
+        Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
     }
 
-    /// Finds events; each call looks at a bounded part of the log.
+    /// Returns matching events; each call reads a bounded part of the log.
     ///
     /// # Errors
     /// [`StoreError`] when the log cannot be read.
