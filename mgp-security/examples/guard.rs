@@ -1,5 +1,5 @@
-//! Judges labelled lines: `guard tooldef` reports for each line of standard input whether a tool definition, a change of
-//! one, or a registration would be blocked (MGP §4).
+//! Judges labelled lines: `guard tooldef` reports for each line of standard input whether a tool definition, a change
+//! of one, or a registration would be blocked (MGP §4).
 //!
 //! A line is `{"id", "kind": "definition" | "change" | "register", …}` with `tool`, `old` and `new`, or `existing`
 //! and `new`. The answer is `{"id", "decision": "block" | "allow", "reason"}`, one per line, in order.

@@ -194,7 +194,8 @@ fn risk_levels<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Creates the error for an unknown word; elsewhere one counts as the strictest, but in a configuration it is a mistake.
+/// Creates the error for an unknown word; elsewhere one counts as the strictest, but in a configuration it is a
+/// mistake.
 fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
     E::custom(format_args!("unknown word `{word}`; known: {}", known.join(", ")))

@@ -97,7 +97,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store did not answer in time: the change may have been made, or may still be made.
-    #[error("it is unknown whether the change was made: {0}")]
+    #[error("it is not known whether the change was made: {0}")]
     Late(#[source] StoreError),
     /// The change cannot be recorded, so it was not made.
     #[error("the change was not made: {0}")]

@@ -23,11 +23,9 @@ const MAX_QUEUED_LINES: usize = 16;
 
 /// Asks the person at the terminal of this process, one question at a time.
 ///
-/// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another question.
-/// A permission is approved for an hour.
-/// From the first question on, it reads every line typed at the terminal, so no other part of the process may read
-/// from there.
-/// In a process without a terminal, it is unavailable.
+/// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another
+/// question. A permission is approved for an hour. From the first question on, it reads every line typed at the
+/// terminal, so no other part of the process may read from there. In a process without a terminal, it is unavailable.
 #[derive(Clone)]
 #[must_use]
 pub struct Terminal {

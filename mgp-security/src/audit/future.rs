@@ -35,7 +35,8 @@ pin_project! {
             later: BoxFuture<'static, Result<Ticket, Unaudited>>,
             held: Option<(S, Call, Arc<dyn AuditSink>)>,
         },
-        // Fields are dropped in order: the future releases the resources of the call before the ticket writes its record.
+        // Fields are dropped in order: the future releases the resources of the call before the ticket writes its
+        // record.
         Running {
             #[pin]
             future: F,
@@ -143,7 +144,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     state.set(next);
                 }
                 StateProj::Running { future, ticket, asker, sink } => {
-                    // The ticket is in a local variable while the call runs, so that a panic drops it and it records a failure.
+                    // The ticket is in a local variable while the call runs, so that a panic drops it and it records a
+                    // failure.
                     let held = ticket.take();
                     match future.poll(task) {
                         Poll::Ready(answer) => {
@@ -161,8 +163,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                         }
                         Poll::Pending => *ticket = held,
                     }
-                    // A question of a gate or handler ends the round here; otherwise a layer further out would drop this future
-                    // and the ticket would record the call as cancelled.
+                    // A question of a gate or handler ends the round here; otherwise a layer further out would drop
+                    // this future and the ticket would record the call as cancelled.
                     let Some(reply) = asker.as_ref().and_then(|asker| asker.take_suspended())
                     else {
                         return Poll::Pending;

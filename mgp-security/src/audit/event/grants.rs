@@ -30,7 +30,8 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// Creates `PERMISSION_REVOKED`: a permission was revoked, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
+    /// Creates `PERMISSION_REVOKED`: a permission was revoked, or has expired
+    /// ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
     pub fn permission_revoked(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -70,7 +71,8 @@ impl Event {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
 
-    /// Creates `ACCESS_REVOKED`: an access entry was revoked, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
+    /// Creates `ACCESS_REVOKED`: an access entry was revoked, or has expired
+    /// ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
     pub fn access_revoked(by: impl Into<EventActor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessRevoked, by, AuditResult::Success).entry(entry)
     }

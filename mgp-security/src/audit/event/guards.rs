@@ -35,7 +35,8 @@ impl Event {
             .rule(Some(&Rule::new(REQUESTS_ONLY)))
     }
 
-    /// Creates `VALIDATION_FAILED`: a validator rejected a call; the call itself is `TOOL_BLOCKED` with the same trace id.
+    /// Creates `VALIDATION_FAILED`: a validator rejected a call; the call itself is `TOOL_BLOCKED` with the same trace
+    /// id.
     pub fn validation_failed(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,

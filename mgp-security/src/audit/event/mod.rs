@@ -1,4 +1,5 @@
-//! Constructors for the events of §6.4 and our own, with actor, target and details (MGP §6.3); `docs/audit.md` lists all.
+//! Constructors for the events of §6.4 and our own, with actor, target and details (MGP §6.3); `docs/audit.md` lists
+//! all.
 
 mod grants;
 mod guards;

@@ -62,7 +62,8 @@ impl Event {
             .words("method", Some(method))
     }
 
-    /// Creates `dev.cloto.server_registered`: a server was registered at run time; the result is that of the registration.
+    /// Creates `dev.cloto.server_registered`: a server was registered at run time; the result is that of the
+    /// registration.
     pub fn server_registered(
         by: impl Into<EventActor>,
         server: &ServerId,

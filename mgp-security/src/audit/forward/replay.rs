@@ -87,8 +87,9 @@ impl Replay {
         self.routes(ReplayAccess::Operators)
     }
 
-    /// Returns a router for the connection to a sink, which calls the tool of its client. It routes `tools/call`, so only
-    /// the sink may use that connection. For a sink that the forwarder does not have, it serves as [`router`](Self::router).
+    /// Returns a router for the connection to a sink, which calls the tool of its client. It routes `tools/call`, so
+    /// only the sink may use that connection. For a sink that the forwarder does not have, it serves as
+    /// [`router`](Self::router).
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
         let access =

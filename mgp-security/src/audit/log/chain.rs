@@ -96,7 +96,7 @@ impl Chain {
     }
 
     /// Verifies the next line, given without its newline, and moves on to it.
-    pub(super) fn follow<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, RecordFlaw> {
+    pub(super) fn verify_next<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, RecordFlaw> {
         let line = Line::read(line).ok_or(RecordFlaw::Form)?;
         if line.seq != self.seq + 1 {
             return Err(RecordFlaw::Number(line.seq));

@@ -44,7 +44,7 @@ impl CachedText {
     }
 }
 
-// === impl Pen ===
+// === impl EventEncoder ===
 
 impl EventEncoder {
     /// Writes the event of a finished call, with exactly the members of [`Ended::to_event`].

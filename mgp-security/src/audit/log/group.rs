@@ -48,7 +48,7 @@ impl Group {
     }
 
     /// Adds the line of an item, if it has one.
-    pub(super) fn put(&mut self, item: &Item) {
+    pub(super) fn push(&mut self, item: &Item) {
         let Self { text, chain, ended, encoder, .. } = self;
         match item {
             Item::Call { ended: call, intent, .. } => {
@@ -121,7 +121,7 @@ impl Group {
     }
 
     /// Adds the final event of a call whose process died; the call may have had any effect.
-    pub(super) fn interrupted(&mut self, intent: u64, begun: &str) {
+    pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str) {
         #[derive(Deserialize)]
         struct IntentBody<'a> {
             #[serde(borrow)]
@@ -149,22 +149,22 @@ impl Group {
             let Some(begun) = begun else {
                 return out.extend_from_slice(br#""intent":null"#);
             };
-            let mut put = |parts: &[&str]| {
+            let mut push = |parts: &[&str]| {
                 for part in parts {
                     out.extend_from_slice(part.as_bytes());
                 }
             };
-            put(&[r#""event":{"timestamp":""#, at.as_str(), r#"""#]);
+            push(&[r#""event":{"timestamp":""#, at.as_str(), r#"""#]);
             if let Some(trace) = begun.trace_id {
-                put(&[r#","trace_id":"#, trace.get()]);
+                push(&[r#","trace_id":"#, trace.get()]);
             }
-            put(&[r#","event_type":"TOOL_EXECUTED","actor":"#, begun.actor.get()]);
-            put(&[r#","target":"#, begun.target.get(), r#","result":"FAILURE","details":{"#]);
+            push(&[r#","event_type":"TOOL_EXECUTED","actor":"#, begun.actor.get()]);
+            push(&[r#","target":"#, begun.target.get(), r#","result":"FAILURE","details":{"#]);
             if let Some(risk) = begun.details {
-                put(&[r#""risk_level":"#, risk.risk_level.get(), ","]);
+                push(&[r#""risk_level":"#, risk.risk_level.get(), ","]);
             }
             let began = begun.timestamp.get();
-            put(&[r#""cancelled":true,"interrupted":true,"began_at":"#, began, "}}"]);
+            push(&[r#""cancelled":true,"interrupted":true,"began_at":"#, began, "}}"]);
         });
     }
 }

@@ -33,7 +33,7 @@ impl RecentEvents {
     }
 
     /// Returns whether exactly this event was taken.
-    pub(super) fn has(&self, number: u64, text: &[u8]) -> bool {
+    pub(super) fn contains(&self, number: u64, text: &[u8]) -> bool {
         let is_number = |event: &&(u64, [u8; 32])| event.0 == number;
         let mut same = self.0.iter().filter(is_number).peekable();
         same.peek().is_some() && {
@@ -49,47 +49,47 @@ pub(super) struct Outbox {
     log: String,
     revision: watch::Receiver<u64>,
     /// Completes when the revision changes, and wakes the writer then.
-    news: BoxFuture<'static, ()>,
+    change: BoxFuture<'static, ()>,
     waker: Waker,
     /// The newest revision whose events were taken.
-    seen: Option<u64>,
+    handled: Option<u64>,
 }
 
 impl Outbox {
     pub(super) fn new(store: Arc<dyn Store>, log: &str, shared: &Arc<LogQueue>) -> Self {
         let revision = store.revision();
         Self {
-            news: next(revision.clone()),
+            change: next_revision(revision.clone()),
             revision,
             store,
             log: log.to_owned(),
             waker: Waker::from(Arc::clone(shared)),
-            seen: None,
+            handled: None,
         }
     }
 
     /// Returns whether the store has changed; if not, the next change wakes the writer.
     pub(super) fn has_changed(&mut self) -> bool {
         let mut task = Task::from_waker(&self.waker);
-        while let Poll::Ready(()) = self.news.as_mut().poll(&mut task) {
-            self.news = next(self.revision.clone());
+        while let Poll::Ready(()) = self.change.as_mut().poll(&mut task) {
+            self.change = next_revision(self.revision.clone());
         }
-        self.seen != Some(*self.revision.borrow())
+        self.handled != Some(*self.revision.borrow())
     }
 
     /// Notes a commit of this log itself, which adds no events unless others were committed before it.
     pub(super) fn note_own_commit(&mut self, revision: u64) {
-        if self.seen.is_some_and(|seen| seen + 1 == revision) {
-            self.seen = Some(revision);
+        if self.handled.is_some_and(|handled| handled + 1 == revision) {
+            self.handled = Some(revision);
         }
     }
 
     /// Returns the next events, and leaves them in the store.
-    pub(super) fn take(&mut self) -> Result<Vec<PendingEvent>, StoreError> {
+    pub(super) fn pending(&mut self) -> Result<Vec<PendingEvent>, StoreError> {
         let revision = *self.revision.borrow();
         let pending = wait(self.store.pending(&self.log, BATCH))?;
         if pending.len() < BATCH {
-            self.seen = Some(revision);
+            self.handled = Some(revision);
         }
         Ok(pending)
     }
@@ -101,7 +101,7 @@ impl Outbox {
 }
 
 /// Completes when the revision changes from now on; never, if the store is gone.
-fn next(mut revision: watch::Receiver<u64>) -> BoxFuture<'static, ()> {
+fn next_revision(mut revision: watch::Receiver<u64>) -> BoxFuture<'static, ()> {
     revision.mark_unchanged();
     Box::pin(async move {
         if revision.changed().await.is_err() {

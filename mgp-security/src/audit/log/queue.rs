@@ -124,7 +124,7 @@ enum WriterSleep {
     Gathering,
 }
 
-// === impl Shared ===
+// === impl LogQueue ===
 
 impl LogQueue {
     pub(super) fn new(bound: usize, seq: u64, no: u64) -> Self {
@@ -275,7 +275,7 @@ impl LogQueue {
     }
 
     /// Returns whether the writer may end: the log is closing, the queue is empty and no call is running.
-    pub(super) fn is_done(&self) -> bool {
+    pub(super) fn may_end(&self) -> bool {
         let mut queue = self.queue.lock();
         if !queue.closing || !queue.items.is_empty() {
             return false;
@@ -322,12 +322,12 @@ impl Ledger for LogQueue {
     }
 
     fn suspend(&self, start: Arc<Start>) {
-        self.suspend_with(start, None);
+        self.suspend_call(start, None);
     }
 }
 
 impl LogQueue {
-    fn suspend_with(&self, start: Arc<Start>, intent: Option<Arc<Intent>>) {
+    fn suspend_call(&self, start: Arc<Start>, intent: Option<Arc<Intent>>) {
         if start.logical.is_none() {
             return match intent {
                 None => self.release(Reservation::Permit),
@@ -377,6 +377,6 @@ impl Ledger for CallLedger {
     }
 
     fn suspend(&self, start: Arc<Start>) {
-        self.shared.suspend_with(start, self.intent.clone());
+        self.shared.suspend_call(start, self.intent.clone());
     }
 }

@@ -103,63 +103,83 @@ impl RecoveredLog {
     ) -> Result<Self, LogError> {
         // The newest segment, to which the tail belongs.
         let Some(newest) = segments.last() else { return Self::nothing(place, head, cut) };
-        let mut chain = tail.before(place, newest)?;
+        let chain = tail.before(place, newest)?;
         if chain.seq > head.seq {
             verify_after_head(place, segments, head, chain)?;
         }
-        let (mut open, mut recent) = (BTreeMap::new(), RecentEvents::default());
-        let (mut outbox, mut from, mut since) = (head.outbox, 1, 0);
-        let mut good = 0;
-        let is_head = |chain: &Chain| chain.seq != head.seq || chain.hash == head.hash;
-        let mut flaw = (!is_head(&chain)).then(|| BadRecord::new(head.seq, RecordFlaw::Head));
-        for whole in tail.bytes.split_inclusive(|byte| *byte == b'\n') {
-            if flaw.is_some() {
-                break;
-            }
-            let read = whole.strip_suffix(b"\n").ok_or(RecordFlaw::Torn);
-            match read.and_then(|line| chain.follow(line)) {
-                Ok(_) if !is_head(&chain) => {
-                    flaw = Some(BadRecord::new(head.seq, RecordFlaw::Head))
-                }
-                Ok(line) => {
-                    good += whole.len();
-                    since += 1;
-                    if let Some(number) = line.outbox {
-                        outbox = outbox.max(number);
-                        recent.note(number, line.body.as_bytes());
-                    }
-                    if let Some(ended) = line.ends {
-                        open.remove(&ended);
-                    }
-                    if line.kind == RecordKind::Intent && line.ends.is_none() {
-                        open.insert(line.of.unwrap_or(line.seq), line.body.to_owned());
-                    }
-                    if let Some(checkpoint) = Checkpoint::read(&line) {
-                        outbox = outbox.max(checkpoint.outbox);
-                        (from, since) = (checkpoint.from, 0);
-                    }
-                }
-                Err(why) => flaw = Some(BadRecord::new(chain.seq + 1, why)),
-            }
-        }
-        match flaw {
-            Some(flaw) if flaw.seq <= head.seq => return Err(flaw.into()),
-            None if chain.seq < head.seq => {
-                return Err(BadRecord::new(chain.seq + 1, RecordFlaw::Missing).into());
-            }
-            _ => {}
-        }
-        let length = tail.at + good as u64;
+        let replay = Replay::run(tail, chain, head)?;
+        let length = tail.at + replay.verified as u64;
         let path = &newest.path;
         let mut disk =
             SegmentFile::open(place, newest.first).map_err(LogError::io(path, "opened"))?;
-        let rest = (tail.bytes.len() - good) as u64;
+        let rest = (tail.bytes.len() - replay.verified) as u64;
         if rest > 0 {
             super::segments::Disk::cut(&mut disk, length).map_err(LogError::io(path, "cut"))?;
         }
-        let cut = cut + rest;
-        let first = newest.first;
+        let Replay { chain, open, recent, outbox, from, since, .. } = replay;
+        let (first, cut) = (newest.first, cut + rest);
         Ok(Self { disk, chain, length, first, open, outbox, recent, from, since, cut })
+    }
+}
+
+/// The state of a log, rebuilt from the lines of its tail.
+struct Replay {
+    chain: Chain,
+    open: BTreeMap<u64, String>,
+    recent: RecentEvents,
+    outbox: u64,
+    from: u64,
+    since: u64,
+    /// The number of bytes whose lines verify.
+    verified: usize,
+}
+
+impl Replay {
+    /// Verifies the tail line by line; a flaw after the head ends the replay, any other one is an error.
+    fn run(tail: &Tail, chain: Chain, head: Head) -> Result<Self, BadRecord> {
+        let (open, recent) = (BTreeMap::new(), RecentEvents::default());
+        let mut replay =
+            Self { chain, open, recent, outbox: head.outbox, from: 1, since: 0, verified: 0 };
+        let check_head = |chain: &Chain| {
+            let is_other = chain.seq == head.seq && chain.hash != head.hash;
+            if is_other { Err(BadRecord::new(head.seq, RecordFlaw::Head)) } else { Ok(()) }
+        };
+        check_head(&replay.chain)?;
+        for whole in tail.bytes.split_inclusive(|byte| *byte == b'\n') {
+            let next = replay.chain.seq + 1;
+            let read = whole.strip_suffix(b"\n").ok_or(RecordFlaw::Torn);
+            match read.and_then(|line| replay.chain.verify_next(line)) {
+                Ok(line) => {
+                    check_head(&replay.chain)?;
+                    replay.verified += whole.len();
+                    replay.apply(&line);
+                }
+                Err(why) if next <= head.seq => return Err(BadRecord::new(next, why)),
+                Err(_) => break,
+            }
+        }
+        if replay.chain.seq < head.seq {
+            return Err(BadRecord::new(replay.chain.seq + 1, RecordFlaw::Missing));
+        }
+        Ok(replay)
+    }
+
+    fn apply(&mut self, line: &Line<'_>) {
+        self.since += 1;
+        if let Some(number) = line.outbox {
+            self.outbox = self.outbox.max(number);
+            self.recent.note(number, line.body.as_bytes());
+        }
+        if let Some(ended) = line.ends {
+            self.open.remove(&ended);
+        }
+        if line.kind == RecordKind::Intent && line.ends.is_none() {
+            self.open.insert(line.of.unwrap_or(line.seq), line.body.to_owned());
+        }
+        if let Some(checkpoint) = Checkpoint::read(line) {
+            self.outbox = self.outbox.max(checkpoint.outbox);
+            (self.from, self.since) = (checkpoint.from, 0);
+        }
     }
 }
 
@@ -196,7 +216,7 @@ fn verify_after_head(
                 };
             }
             let seq = at.seq + 1;
-            at.follow(line).map_err(|why| BadRecord::new(seq, why))?;
+            at.verify_next(line).map_err(|why| BadRecord::new(seq, why))?;
         }
     }
     Err(stale().into())

@@ -57,7 +57,7 @@ pub(super) struct Lock {
     _file: File,
 }
 
-// === impl Place ===
+// === impl LogPlace ===
 
 impl LogPlace {
     pub(super) fn new(dir: &Path, name: &str) -> Result<Self, LogError> {

@@ -23,16 +23,19 @@ use mgp_types::store::Store;
 use super::{AuditLog, BadRecord, Head, LogConfig, LogError, verify};
 
 /// A directory for the log of one test.
-struct Folder(PathBuf, TempDir);
+struct Folder {
+    dir: PathBuf,
+    _guard: TempDir,
+}
 
 impl Folder {
     fn new() -> Self {
-        let dir = temp_dir();
-        Self(dir.path().join("log"), dir)
+        let guard = temp_dir();
+        Self { dir: guard.path().join("log"), _guard: guard }
     }
 
     fn config(&self) -> LogConfig {
-        LogConfig::new(&self.0)
+        LogConfig::new(&self.dir)
     }
 
     async fn open(&self) -> AuditLog {
@@ -40,16 +43,16 @@ impl Folder {
     }
 
     fn head(&self) -> Head {
-        Head::beside(&self.0, "audit").unwrap().unwrap()
+        Head::beside(&self.dir, "audit").unwrap().unwrap()
     }
 
     fn verify(&self) -> Result<u64, BadRecord> {
-        verify_dir(&self.0)
+        verify_dir(&self.dir)
     }
 
     fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<_> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+            fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
     }

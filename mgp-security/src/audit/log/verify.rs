@@ -65,7 +65,8 @@ pub fn verify(dir: &Path, name: &str, head: &Head) -> Result<u64, LogError> {
                 }
             }
             let before = chain;
-            let read = chain.follow(line).map_err(|why| BadRecord::new(before.seq + 1, why))?;
+            let read =
+                chain.verify_next(line).map_err(|why| BadRecord::new(before.seq + 1, why))?;
             if read.kind == RecordKind::Checkpoint {
                 let checkpoint =
                     Checkpoint::read(&read).filter(|checkpoint| checkpoint.prev == before.hash);

@@ -62,10 +62,10 @@ pub(super) struct Writer {
     open: BTreeMap<u64, String>,
     /// The last saved head, and the time since which the log is ahead of it.
     head: u64,
-    behind: Option<Instant>,
+    head_lag_since: Option<Instant>,
     /// The verified length of the newest file, and whether there may be incomplete bytes after it.
     length: u64,
-    dirty: bool,
+    may_have_torn_end: bool,
     /// The first record of each file.
     firsts: VecDeque<u64>,
     /// The first retained record, as of the last checkpoint.
@@ -73,8 +73,8 @@ pub(super) struct Writer {
     /// Records and bytes since the last checkpoint.
     records: u64,
     bytes: u64,
-    /// Set while the disk must still be synced after opening; waiting callers come first, because a killed process loses
-    /// nothing.
+    /// Set while the disk must still be synced after opening; waiting callers come first, because a killed process
+    /// loses nothing.
     sync_owed: bool,
     is_failing: bool,
     batch: VecDeque<Item>,
@@ -86,9 +86,9 @@ pub(super) struct Writer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadSave {
     /// With the group: a caller waits for it.
-    Head,
+    Now,
     /// Later.
-    Lines,
+    Later,
 }
 
 // === impl Writer ===
@@ -131,9 +131,9 @@ impl Writer {
             recent: found.recent,
             open: found.open,
             head: head.seq,
-            behind: None,
+            head_lag_since: None,
             length: found.length,
-            dirty: false,
+            may_have_torn_end: false,
             firsts,
             from: found.from,
             records: found.since,
@@ -173,7 +173,7 @@ impl Writer {
                 }
             }
             // The writer saw the request to close before it wrote this batch, so the head is saved by now.
-            if closing && self.batch.is_empty() && self.shared.is_done() {
+            if closing && self.batch.is_empty() && self.shared.may_end() {
                 return;
             }
         }
@@ -187,7 +187,7 @@ impl Writer {
         let waits = self.shared.has_suspended();
         // A suspended call may end a little later than it could.
         let sweep = waits.then_some(Duration::from_mins(1));
-        self.behind.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
+        self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
     }
 
     /// Records the interrupted calls of an earlier process, and takes the events that wait in the store.
@@ -195,7 +195,7 @@ impl Writer {
         if cut > 0 || !self.open.is_empty() {
             tracing::warn!(
                 log = self.config.name,
-                interrupted = self.open.len(),
+                push_interrupted = self.open.len(),
                 bytes_cut = cut,
                 "recovered the audit log of a process that was killed"
             );
@@ -205,9 +205,9 @@ impl Writer {
             for chunk in open.iter().collect::<Vec<_>>().chunks(MAX_GROUP) {
                 self.group.begin(self.chain, self.outbox_number);
                 for (intent, begun) in chunk {
-                    self.group.interrupted(**intent, begun);
+                    self.group.push_interrupted(**intent, begun);
                 }
-                self.write(HeadSave::Head)?;
+                self.write(HeadSave::Now)?;
             }
         }
         // The first caller does not wait for the disk, which may be slow after a file was cut.
@@ -234,14 +234,15 @@ impl Writer {
                 self.write_batch()?;
             }
             if self.sync_owed {
-                self.settle()?;
+                self.sync_and_prune()?;
             }
             if self.batch.is_empty() {
                 break;
             }
         }
         self.take_new_events()?;
-        let late = self.behind.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
+        let late =
+            self.head_lag_since.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
         if late {
             self.save_head(Head::of(&self.chain, self.outbox_number))?;
         }
@@ -256,15 +257,15 @@ impl Writer {
     fn write_batch(&mut self) -> Result<(), Reason> {
         self.rotate_if_due()?;
         self.group.begin(self.chain, self.outbox_number);
-        let mut keeping = HeadSave::Lines;
-        let mut seqs = VecDeque::new();
+        let mut keeping = HeadSave::Later;
+        let mut acknowledged = VecDeque::new();
         let mut count = 0;
         for item in self.batch.iter().take(MAX_GROUP) {
-            self.group.put(item);
+            self.group.push(item);
             count += 1;
             if !matches!(item, Item::Call { .. } | Item::Shut { .. }) {
-                keeping = HeadSave::Head;
-                seqs.push_back(self.group.chain.seq);
+                keeping = HeadSave::Now;
+                acknowledged.push_back(self.group.chain.seq);
             }
             if self.group.text.len() > MAX_GROUP_BYTES {
                 break;
@@ -280,7 +281,7 @@ impl Writer {
                 Item::Flush { ack } => (None, Some(ack)),
             };
             if let Some(ack) = ack
-                && let Some(seq) = seqs.pop_front()
+                && let Some(seq) = acknowledged.pop_front()
             {
                 // The receiver may be gone.
                 let _ = ack.send(Ok(seq));
@@ -305,20 +306,20 @@ impl Writer {
     /// Writes the events that wait in the store, which are removed there after they are durable here.
     fn take_outbox(&mut self) -> Result<(), Reason> {
         while let Some(outbox) = &mut self.outbox {
-            let pending = outbox.take().map_err(reason)?;
+            let pending = outbox.pending().map_err(reason)?;
             let (count, last) = (pending.len(), pending.last().map(|event| event.number));
-            let fresh =
+            let new_events =
                 pending.into_iter().map(|event| (event.number, encode_or_replace(event.event)));
-            let fresh: Vec<_> =
-                fresh.filter(|(number, text)| !self.recent.has(*number, text)).collect();
-            if !fresh.is_empty() {
+            let new_events: Vec<_> =
+                new_events.filter(|(number, text)| !self.recent.contains(*number, text)).collect();
+            if !new_events.is_empty() {
                 self.rotate_if_due()?;
                 self.group.begin(self.chain, self.outbox_number);
-                for (number, text) in &fresh {
+                for (number, text) in &new_events {
                     self.group.take(*number, text);
                 }
-                self.write(HeadSave::Head)?;
-                for (number, text) in &fresh {
+                self.write(HeadSave::Now)?;
+                for (number, text) in &new_events {
                     self.recent.note(*number, text);
                 }
             }
@@ -334,7 +335,7 @@ impl Writer {
 
     /// Begins a new file or writes a checkpoint if one is due.
     fn rotate_if_due(&mut self) -> Result<(), Reason> {
-        if self.length >= self.config.segment_bytes && !self.dirty {
+        if self.length >= self.config.segment_bytes && !self.may_have_torn_end {
             self.save_lagging_head()?;
             if self.config.fsync != Fsync::Never {
                 self.disk.sync().map_err(reason)?;
@@ -355,10 +356,10 @@ impl Writer {
 
     fn checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
         self.write_checkpoint(cut)?;
-        self.settle()
+        self.sync_and_prune()
     }
 
-    /// Writes a checkpoint; the files that it retires are removed by [`settle`](Self::settle).
+    /// Writes a checkpoint; the files that it retires are removed by [`sync_and_prune`](Self::sync_and_prune).
     fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
         // The head is at least at the beginning of the checkpoint, so that opening need not read further back.
         self.save_lagging_head()?;
@@ -375,13 +376,13 @@ impl Writer {
         for (intent, begun) in &self.open {
             self.group.intent(Some(*intent), begun.as_bytes());
         }
-        self.write(HeadSave::Head)?;
+        self.write(HeadSave::Now)?;
         (self.records, self.bytes, self.from) = (0, 0, from);
         Ok(())
     }
 
     /// Syncs the written records to the disk, and removes the files that the last checkpoint retired.
-    fn settle(&mut self) -> Result<(), Reason> {
+    fn sync_and_prune(&mut self) -> Result<(), Reason> {
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;
             // After the records, so that the head on the disk never names a record that is not.
@@ -405,7 +406,7 @@ impl Writer {
 
     /// Writes the group; it is durable when this returns.
     fn write(&mut self, keeping: HeadSave) -> Result<(), Reason> {
-        if std::mem::replace(&mut self.dirty, true) {
+        if std::mem::replace(&mut self.may_have_torn_end, true) {
             self.disk.cut(self.length).map_err(reason)?;
         }
         if !self.group.text.is_empty() {
@@ -415,10 +416,10 @@ impl Writer {
             }
         }
         let Group { chain, outbox, .. } = self.group;
-        if keeping == HeadSave::Head && self.head < chain.seq {
+        if keeping == HeadSave::Now && self.head < chain.seq {
             self.save_head(Head::of(&chain, outbox))?;
         }
-        self.dirty = false;
+        self.may_have_torn_end = false;
         let length = self.group.text.len() as u64;
         self.length += length;
         self.bytes += length;
@@ -428,8 +429,8 @@ impl Writer {
         for ended in self.group.ended.drain(..) {
             self.open.remove(&ended);
         }
-        if self.head < chain.seq && self.behind.is_none() {
-            self.behind = Some(Instant::now());
+        if self.head < chain.seq && self.head_lag_since.is_none() {
+            self.head_lag_since = Some(Instant::now());
         }
         self.shared.durable.store(chain.seq, Ordering::Release);
         self.shared
@@ -451,7 +452,7 @@ impl Writer {
             outbox.note_own_commit(revision);
         }
         self.head = head.seq;
-        self.behind = None;
+        self.head_lag_since = None;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mgp_types::service::BoxFuture;
+use async_trait::async_trait;
 use mgp_types::{PrivateFile, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -46,41 +46,40 @@ impl FileKeys {
         Self { file: PrivateFile::new(path, MAX_FILE) }
     }
 
-    fn change(
+    async fn change(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<(), KeyError> + Send + 'static,
-    ) -> BoxFuture<'_, Result<(), KeyError>> {
+    ) -> Result<(), KeyError> {
         let file = self.file.clone();
-        Box::pin(async move {
-            blocking(move || {
-                let turn = file.turn(LOCK_TIMEOUT).map_err(StoreError::from)?;
-                let mut records = read(&file)?;
-                change(&mut records)?;
-                Ok(write(&file, &turn, records)?)
-            })
-            .await
+        blocking(move || {
+            let turn = file.turn(LOCK_TIMEOUT).map_err(StoreError::from)?;
+            let mut records = read(&file)?;
+            change(&mut records)?;
+            Ok(write(&file, &turn, records)?)
         })
+        .await
     }
 }
 
+#[async_trait]
 impl KeyStore for FileKeys {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
         let file = self.file.clone();
-        Box::pin(blocking(move || Ok(read(&file)?.into_values().collect())))
+        blocking(move || Ok(read(&file)?.into_values().collect())).await
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.change(|records| add(records, record))
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.change(|records| add(records, record)).await
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
         let id = id.to_owned();
-        self.change(move |records| revoke(records, &id))
+        self.change(move |records| revoke(records, &id)).await
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
         let id = id.to_owned();
-        self.change(move |records| remove(records, &id))
+        self.change(move |records| remove(records, &id)).await
     }
 
     fn stamp(&self) -> u64 {

@@ -72,8 +72,8 @@ struct ChangeAuditor {
 struct KeyCache {
     store: Box<dyn KeyStore>,
     snapshot: RwLock<Arc<Snapshot>>,
-    /// Held while the store is read into the snapshot, but not while it is changed: a change may wait for another process,
-    /// and requests wait for the reader.
+    /// Held while the store is read into the snapshot, but not while it is changed: a change may wait for another
+    /// process, and requests wait for the reader.
     reading: tokio::sync::Mutex<()>,
     /// The time of the next check of the stamp, in milliseconds since `born`.
     next_check: AtomicU64,
@@ -290,8 +290,8 @@ impl ApiKeys {
 
     /// Returns whether a key is still valid, according to the snapshot.
     ///
-    /// Called for every part of a stream, so it must not wait: if the store has changed, a task reads it, so that a stream
-    /// ends even if no request arrives.
+    /// Called for every part of a stream, so it must not wait: if the store has changed, a task reads it, so that a
+    /// stream ends even if no request arrives.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
         if self.shared.is_due() {
@@ -351,7 +351,7 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-// === impl Shared ===
+// === impl KeyCache ===
 
 impl KeyCache {
     fn snapshot(&self) -> Arc<Snapshot> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_types::service::BoxFuture;
+use async_trait::async_trait;
 use mgp_types::sync::Mutex;
 
 use super::MAX_KEYS;
@@ -11,18 +11,19 @@ use super::error::{KeyError, StoreError};
 use super::record::KeyRecord;
 
 /// A store of keys; [`ApiKeys`](super::ApiKeys) caches its records, and rarely calls it.
+#[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
     /// Reads all records.
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>>;
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
     /// Adds a record with a new id.
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>>;
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
     /// Marks the record of an id as revoked.
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>>;
+    async fn revoke(&self, id: &str) -> Result<(), KeyError>;
 
     /// Removes the record of an id.
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>>;
+    async fn remove(&self, id: &str) -> Result<(), KeyError>;
 
     /// Returns a number that changes whenever the records may have changed.
     ///
@@ -58,22 +59,22 @@ impl MemoryKeys {
     }
 }
 
+#[async_trait]
 impl KeyStore for MemoryKeys {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
-        let records = self.0.lock().records.values().cloned().collect();
-        Box::pin(std::future::ready(Ok(records)))
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        Ok(self.0.lock().records.values().cloned().collect())
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| add(records, record))))
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.change(|records| add(records, record))
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| revoke(records, id))))
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
+        self.change(|records| revoke(records, id))
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| remove(records, id))))
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
+        self.change(|records| remove(records, id))
     }
 
     fn stamp(&self) -> u64 {

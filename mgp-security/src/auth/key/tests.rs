@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AuditSink, Audited, Authority, BoxFuture, MemoryAudit, Principal, Start, Ticket, Unaudited,
+    AuditSink, Audited, Authority, MemoryAudit, Principal, Start, Ticket, Unaudited,
 };
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
@@ -157,41 +158,44 @@ fn a_store_is_bounded() {
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
 }
 
-/// A store that can fail without a change of its stamp.
+/// A store that can fail without a change of its stamp, and counts the calls of `stamp`.
 #[derive(Clone, Default)]
-struct Flaky {
+struct TestStore {
     keys: MemoryKeys,
     is_down: Arc<AtomicBool>,
+    stamps: Arc<AtomicUsize>,
 }
 
-impl KeyStore for Flaky {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+#[async_trait]
+impl KeyStore for TestStore {
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Box::pin(std::future::ready(Err(StoreError::Other("down".into()))));
+            return Err(StoreError::Other("down".into()));
         }
-        self.keys.load()
+        self.keys.load().await
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.keys.add(record)
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.keys.add(record).await
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.revoke(id)
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
+        self.keys.revoke(id).await
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.remove(id)
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
+        self.keys.remove(id).await
     }
 
     fn stamp(&self) -> u64 {
+        self.stamps.fetch_add(1, Ordering::SeqCst);
         self.keys.stamp()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_failed_is_read_again() {
-    let store = Flaky::default();
+    let store = TestStore::default();
     let keys = ApiKeys::open(store.clone()).await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
     store.is_down.store(true, Ordering::SeqCst);
@@ -257,48 +261,18 @@ async fn what_another_process_revokes_is_refused_within_250_ms() {
     assert_eq!(check(&keys, added.reveal()).await, NOT_VALID);
 }
 
-/// A store that counts the calls of `stamp`.
-#[derive(Clone, Default)]
-struct Asked {
-    keys: MemoryKeys,
-    times: Arc<AtomicUsize>,
-}
-
-impl KeyStore for Asked {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
-        self.keys.load()
-    }
-
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.keys.add(record)
-    }
-
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.revoke(id)
-    }
-
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.remove(id)
-    }
-
-    fn stamp(&self) -> u64 {
-        self.times.fetch_add(1, Ordering::SeqCst);
-        self.keys.stamp()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_stamp_of_a_store_is_read_four_times_a_second_at_any_load() {
-    let store = Asked::default();
+    let store = TestStore::default();
     let keys = ApiKeys::open(store.clone()).await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
-    let before = store.times.load(Ordering::SeqCst);
+    let before = store.stamps.load(Ordering::SeqCst);
     for _ in 0..1000 {
         assert_eq!(check(&keys, key.reveal()).await, Ok(()));
         assert!(keys.is_live(key.id()));
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    let asked = store.times.load(Ordering::SeqCst) - before;
+    let asked = store.stamps.load(Ordering::SeqCst) - before;
     assert!((3..=4).contains(&asked), "{asked}");
 }
 

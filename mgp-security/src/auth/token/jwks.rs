@@ -58,8 +58,8 @@ pub(super) enum Verification {
 impl JwkSet {
     /// Parses a document.
     ///
-    /// Unusable keys are ignored, as the standard requires: symmetric, private or encryption keys, other types and curves,
-    /// and RSA keys of less than 2048 or more than 4096 bits.
+    /// Unusable keys are ignored, as the standard requires: symmetric, private or encryption keys, other types and
+    /// curves, and RSA keys of less than 2048 or more than 4096 bits.
     ///
     /// # Errors
     /// [`BadJwks`] if it is malformed or too large.

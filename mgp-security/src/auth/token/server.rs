@@ -57,7 +57,8 @@ enum Tenant {
 }
 
 impl ResourceServer {
-    /// Creates a server for the resource at a URL and its issuer; it accepts no token until it has [`keys`](Self::keys).
+    /// Creates a server for the resource at a URL and its issuer; it accepts no token until it has
+    /// [`keys`](Self::keys).
     ///
     /// The URL is the one that clients connect to, e.g. `https://example.com/mcp`.
     ///
@@ -148,8 +149,8 @@ impl ResourceServer {
 
     /// Accepts any `iss`.
     ///
-    /// Use it only for keys with which no other issuer signs, e.g. in tests: if an issuer signs for several names with the
-    /// same keys, one of them could impersonate the others.
+    /// Use it only for keys with which no other issuer signs, e.g. in tests: if an issuer signs for several names with
+    /// the same keys, one of them could impersonate the others.
     pub fn any_issuer(mut self) -> Self {
         self.issuer = None;
         self

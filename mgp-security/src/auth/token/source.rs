@@ -160,7 +160,7 @@ impl fmt::Debug for FetchedKeys {
     }
 }
 
-// === impl Kept ===
+// === impl CachedKeys ===
 
 impl CachedKeys {
     fn younger_than(&self, age: Duration) -> Option<Arc<JwkSet>> {

@@ -49,7 +49,7 @@ async fn what_was_acknowledged_survives_a_killed_process() {
                 "audit::log::tests::crash::a_process_that_can_be_killed",
                 "--nocapture",
             ])
-            .env(DIRECTORY_VARIABLE, &folder.0)
+            .env(DIRECTORY_VARIABLE, &folder.dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -104,7 +104,7 @@ async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
     let head = folder.head().file();
     for torn in [&b"{"[..], br#"{"seq":2,"no":2,"event":{"#, b"\0\0\0\0", b"{\"seq\":2}\n"] {
         fs::write(&path, [&whole, torn].concat()).unwrap();
-        fs::write(folder.0.join("audit.head"), &head).unwrap();
+        fs::write(folder.dir.join("audit.head"), &head).unwrap();
         folder.open().await.close().await.unwrap();
         let lines = folder.lines();
         let cut = format!(r#""cut":{}}}"#, torn.len());
@@ -118,10 +118,10 @@ async fn records_after_the_head_are_kept_if_they_fit() {
     let folder = Folder::new();
     let log = folder.open().await;
     log.record(event("one")).await.unwrap();
-    let head = fs::read(folder.0.join("audit.head")).unwrap();
+    let head = fs::read(folder.dir.join("audit.head")).unwrap();
     log.record(event("two")).await.unwrap();
     log.close().await.unwrap();
-    fs::write(folder.0.join("audit.head"), head).unwrap();
+    fs::write(folder.dir.join("audit.head"), head).unwrap();
     assert_eq!(folder.verify(), Ok(2));
     folder.open().await.close().await.unwrap();
     assert_eq!((folder.head().seq, folder.verify()), (2, Ok(2)));
@@ -146,7 +146,7 @@ async fn a_file_without_records_is_created_again() {
         let copy = folder.copy();
         let newest = copy.segments().pop().unwrap();
         fs::write(&newest, begun).unwrap();
-        fs::write(copy.0.join("audit.head"), head.file()).unwrap();
+        fs::write(copy.dir.join("audit.head"), head.file()).unwrap();
         drop(AuditLog::open(copy.config(), None).await.unwrap());
         assert_eq!(copy.segments().len(), 1);
         assert!(copy.verify().is_ok());
@@ -160,9 +160,9 @@ impl Folder {
         let mut made = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
-        made.create(&copy.0).unwrap();
+        made.create(&copy.dir).unwrap();
         for file in self.files() {
-            fs::copy(&file, copy.0.join(file.file_name().unwrap())).unwrap();
+            fs::copy(&file, copy.dir.join(file.file_name().unwrap())).unwrap();
         }
         copy
     }

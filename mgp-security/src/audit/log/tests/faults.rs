@@ -370,7 +370,7 @@ async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
     }
     assert_eq!(*log.newest().borrow(), 3);
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    verify(&folder.0, "audit", &head).unwrap();
+    verify(&folder.dir, "audit", &head).unwrap();
     assert!(!folder.lines().join("\n").contains("lost"));
 }
 
@@ -382,7 +382,7 @@ async fn a_flush_waits_for_what_was_committed_for_the_log() {
     store.commit(Change::new().event("audit", event("one"))).await.unwrap();
     log.flush().await.unwrap();
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!((tools(&log).await.len(), verify(&folder.0, "audit", &head).unwrap()), (1, 1));
+    assert_eq!((tools(&log).await.len(), verify(&folder.dir, "audit", &head).unwrap()), (1, 1));
 }
 
 #[tokio::test]
@@ -463,7 +463,7 @@ async fn an_older_head_after_a_power_cut_does_not_prevent_opening() {
         log.record(event("later")).await.unwrap();
         assert_eq!(log.after(0, 99).await.unwrap().len(), 31, "no written record is lost");
         let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-        verify(&folder.0, "audit", &head).unwrap();
+        verify(&folder.dir, "audit", &head).unwrap();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{AuditQuery, Keep, RecordFlaw};
 
 /// Writes a log of several files with all kinds of records.
 async fn sample(folder: &Folder) {
-    let config = folder.config().segment_bytes(900).digest_key(folder.0.join("audit.key"));
+    let config = folder.config().segment_bytes(900).digest_key(folder.dir.join("audit.key"));
     let log = AuditLog::open(config, None).await.unwrap();
     let runs = log.begin(start("long", None, None)).await.unwrap();
     for id in 0..2 {
@@ -93,9 +93,9 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
         call(&log, "rm", RiskLevel::Dangerous).await;
     }
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
+    assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     fs::copy(&other.segments()[0], &folder.segments()[0]).unwrap();
-    let refused = verify(&folder.0, "audit", &head).unwrap_err().to_string();
+    let refused = verify(&folder.dir, "audit", &head).unwrap_err().to_string();
     assert!(refused.contains("record 3: it is not the record that the head names"), "{refused}");
     let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
     assert!(matches!(opened, Err(LogError::Bad(_))), "{opened:?}");
@@ -148,11 +148,11 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     // The process dies: the call began in a file that was removed long ago.
     let _runs = std::mem::ManuallyDrop::new(runs);
     let again = Folder::new();
-    fs::create_dir(&again.0).unwrap();
+    fs::create_dir(&again.dir).unwrap();
     for file in folder.files() {
-        fs::copy(&file, again.0.join(file.file_name().unwrap())).unwrap();
+        fs::copy(&file, again.dir.join(file.file_name().unwrap())).unwrap();
     }
-    private(&again.0);
+    private(&again.dir);
     let log = again.open().await;
     assert_eq!(tools(&log).await.last().unwrap(), &("long".to_owned(), "FAILURE".to_owned()));
     log.close().await.unwrap();

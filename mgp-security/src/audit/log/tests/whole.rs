@@ -129,7 +129,7 @@ async fn a_store_holds_the_head_and_its_events_are_written_once() {
     log.flush().await.unwrap();
     assert!(store.pending("audit", 9).await.unwrap().is_empty());
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
+    assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     log.close().await.unwrap();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let ids: Vec<_> =
@@ -201,15 +201,15 @@ async fn a_call_that_outlives_the_last_handle_is_still_recorded() {
 async fn only_the_owner_may_use_a_log() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
-    fs::create_dir(&folder.0).unwrap();
+    fs::create_dir(&folder.dir).unwrap();
     folder.open().await.record(event("ada")).await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode(&folder.0), 0o700, "an empty directory is made private");
+    assert_eq!(mode(&folder.dir), 0o700, "an empty directory is made private");
     for file in folder.files() {
         assert_eq!(mode(&file), 0o600, "{file:?}");
     }
     let mut exposed = folder.segments();
-    exposed.extend([folder.0.join("audit.head"), folder.0.clone()]);
+    exposed.extend([folder.dir.join("audit.head"), folder.dir.clone()]);
     for path in exposed {
         let private = mode(&path);
         fs::set_permissions(&path, fs::Permissions::from_mode(private | 0o040)).unwrap();
@@ -235,7 +235,7 @@ async fn every_record_is_synced_if_configured() {
 #[tokio::test]
 async fn digests_of_one_key_can_be_compared_and_survive_the_process() {
     let folder = Folder::new();
-    let config = || folder.config().digest_key(folder.0.join("audit.key"));
+    let config = || folder.config().digest_key(folder.dir.join("audit.key"));
     let log = AuditLog::open(config(), None).await.unwrap();
     let digest = log.digest_key().unwrap().digest("secret");
     assert_eq!(digest.len(), 32);
