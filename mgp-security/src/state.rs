@@ -61,7 +61,7 @@ struct StoreCache<S: Snapshot> {
     /// Set until the store was read, and while it cannot be read; decisions fail then.
     lost: AtomicBool,
     /// Held while the snapshot catches up, so that it never goes back in time.
-    kept: tokio::sync::Mutex<Entries<S::Entry>>,
+    table: tokio::sync::Mutex<EntryTable<S::Entry>>,
     /// The revision of the snapshot.
     known: AtomicU64,
     /// The revision of the store.
@@ -73,7 +73,7 @@ struct StoreCache<S: Snapshot> {
     again: Arc<Notify>,
 }
 
-struct Entries<E> {
+struct EntryTable<E> {
     entries: BTreeMap<String, Arc<E>>,
     /// The revision that wrote each entry.
     written: HashMap<String, u64>,
@@ -126,7 +126,7 @@ impl ChangeError {
     }
 }
 
-fn unmade(error: StoreError) -> ChangeError {
+fn commit_error(error: StoreError) -> ChangeError {
     match error {
         StoreError::Late(_) => ChangeError::Late(error),
         error => ChangeError::Store(error),
@@ -151,7 +151,7 @@ impl<S: Snapshot> State<S> {
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
             lost: AtomicBool::new(true),
-            kept: tokio::sync::Mutex::new(Entries {
+            table: tokio::sync::Mutex::new(EntryTable {
                 entries,
                 written: HashMap::new(),
                 revision: None,
@@ -225,13 +225,13 @@ impl<S: Snapshot> State<S> {
         is_wanted: impl Fn(&S::Entry) -> bool,
     ) -> Result<Vec<Found<S::Entry>>, StoreError> {
         within(self.0.store.answers_within(), self.catch_up()).await?;
-        let kept = self.0.kept.lock().await;
-        let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        let table = self.0.table.lock().await;
+        let wanted = table.entries.iter().filter(|(_, entry)| is_wanted(entry));
         Ok(wanted
             .map(|(key, entry)| Found {
                 key: key.clone(),
                 entry: Arc::clone(entry),
-                revision: kept.written.get(key).copied().unwrap_or_default(),
+                revision: table.written.get(key).copied().unwrap_or_default(),
             })
             .collect())
     }
@@ -272,11 +272,11 @@ impl<S: Snapshot> State<S> {
     ) -> Result<u64, ChangeError> {
         let inner = &*self.0;
         let patience = inner.store.answers_within();
-        let kept = |change| async move {
+        let commit = |change| async move {
             within(patience, inner.store.commit(change)).await.map_err(|error| {
                 // The following task detects the outcome.
                 self.follow();
-                unmade(error)
+                commit_error(error)
             })
         };
         let revision = match inner.audit.outbox(&*inner.store) {
@@ -284,9 +284,9 @@ impl<S: Snapshot> State<S> {
                 for event in events {
                     change = change.event(log, event);
                 }
-                kept(change).await?
+                commit(change).await?
             }
-            None if events.is_empty() => kept(change).await?,
+            None if events.is_empty() => commit(change).await?,
             None => self.commit_and_tell(change, events).await?,
         };
         let seen = within(patience, self.catch_up()).await;
@@ -325,13 +325,13 @@ impl<S: Snapshot> State<S> {
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let state = self.clone();
-        let (keep, kept) = oneshot::channel();
+        let (made, was_made) = oneshot::channel();
         let work = async move {
             let inner = &*state.0;
             let undo = UndoChange::of(&state, &change).await?;
             let revision = inner.store.commit(change).await?;
             // The caller may have gone.
-            let _ = keep.send(());
+            let _ = made.send(());
             for event in events {
                 if let Err(unaudited) = inner.audit.record(event).await {
                     return Err(undo.undo(&*inner.store, revision, unaudited).await);
@@ -343,8 +343,8 @@ impl<S: Snapshot> State<S> {
         // In its own task: a caller that gives up must not stop it between the change and its record.
         let work = runtime.spawn(work);
         // If this fails, the work has ended and returns its own error.
-        let kept = async { kept.await.or(Ok(())) };
-        within(self.0.store.answers_within(), kept).await.map_err(unmade)?;
+        let was_made = async { was_made.await.or(Ok(())) };
+        within(self.0.store.answers_within(), was_made).await.map_err(commit_error)?;
         match work.await {
             Ok(done) => done,
             Err(end) => match end.try_into_panic() {
@@ -397,12 +397,12 @@ impl<S: Snapshot> State<S> {
 impl<S: Snapshot> StoreCache<S> {
     /// Catches up with the store.
     async fn catch_up(&self) -> Result<(), StoreError> {
-        let mut kept = self.kept.lock().await;
-        let caught = self.read(&mut kept).await;
-        self.known.store(kept.revision.unwrap_or_default(), Ordering::Release);
+        let mut table = self.table.lock().await;
+        let caught = self.read(&mut table).await;
+        self.known.store(table.revision.unwrap_or_default(), Ordering::Release);
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
-        drop(kept);
+        drop(table);
         // Waiters that could not decide before can try again.
         if changed || was_lost {
             self.hooks.tell();
@@ -417,9 +417,9 @@ impl<S: Snapshot> StoreCache<S> {
     }
 
     /// Reads the changes; returns whether there were any.
-    async fn read(&self, kept: &mut Entries<S::Entry>) -> Result<bool, StoreError> {
-        let mut reload = kept.revision.is_none();
-        let loaded = match kept.revision {
+    async fn read(&self, table: &mut EntryTable<S::Entry>) -> Result<bool, StoreError> {
+        let mut reload = table.revision.is_none();
+        let loaded = match table.revision {
             Some(since) => match self.store.changes(S::SPACE, since).await {
                 Err(StoreError::Forgotten) => {
                     reload = true;
@@ -430,28 +430,28 @@ impl<S: Snapshot> StoreCache<S> {
             None => self.store.load(S::SPACE).await?,
         };
         if loaded.records.is_empty() && !reload {
-            kept.revision = Some(loaded.revision);
+            table.revision = Some(loaded.revision);
             return Ok(false);
         }
         if reload {
-            kept.entries.clear();
-            kept.written.clear();
+            table.entries.clear();
+            table.written.clear();
         }
         for record in loaded.records {
             let Some(value) = record.value else {
-                kept.written.remove(&record.key);
-                kept.entries.remove(&record.key);
+                table.written.remove(&record.key);
+                table.entries.remove(&record.key);
                 continue;
             };
             let entry = value.get().map_err(|error| {
                 StoreError::Unreadable(format!("`{}` in `{}`: {error}", record.key, S::SPACE))
             })?;
-            kept.written.insert(record.key.clone(), record.revision);
-            kept.entries.insert(record.key, Arc::new(entry));
+            table.written.insert(record.key.clone(), record.revision);
+            table.entries.insert(record.key, Arc::new(entry));
         }
         // Set last: entries that could not be read must be read again.
-        kept.revision = Some(loaded.revision);
-        *self.now.write() = Arc::new(S::of(&kept.entries));
+        table.revision = Some(loaded.revision);
+        *self.now.write() = Arc::new(S::of(&table.entries));
         Ok(true)
     }
 
@@ -543,9 +543,9 @@ impl UndoChange {
     /// Reads the records that a change will replace.
     async fn of<S: Snapshot>(state: &State<S>, change: &Change) -> Result<Self, ChangeError> {
         state.catch_up().await?;
-        let kept = state.0.kept.lock().await;
+        let table = state.0.table.lock().await;
         let before = change.writes_to(S::SPACE).map(|(key, stays)| {
-            let before = kept.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
+            let before = table.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
             before.map(|before| (key.to_owned(), stays, before)).map_err(ChangeError::Encode)
         });
         Ok(Self { space: S::SPACE, before: before.collect::<Result<_, _>>()? })

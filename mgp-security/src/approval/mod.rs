@@ -100,9 +100,9 @@ pub enum About {
     Call {
         /// The tool.
         tool: String,
-        /// Its arguments in canonical form.
+        /// The arguments in canonical form.
         arguments: String,
-        /// Its risk.
+        /// The risk of the call.
         risk: RiskLevel,
     },
 }

@@ -31,7 +31,7 @@ struct Identity {
 pub enum Credential {
     /// An API key.
     Key {
-        /// Its id.
+        /// The id of the key.
         id: String,
     },
     /// An access token.

@@ -86,9 +86,9 @@ struct InboxState {
 
 /// The result of looking up a question.
 enum Lookup {
-    /// It is decided.
+    /// A decided request.
     Decided(Decision),
-    /// It is open.
+    /// An open request.
     Open(Arc<ApprovalRequest>),
 }
 

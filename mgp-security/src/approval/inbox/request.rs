@@ -23,7 +23,7 @@ pub struct ApprovalRequest {
     pub tenant: String,
     /// The waiting principal.
     pub subject: String,
-    /// Its agent, if it is one.
+    /// The waiting agent, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The server.

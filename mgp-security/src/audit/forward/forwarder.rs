@@ -16,7 +16,7 @@ use super::sink::SinkTask;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It was sent: if a sink dies, events in transit are missing there until the sink notices the gap at the next
+    /// Sending is enough: if a sink dies, events in transit are missing there until the sink notices the gap at the next
     /// event and [requests](super::Replay) them.
     #[default]
     Sent,

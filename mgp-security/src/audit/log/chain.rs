@@ -3,7 +3,7 @@
 //! ```text
 //! {"seq":9,"no":7,"event":{…},"hash":"…"}              an event (MGP §6.3)
 //! {"seq":9,"no":7,"ends":5,"event":{…},"hash":"…"}     the end of the call whose intent is record 5
-//! {"seq":9,"no":7,"outbox":3,"event":{…},"hash":"…"}   an event that a store kept under number 3
+//! {"seq":9,"no":7,"outbox":3,"event":{…},"hash":"…"}   an event that a store held under number 3
 //! {"seq":9,"no":6,"intent":{…},"hash":"…"}             a call that is about to run; internal
 //! {"seq":9,"no":6,"of":5,"intent":{…},"hash":"…"}      intent 5, repeated after a checkpoint; internal
 //! {"seq":9,"no":6,"ends":5,"intent":null,"hash":"…"}   intent 5 will have no final event; internal

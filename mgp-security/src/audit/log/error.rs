@@ -20,9 +20,9 @@ pub enum LogError {
     Exposed {
         /// The directory or file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
-        /// Its required permission bits.
+        /// The required permission bits.
         private: u32,
     },
     /// Another process, or another handle of this one, writes the log.
@@ -63,9 +63,9 @@ pub enum LogError {
 #[error("record {seq}: {why}")]
 #[non_exhaustive]
 pub struct BadRecord {
-    /// Its number; zero for a flaw of the head, the lock or the key.
+    /// The record number; zero for a flaw of the head, the lock or the key.
     pub seq: u64,
-    /// Its flaw.
+    /// The flaw.
     pub why: RecordFlaw,
 }
 

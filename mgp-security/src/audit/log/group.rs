@@ -116,7 +116,7 @@ impl Group {
         let checkpoint = Checkpoint { prev: self.chain.hash, from, outbox: self.outbox, open, cut };
         let at = Timestamp::from(SystemTime::now());
         self.chain.write(&mut self.text, RecordKind::Checkpoint, |out| {
-            checkpoint.write(out, at.as_str())
+            checkpoint.write(out, at.as_str());
         });
     }
 

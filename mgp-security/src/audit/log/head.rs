@@ -26,9 +26,9 @@ const FILE_LENGTH: usize = 192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Head {
-    /// Its number; zero for an empty log.
+    /// The record number; zero for an empty log.
     pub seq: u64,
-    /// Its hash.
+    /// The hash of the record.
     pub hash: [u8; 32],
     /// The last number taken out of a store.
     pub(super) outbox: u64,

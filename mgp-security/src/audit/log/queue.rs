@@ -46,7 +46,7 @@ pub(super) enum Reservation {
 /// The intent record of a call, which its final record names.
 #[derive(Debug, Default)]
 pub(super) struct Intent {
-    /// Its number; zero until it is written.
+    /// The record number; zero until it is written.
     seq: AtomicU64,
     /// Set if it could not be written, so that the call never ran.
     void: AtomicBool,

@@ -30,10 +30,10 @@ pub struct JwkSet {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadJwks {
-    /// It does not have the form of RFC 7517.
+    /// A document without the form of RFC 7517.
     #[error("the document is not a JSON Web Key Set: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// It exceeds the limits.
+    /// A document that exceeds the limits.
     #[error("the key set is too large: at most {MAX_DOCUMENT} bytes and {MAX_KEYS} keys are read")]
     TooLarge,
 }
