@@ -202,6 +202,12 @@ impl PrivateFile {
         })
     }
 
+    /// Returns the permission bits of a file or folder that others than its owner may use; always `None` outside Unix.
+    #[must_use]
+    pub fn exposed_mode(metadata: &Metadata) -> Option<u32> {
+        exposed(metadata)
+    }
+
     fn beside(&self, ending: &str) -> PathBuf {
         let mut name: OsString = self.path.as_os_str().to_owned();
         name.push(ending);

@@ -1,23 +1,21 @@
-//! Entries that go because what they were about is gone.
-//!
-//! Applies to: both.
+//! Removal of entries whose subject no longer exists.
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, StoreError};
 
 use super::{ChangeError, Snapshot, State};
 
-/// How many entries one commit takes out; further ones follow in the next.
-const AT_ONCE: usize = 256;
+/// The number of entries that one commit removes; the rest follows in further commits.
+const MAX_PER_COMMIT: usize = 256;
 
-/// How often is tried again when another process changes the same entries.
+/// The number of attempts if another process changes the same entries.
 const ATTEMPTS: usize = 8;
 
 impl<S: Snapshot> State<S> {
-    /// Takes out all entries that are meant, each with the event that tells of it, if there is one.
+    /// Removes all matching entries, each with its audit event, if it has one.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit); some of them may be out then.
+    /// As for [`commit`](Self::commit); some of the entries may be removed.
     pub(crate) async fn take_out(
         &self,
         is_meant: impl Fn(&S::Entry) -> bool,
@@ -26,7 +24,7 @@ impl<S: Snapshot> State<S> {
         let mut conflicts = 0;
         loop {
             let mut gone = self.latest(&is_meant).await?;
-            gone.truncate(AT_ONCE);
+            gone.truncate(MAX_PER_COMMIT);
             if gone.is_empty() {
                 return Ok(());
             }
@@ -38,7 +36,7 @@ impl<S: Snapshot> State<S> {
             }
             let events = gone.iter().filter_map(|found| told(&found.entry)).collect();
             match self.commit(change, events).await {
-                // Somebody else changed one of them; look again at what is there.
+                // Another process changed one of them; read the entries again.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) if conflicts < ATTEMPTS => {
                     conflicts += 1;
                 }

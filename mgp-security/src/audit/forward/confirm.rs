@@ -1,6 +1,4 @@
-//! Asking a sink which events it has.
-//!
-//! Applies to: outbound.
+//! Confirmation that a sink has the events that were sent to it.
 
 use std::time::Duration;
 
@@ -8,36 +6,40 @@ use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{AUDIT_REPLAY, Request, ToolsCall};
 use mgp_types::mgp::{AuditEvent, AuditReplayParams, AuditReplayResult};
 use mgp_types::service::{Call, Method, Params, Stack};
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Backoff, Payload, RpcError};
 use tokio::time::{sleep, timeout};
 
-use super::task::context;
+use super::sink::context;
 
-/// How long a sink may take to answer one question.
-const ANSWER: Duration = Duration::from_secs(10);
+/// The time limit for an answer of a sink.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is asked in vain: notifications and requests have lanes of their own, so an event may come in after the question.
-const TRIES: u32 = 6;
+/// The number of attempts: a request may overtake a notification, so an event may arrive after the question for it.
+const MAX_ATTEMPTS: u32 = 6;
 
-/// The first wait between two questions; each further one is twice as long.
-const BETWEEN: Duration = Duration::from_millis(20);
+/// The delays between attempts.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Why a sink is taken not to have what it was sent.
+/// The reason why events count as not delivered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unconfirmed {
-    #[error("the sink cannot be asked: {0}")]
+    #[error("the sink cannot be queried: {0}")]
     Failed(#[from] RpcError),
-    #[error("the sink does not answer")]
+    #[error("the sink does not answer in time")]
     Silent,
     #[error("the sink does not have event {0}")]
     Missing(u64),
 }
 
-/// Asks until a sink has all of the events it was just sent; `at` moves to the last of those it has without a gap.
-pub(super) async fn confirmed(sink: &Stack, sent: &[u64], at: &mut u64) -> Result<(), Unconfirmed> {
-    let (mut wait, mut tries, mut left) = (BETWEEN, 0, sent);
+/// Queries a sink until it has all of the events just sent; `at` moves to the last one that it has without a gap.
+pub(super) async fn confirm_all(
+    sink: &Stack,
+    sent: &[u64],
+    at: &mut u64,
+) -> Result<(), Unconfirmed> {
+    let (mut retry, mut attempts, mut left) = (RETRY, 0, sent);
     while let Some(next) = left.first() {
-        let asked = timeout(ANSWER, has(sink, *at, left.len())).await;
+        let asked = timeout(ANSWER_TIMEOUT, numbers_after(sink, *at, left.len())).await;
         let found = asked.map_err(|_| Unconfirmed::Silent)??;
         let count = left.iter().zip(&found).take_while(|(sent, found)| sent == found).count();
         if let Some(last) = left.get(..count).and_then(|there| there.last()) {
@@ -45,18 +47,17 @@ pub(super) async fn confirmed(sink: &Stack, sent: &[u64], at: &mut u64) -> Resul
             left = &left[count..];
             continue;
         }
-        tries += 1;
-        if tries == TRIES {
+        attempts += 1;
+        if attempts == MAX_ATTEMPTS {
             return Err(Unconfirmed::Missing(*next));
         }
-        sleep(wait).await;
-        wait *= 2;
+        sleep(retry.next_delay()).await;
     }
     Ok(())
 }
 
-/// The numbers of the events that a sink has after one, at most so many.
-async fn has(sink: &Stack, after: u64, most: usize) -> Result<Vec<u64>, RpcError> {
+/// Returns the numbers of up to `most` events that a sink has after one.
+async fn numbers_after(sink: &Stack, after: u64, most: usize) -> Result<Vec<u64>, RpcError> {
     let mut params = AuditReplayParams::default();
     params.since_seq = Some(after);
     params.limit = Some(most as u64);

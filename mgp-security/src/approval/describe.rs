@@ -1,6 +1,4 @@
-//! Questions as a person reads them: short, and with nothing in them that cannot be seen (MGP §3.4, §4.4).
-//!
-//! Applies to: both.
+//! Questions as text for a person: short, and without invisible characters (MGP §3.4, §4.4).
 
 use std::fmt::Write;
 
@@ -10,17 +8,17 @@ use serde_json::Value;
 use super::{About, Question};
 use crate::definition::shows;
 
-/// How many characters of a name are shown.
-const NAME_MAX: usize = 128;
+/// The size limit for a name, in characters.
+const MAX_NAME: usize = 128;
 
-/// How many characters of arguments are shown, in two parts.
-const ARGUMENTS_MAX: usize = 2000;
+/// The size limit for arguments, in characters; the middle of longer ones is left out.
+const MAX_ARGUMENTS: usize = 2000;
 
-/// How many characters of one text among them are shown where that is too much, in two parts.
-const TEXT_MAX: usize = 240;
+/// The size limit for one string in long arguments, in characters; the middle of longer ones is left out.
+const MAX_TEXT: usize = 240;
 
-/// The question in words, one fact a line.
-pub(super) fn in_words(question: &Question) -> String {
+/// Returns the text of a question, one fact per line.
+pub(super) fn describe(question: &Question) -> String {
     let mut words = String::new();
     let server = question.server.as_ref().map(|server| name(server.as_str()));
     let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
@@ -45,8 +43,8 @@ pub(super) fn in_words(question: &Question) -> String {
     words
 }
 
-/// Whose call it is: agent or subject, and tenant.
-pub(super) fn asker(question: &Question) -> String {
+/// Returns the caller: agent or subject, and tenant.
+pub(super) fn caller(question: &Question) -> String {
     let principal = &question.principal;
     let (subject, tenant) = (name(principal.subject().as_str()), name(principal.tenant().as_str()));
     match principal.as_agent() {
@@ -57,35 +55,35 @@ pub(super) fn asker(question: &Question) -> String {
     }
 }
 
-/// A name as it can be shown.
+/// Returns a name for display.
 pub(super) fn name(text: &str) -> String {
-    visible(text, NAME_MAX)
+    visible(text, MAX_NAME)
 }
 
-/// Arguments as they can be shown.
+/// Returns arguments for display.
 ///
-/// Of long ones the long texts lose their middle first, so that no short argument hides behind them.
-/// Whatever is left out, the hash says what all of it is.
+/// In long arguments, long strings are shortened first, so that a short argument cannot hide behind them.
+/// If anything is left out, the hash of all of the arguments is added.
 fn in_short(arguments: &str) -> String {
-    if arguments.chars().count() <= ARGUMENTS_MAX {
-        return visible(arguments, ARGUMENTS_MAX);
+    if arguments.chars().count() <= MAX_ARGUMENTS {
+        return visible(arguments, MAX_ARGUMENTS);
     }
     let mut all: Option<Value> = serde_json::from_str(arguments).ok();
     let shorter = all.as_mut().map(|all| {
         shorten(all);
         all.to_string()
     });
-    let shown = visible(shorter.as_deref().unwrap_or(arguments), ARGUMENTS_MAX);
+    let shown = visible(shorter.as_deref().unwrap_or(arguments), MAX_ARGUMENTS);
     let (length, hash) = (arguments.len(), Hash::of(arguments.as_bytes()));
     format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
 }
 
-/// Shortens all long texts; names of members stay as they are.
+/// Shortens all long strings, but no names of members.
 fn shorten(value: &mut Value) {
     match value {
-        Value::String(text) if text.chars().count() > TEXT_MAX => {
+        Value::String(text) if text.chars().count() > MAX_TEXT => {
             let length = text.chars().count();
-            let (head, tail) = (TEXT_MAX * 3 / 4, TEXT_MAX / 4);
+            let (head, tail) = (MAX_TEXT * 3 / 4, MAX_TEXT / 4);
             let begins: String = text.chars().take(head).collect();
             let ends: String = text.chars().skip(length - tail).collect();
             *text = format!("{begins} … ({} more characters) … {ends}", length - head - tail);
@@ -96,7 +94,7 @@ fn shorten(value: &mut Value) {
     }
 }
 
-/// Text without what cannot be seen or changes how the rest is seen; too long a text loses its middle.
+/// Returns a text with invisible characters escaped; the middle of a text that is too long is left out.
 fn visible(text: &str, most: usize) -> String {
     let length = text.chars().count();
     let (head, tail) = if length > most { (most * 3 / 4, most / 4) } else { (length, 0) };
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_spelled_out() {
+    fn invisible_characters_are_escaped() {
         check("rm -rf ~/Müll", 99, "rm -rf ~/Müll");
         check("a\u{1b}[2Jb\nc\td", 99, "a\\u{1b}[2Jb\\u{a}c\\u{9}d");
         check("a\u{202e}b\u{200b}c\u{feff}", 99, "a\\u{202e}b\\u{200b}c\\u{feff}");
@@ -144,7 +142,7 @@ mod tests {
         assert!(shown.contains("(4760 more characters)"), "{shown}");
         assert!(shown.contains(&Hash::of(arguments.as_bytes()).to_string()), "{shown}");
         assert!(shown.len() < 1200, "{}", shown.len());
-        // Where that does not suffice, the hash tells two of them apart.
+        // If that is not enough, the hash distinguishes two of them.
         let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));
         assert_ne!(in_short(&many("1")), in_short(&many("2")));
         assert!(in_short(&many("1")).len() < 2500);

@@ -1,6 +1,4 @@
-//! The work for one sink: read, send, confirm, remember, and try again.
-//!
-//! Applies to: outbound.
+//! The task for one sink: it reads, sends, confirms and saves its progress, and retries after failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,31 +7,28 @@ use mgp_types::method::AuditNotification;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{Call, Context, Peer, Principal, Scope, ScopeKind, Stack};
 use mgp_types::store::{Change, Store, StoreError};
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Backoff, Payload, RpcError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::source::EventSource;
-use super::delivery::{Unconfirmed, confirmed};
+use super::confirm::{Unconfirmed, confirm_all};
 use super::forwarder::Delivery;
 
-/// Where it is kept how far each sink is.
+/// The space of the store with the progress of each sink.
 const SPACE: &str = "audit.forward";
 
-/// How many events are read and confirmed at once.
+/// The number of events that are read and confirmed at once.
 const BATCH: usize = 100;
 
-/// How long progress may be unsaved: what is sent twice after a crash is bounded by it.
-const SAVE_AFTER: Duration = Duration::from_secs(1);
+/// The interval of saving progress; it bounds the events that are sent twice after a crash.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The first wait after a failure; each further one is twice as long.
-const AGAIN: Duration = Duration::from_millis(250);
+/// The delays after failures.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// The longest wait.
-const LONGEST: Duration = Duration::from_secs(30);
-
-/// What one sink needs.
-pub(super) struct Task {
+/// The forwarding of a log to one sink.
+pub(super) struct SinkTask {
     pub(super) name: String,
     pub(super) source: Arc<dyn EventSource>,
     pub(super) store: Arc<dyn Store>,
@@ -42,9 +37,9 @@ pub(super) struct Task {
     pub(super) reached: watch::Sender<u64>,
 }
 
-/// Why a batch is not there.
+/// The reason why a batch was not delivered.
 #[derive(Debug, thiserror::Error)]
-enum Undelivered {
+enum ForwardError {
     #[error("it cannot be sent: {0}")]
     Unsent(#[from] RpcError),
     #[error(transparent)]
@@ -53,36 +48,36 @@ enum Undelivered {
     Unread(#[from] StoreError),
 }
 
-impl Task {
+impl SinkTask {
     pub(super) async fn run(self) {
-        let mut wait = AGAIN;
+        let mut retry = RETRY;
         let mut at = loop {
             match self.position().await {
                 Ok(at) => break at,
-                Err(error) => self.pause(&mut wait, &error.into()).await,
+                Err(error) => self.pause(&mut retry, &error.into()).await,
             }
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // Numbers are never used again within a log, so this is another one.
-            tracing::warn!(sink = %self.name, at, "the log is younger than what the sink has; all is sent");
+            // Numbers are never reused within a log, so this is another log.
+            tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }
         self.reached.send_replace(at);
-        wait = AGAIN;
-        let (mut saved, mut save_at) = (at, Instant::now() + SAVE_AFTER);
+        retry.reset();
+        let (mut saved, mut save_at) = (at, Instant::now() + SAVE_INTERVAL);
         loop {
             tokio::select! {
                 news = newest.wait_for(|newest| *newest > at) => {
-                    // Without a log there will be no events.
+                    // Without a log there are no more events.
                     if news.is_err() { break }
                 }
                 () = sleep_until(save_at), if at > saved => {}
             }
             if *newest.borrow() > at {
                 match self.next(&mut at).await {
-                    Ok(()) => wait = AGAIN,
-                    Err(error) => self.pause(&mut wait, &error).await,
+                    Ok(()) => retry.reset(),
+                    Err(error) => self.pause(&mut retry, &error).await,
                 }
                 self.reached.send_replace(at);
             }
@@ -90,17 +85,17 @@ impl Task {
                 match self.save(at).await {
                     Ok(()) => saved = at,
                     Err(error) => {
-                        tracing::error!(sink = %self.name, %error, "progress is not saved");
+                        tracing::error!(sink = %self.name, %error, "failed to save forwarding progress");
                     }
                 }
-                save_at = Instant::now() + SAVE_AFTER;
+                save_at = Instant::now() + SAVE_INTERVAL;
             }
         }
         let _ = self.save(at).await;
     }
 
-    /// Sends the next events; `at` is moved as far as they are there.
-    async fn next(&self, at: &mut u64) -> Result<(), Undelivered> {
+    /// Sends the next events; `at` moves to the last delivered one.
+    async fn next(&self, at: &mut u64) -> Result<(), ForwardError> {
         let events = self.source.after(*at, BATCH).await?;
         let number = |event: &AuditEvent| event.mgp.as_ref().and_then(|mgp| mgp.seq);
         let Some(first) = events.first().and_then(number) else {
@@ -108,7 +103,7 @@ impl Task {
         };
         if first > *at + 1 {
             let lost = first - *at - 1;
-            tracing::error!(sink = %self.name, lost, "events left the log before they were forwarded");
+            tracing::error!(sink = %self.name, lost, "dropped events: the log removed them before they were forwarded");
         }
         let mut sent = Vec::with_capacity(events.len());
         for event in &events {
@@ -119,7 +114,7 @@ impl Task {
             }
         }
         if self.confirm == Delivery::Asked {
-            confirmed(&self.peer, &sent, at).await?;
+            confirm_all(&self.peer, &sent, at).await?;
         }
         Ok(())
     }
@@ -140,14 +135,14 @@ impl Task {
         self.store.commit(Change::new().put(SPACE, self.name.clone(), value)).await.map(drop)
     }
 
-    async fn pause(&self, wait: &mut Duration, error: &Undelivered) {
-        tracing::warn!(sink = %self.name, %error, again = ?*wait, "events are not forwarded");
-        sleep(*wait).await;
-        *wait = (*wait * 2).min(LONGEST);
+    async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {
+        let delay = retry.next_delay();
+        tracing::warn!(sink = %self.name, %error, ?delay, "failed to forward events; retrying");
+        sleep(delay).await;
     }
 }
 
-/// The surroundings of a call of our own: it belongs to no caller.
+/// Returns the context of a call of our own, which has no caller.
 pub(super) fn context() -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local())
 }
