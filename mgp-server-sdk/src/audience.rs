@@ -1,9 +1,7 @@
-//! Who is told when something changes: legacy sessions and modern streams of notifications, in one bounded table.
+//! The listeners to change notifications: legacy sessions and modern streams, in one bounded table.
 //!
-//! Changes are gathered for a moment and told by a task per listener, so a burst is one message
-//! and a listener that does not read holds up nobody else.
-//!
-//! Applies to: inbound.
+//! Changes are collected for a moment and sent by a task per listener, so a burst is one message
+//! and a listener that does not read blocks no other.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,16 +23,16 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// How many listeners are told; further ones are served and told nothing.
+/// The maximum number of listeners; further clients are served without notifications.
 const LISTENERS: usize = 131_072;
 
-/// How many resources one listener may watch.
+/// The maximum number of resources that one listener may subscribe to.
 pub(crate) const WATCHED: usize = 1_000;
 
-/// How long changes are gathered before they are told.
+/// The time for which changes are collected before they are sent.
 const SETTLE: Duration = Duration::from_millis(10);
 
-/// A list whose changes are told.
+/// A list with change notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Tools,
@@ -42,7 +40,7 @@ pub(crate) enum List {
     Resources,
 }
 
-/// Some of the lists.
+/// A set of lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists(u8);
 
@@ -52,12 +50,11 @@ pub(crate) struct Audience(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// The lists whose changes were announced in the handshake; others are never told.
+    /// The lists whose changes the handshake announced; no others are sent.
     announced: AtomicU8,
     listeners: Mutex<HashMap<Key, Arc<Listener>>>,
 }
 
-/// Names a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     /// A legacy session.
@@ -66,15 +63,15 @@ enum Key {
     Stream(CallKey),
 }
 
-/// One that is told.
+/// A client that receives notifications.
 struct Listener {
     peer: Peer,
     scope: Scope,
     principal: Principal,
-    /// The call whose stream carries what is told, and what marks it; a session has neither.
+    /// The call whose stream carries notifications, and their `_meta`; `None` for a session.
     stream: Option<(CallKey, Meta)>,
     lists: Lists,
-    /// Whether it negotiated to hear of the state of the server.
+    /// If set, the client negotiated notifications of the server's state.
     hears_state: bool,
     runtime: Handle,
     state: Mutex<State>,
@@ -82,29 +79,29 @@ struct Listener {
 
 #[derive(Default)]
 struct State {
-    /// By what names the resource here.
+    /// The subscriptions by the name of the resource in this server.
     watched: BTreeMap<String, Watching>,
     news: News,
-    /// Whether a task tells the news.
+    /// `true` while a task sends the changes.
     telling: bool,
 }
 
-/// A resource that is watched.
+/// A subscription to a resource.
 pub(crate) struct Watching {
-    /// What its watcher calls it.
+    /// The URI that the client used.
     pub(crate) uri: String,
-    /// Dropped once it is watched no longer.
+    /// Dropped when the subscription ends.
     pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Watching {
-    /// A resource that has one name only.
+    /// Creates a subscription to a resource whose name is its URI.
     pub(crate) fn plain(uri: String) -> (String, Self) {
         (uri.clone(), Self { uri, _guard: None })
     }
 }
 
-/// What is to be told.
+/// The changes that are not sent yet.
 #[derive(Default)]
 struct News {
     lists: Lists,
@@ -121,7 +118,7 @@ impl Lists {
         Self(chosen.fold(0, |bits, (list, _)| bits | Self::bit(*list)))
     }
 
-    /// The lists whose changes a server announces.
+    /// Returns the lists whose changes a server announces.
     pub(crate) fn announced(capabilities: &ServerCapabilities) -> Self {
         let told = |told: Option<bool>| told == Some(true);
         let list = |capability: Option<&mgp_types::mcp::ListChanged>| {
@@ -159,22 +156,22 @@ impl Lists {
 // === impl Audience ===
 
 impl Audience {
-    /// Says which changes the handshake announces.
+    /// Sets the changes that the handshake announces.
     pub(crate) fn announce(&self, lists: Lists) {
         self.0.announced.store(lists.0, Ordering::Relaxed);
     }
 
-    /// Which changes the handshake announces.
+    /// Returns the changes that the handshake announces.
     pub(crate) fn announced(&self) -> Lists {
         Lists(self.0.announced.load(Ordering::Relaxed))
     }
 
-    /// Tells everyone that a list changed.
+    /// Notifies all listeners that a list changed.
     pub(crate) fn changed(&self, list: List) {
         self.changed_for(list, |_| true);
     }
 
-    /// Tells some that a list changed.
+    /// Notifies the listeners of matching principals that a list changed.
     pub(crate) fn changed_for(&self, list: List, whom: impl Fn(&Principal) -> bool) {
         if !self.announced().has(list) {
             return;
@@ -189,12 +186,12 @@ impl Audience {
         }
     }
 
-    /// Tells those who watch a resource that it changed.
+    /// Notifies the subscribers of a resource that it changed.
     pub(crate) fn updated(&self, uri: &str) {
         self.updated_for(uri, |_| true);
     }
 
-    /// Tells some of those who watch a resource that it changed.
+    /// Notifies the subscribers of matching principals that a resource changed.
     pub(crate) fn updated_for(&self, name: &str, whom: impl Fn(&Principal) -> bool) {
         for listener in self.listeners().values() {
             listener.note(|news, watched| match watched.get(name) {
@@ -206,21 +203,21 @@ impl Audience {
         }
     }
 
-    /// Tells everyone who negotiated it that the server enters another state; done when all were told, or are gone.
+    /// Notifies the listeners that negotiated it of a new server state; completes when every message was sent or failed.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves those untold who do not read.
+    /// Dropping the future may leave listeners that read slowly without the notification.
     pub(crate) fn tell_state(&self, params: &LifecycleParams) -> BoxFuture<'static, ()> {
         let listeners = self.listeners();
         let told = listeners.values().filter(|listener| listener.hears_state).map(|listener| {
             let (listener, params) = (Arc::clone(listener), params.clone());
             async move {
                 if let Err(error) = listener.send_state(&params).await {
-                    tracing::debug!(%error, "a listener is gone");
+                    tracing::debug!(%error, "listener disconnected");
                 }
             }
         });
-        // Each for itself: one that does not read holds up nobody else.
+        // One task each: a listener that does not read blocks no other.
         let told: Vec<_> = told.collect();
         drop(listeners);
         Box::pin(async move {
@@ -229,7 +226,7 @@ impl Audience {
         })
     }
 
-    /// Enters the session of a call; it leaves when its scope ends.
+    /// Adds the session of a call; it is removed when its scope ends.
     pub(crate) fn join(&self, cx: &Context) {
         let key = Key::Session(cx.scope.id());
         if self.enter(key, || Listener::new(cx, Lists::ALL, None)) {
@@ -243,7 +240,7 @@ impl Audience {
         }
     }
 
-    /// Enters a stream of notifications; it leaves when the guard is dropped.
+    /// Adds a stream of notifications; it is removed when the guard is dropped.
     pub(crate) fn listen(
         &self,
         cx: &Context,
@@ -267,13 +264,13 @@ impl Audience {
         }
     }
 
-    /// Watches a resource for the session of a call.
+    /// Subscribes the session of a call to a resource.
     pub(crate) fn watch(&self, cx: &Context, uri: String) -> Result<(), RpcError> {
         let (name, watching) = Watching::plain(uri);
         self.watch_as(cx, name, watching)
     }
 
-    /// The same for one that has another name here.
+    /// Subscribes the session of a call to a resource that has another name in this server.
     pub(crate) fn watch_as(
         &self,
         cx: &Context,
@@ -296,7 +293,7 @@ impl Audience {
         Ok(())
     }
 
-    /// Watches a resource no longer.
+    /// Removes a subscription.
     pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
         if let Some(listener) = self.listeners().get(&Key::Session(cx.scope.id())) {
             let mut state = listener.state();
@@ -308,14 +305,14 @@ impl Audience {
         }
     }
 
-    /// `true` when the listener is new and there was room.
+    /// Returns `true` if the listener is new and there was room.
     fn enter(&self, key: Key, listener: impl FnOnce() -> Listener) -> bool {
         let mut listeners = self.listeners();
         if listeners.contains_key(&key) {
             return false;
         }
         if listeners.len() >= LISTENERS {
-            tracing::warn!(LISTENERS, "too many listeners; this one is not told about changes");
+            tracing::warn!(LISTENERS, "listener limit reached; client gets no change notifications");
             return false;
         }
         listeners.insert(key, Arc::new(listener()));
@@ -323,7 +320,7 @@ impl Audience {
     }
 
     fn leave(&self, key: Key) {
-        // Dropped after the lock: the last handle of a connection may go with it.
+        // Dropped after the lock is released: it may be the last handle of a connection.
         let left = self.listeners().remove(&key);
         drop(left);
     }
@@ -339,7 +336,7 @@ impl fmt::Debug for Audience {
     }
 }
 
-/// Keeps a stream of notifications in the table.
+/// A stream of notifications in the table; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Listening {
     audience: Audience,
@@ -368,7 +365,7 @@ impl Listener {
         }
     }
 
-    /// Takes news, and sees that they are told; `add` says whether there are any.
+    /// Records changes and starts the task that sends them; `add` returns whether there are any.
     fn note(self: &Arc<Self>, add: impl FnOnce(&mut News, &BTreeMap<String, Watching>) -> bool) {
         let mut state = self.state();
         let State { watched, news, telling } = &mut *state;
@@ -378,20 +375,20 @@ impl Listener {
         }
     }
 
-    /// Tells the news until there are none.
+    /// Sends the changes until there are none left.
     async fn tell(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SETTLE).await;
             let Some(news) = self.take() else { return };
             if let Err(error) = self.tell_once(news).await {
-                // The table forgets it when its scope ends; until then nothing more is tried.
-                tracing::debug!(%error, "a listener is gone");
+                // The table drops the listener when its scope ends; until then no further attempt is made.
+                tracing::debug!(%error, "listener disconnected");
                 return;
             }
         }
     }
 
-    /// The news, or the end of the task that tells them.
+    /// Returns the recorded changes, or `None` to end the sending task.
     fn take(&self) -> Option<News> {
         let mut state = self.state();
         let news = std::mem::take(&mut state.news);

@@ -1,6 +1,4 @@
-//! A list that can change while it is served: looked up by key, listed in pages of ready bytes.
-//!
-//! Applies to: inbound.
+//! A list that can change while it is served: looked up by key, listed in encoded pages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,30 +10,30 @@ use mgp_types::{Payload, RpcError};
 
 use crate::audience::{Audience, List};
 
-/// How long a modern client may keep a list: changes are told, so this only bounds a lost message.
+/// The time for which a modern client may cache a list; changes are announced, so it only covers a lost message.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
-/// How many entries a page has unless the server says otherwise.
+/// The default number of entries on a page.
 const PAGE: usize = 500;
 
-/// Something that is listed.
+/// An entry of a catalog.
 pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
-    /// The list it is in.
+    /// The list that contains the entry.
     const LIST: List;
 
-    /// What it is looked up by.
+    /// Returns the key of lookups.
     fn key(&self) -> &str;
 
-    /// One page as bytes.
+    /// Encodes one page.
     fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError>;
 }
 
-/// What stands around the entries of a page.
+/// The fields of a page besides its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Around {
-    /// Where to go on.
+    /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// What 2026-07-28 demands of every list.
+    /// Required since 2026-07-28, as are the next two.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,
@@ -53,7 +51,7 @@ impl Around {
     }
 }
 
-/// The entries, shared.
+/// A shared, changeable list.
 pub(crate) struct Catalog<E>(Arc<Inner<E>>);
 
 struct Inner<E> {
@@ -61,12 +59,12 @@ struct Inner<E> {
     audience: Audience,
 }
 
-/// The entries at one moment; a change makes a new one, so that calls and lists never wait.
+/// The entries at one moment; a change replaces the snapshot, so calls and lists never wait.
 #[derive(Debug)]
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,
     by_key: HashMap<String, Arc<E>>,
-    /// Names this state of the list in cursors; the same in every process that lists the same.
+    /// Identifies this version of the list in cursors; equal in all processes with the same list.
     revision: u32,
     page: usize,
     /// The cursor after the last page.
@@ -80,7 +78,7 @@ impl<E: Entry> Catalog<E> {
         Self(Arc::new(Inner { now, audience }))
     }
 
-    /// Adds an entry, replacing one of the same key; `true` when there was one.
+    /// Adds an entry or replaces the one with its key; returns `true` if it replaced one.
     pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
         let replaced = self.change(|order| {
@@ -95,7 +93,7 @@ impl<E: Entry> Catalog<E> {
         replaced
     }
 
-    /// Removes an entry; `true` when there was one.
+    /// Removes an entry; returns `true` if there was one.
     pub(crate) fn remove(&self, key: &str) -> bool {
         let removed = self.change(|order| {
             let before = order.len();
@@ -108,7 +106,7 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets how many entries a page has, and the cursor after the last page.
+    /// Sets the number of entries on a page, and the cursor after the last page.
     pub(crate) fn shape(&self, page: Option<usize>, then: Option<String>) {
         let mut now = self.now();
         let page = page.unwrap_or(now.page).max(1);
@@ -166,12 +164,12 @@ impl<E: Entry> Snapshot<E> {
         Self { order, by_key, revision, page, then, pages }
     }
 
-    /// The entries in order.
+    /// Returns the entries in order.
     pub(crate) fn entries(&self) -> &[Arc<E>] {
         &self.order
     }
 
-    /// One page: encoded once per era, then bytes; `None` for a cursor that is no page of this list.
+    /// Returns one page, encoded once per era; `None` for a cursor that is not a page of this list.
     pub(crate) fn page(&self, cursor: Option<&str>, era: Era) -> Option<Result<Payload, RpcError>> {
         let number = match cursor {
             None => 0,
@@ -199,7 +197,7 @@ impl<E: Entry> Snapshot<E> {
     }
 }
 
-/// −32602 for a cursor that is none, or of a list that has changed since.
+/// Returns −32602 for an invalid cursor, or one of a list that has changed since.
 pub(crate) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not one of this list, or the list has changed; start again without it",

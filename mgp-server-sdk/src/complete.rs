@@ -1,6 +1,4 @@
-//! Completion: proposals for an argument of a prompt, or a variable of a template, while it is typed (MCP completion).
-//!
-//! Applies to: inbound.
+//! Completion of an argument of a prompt, or a variable of a template (MCP completion).
 
 use std::collections::BTreeMap;
 
@@ -14,10 +12,10 @@ use crate::prompt::Prompts;
 use crate::request::{Function, Serving, TextRequest, Typed};
 use crate::resource::Resources;
 
-/// How many proposals an answer may have.
+/// The maximum number of proposals in an answer.
 const VALUES: usize = 100;
 
-/// What proposes values, by argument.
+/// The completion functions by argument.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Completers(BTreeMap<String, Function<Completion>>);
 
@@ -30,7 +28,7 @@ impl Completers {
         self.0.is_empty()
     }
 
-    /// What proposes for something that is no argument, and what lacks state.
+    /// Returns an error for each function whose argument does not exist or whose state is missing.
     pub(crate) fn flaws(&self, what: &str, arguments: &[&str], state: &Extensions) -> Vec<Flaw> {
         let flaw = |(argument, function): (&String, &Function<Completion>)| {
             if !arguments.contains(&argument.as_str()) {
@@ -43,20 +41,20 @@ impl Completers {
     }
 }
 
-/// What a prompt or template lets complete.
+/// The completion functions and arguments of a prompt or template.
 #[derive(Debug)]
 pub(crate) struct Completable {
     pub(crate) completers: Completers,
-    /// Its arguments, where they are known.
+    /// The known arguments; `None` if unknown.
     pub(crate) arguments: Option<Vec<String>>,
 }
 
-/// Answers `completion/complete`.
+/// The endpoint of `completion/complete`.
 #[derive(Clone, Debug)]
 pub(crate) struct Completing {
     pub(crate) prompts: Prompts,
     pub(crate) resources: Resources,
-    /// Proposes where nothing else does.
+    /// Used for arguments without a completion function.
     pub(crate) fallback: Option<Function<Completion>>,
 }
 
@@ -74,7 +72,7 @@ impl Completing {
         if let Some(known) = &found.arguments
             && !known.contains(&typed.argument)
         {
-            let shown: String = typed.argument.chars().take(80).collect();
+            let shown = mgp_types::clip(&typed.argument, 80);
             return Err(RpcError::invalid_params(format!("`{name}` has no argument `{shown}`")));
         }
         let function = found.completers.0.get(&typed.argument).or(self.fallback.as_ref()).cloned();
@@ -100,7 +98,7 @@ impl Completing {
             }
             CompleteReference::Resource(resource) => {
                 let found = self.resources.completable(&resource.uri).ok_or_else(|| {
-                    let shown: String = resource.uri.chars().take(200).collect();
+                    let shown = mgp_types::clip(&resource.uri, 200);
                     RpcError::invalid_params(format!("unknown resource template `{shown}`"))
                 })?;
                 Ok((resource.uri, found))
@@ -112,7 +110,7 @@ impl Completing {
     }
 }
 
-/// At most as many proposals as an answer may have; what was cut off is counted.
+/// Truncates proposals to the maximum and sets the total.
 fn bounded(mut completion: Completion) -> Completion {
     if completion.values.len() > VALUES {
         completion.total.get_or_insert(u64::try_from(completion.values.len()).unwrap_or(u64::MAX));

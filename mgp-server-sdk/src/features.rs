@@ -1,6 +1,4 @@
-//! What a server offers besides tools: resources, prompts, completion, logging, and word of changes.
-//!
-//! Applies to: inbound.
+//! The features of a server besides tools: resources, prompts, completion, logging, and change notifications.
 
 use std::sync::Arc;
 
@@ -23,7 +21,7 @@ use crate::server::Server;
 use crate::tool::Tools;
 use crate::{herald, listen, log};
 
-/// What a server offers besides tools.
+/// The features of a server besides tools.
 #[derive(Debug)]
 pub(crate) struct Features {
     resources: Resources,
@@ -31,17 +29,16 @@ pub(crate) struct Features {
     completer: Option<Function<Completion>>,
     logging: Logging,
     audience: Audience,
-    /// Who sees to it that resources are watched, where that is not the server itself.
+    /// Set if resources live elsewhere.
     watches: Option<Arc<dyn Watches>>,
-    /// What was put together wrongly.
     flaws: Vec<Flaw>,
 }
 
-/// How the server ends.
+/// The announcement of a shutdown.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) drain: Drain,
-    /// Whether those who negotiated it are told (MGP §11.4).
+    /// If set, clients that negotiated it are notified (MGP §11.4).
     pub(crate) are_told: bool,
 }
 
@@ -52,7 +49,6 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Nothing yet, and who is told of it.
     fn told(audience: Audience) -> Self {
         Self {
             resources: Resources::new(audience.clone()),
@@ -65,7 +61,7 @@ impl Features {
         }
     }
 
-    /// What keeps a server from being built.
+    /// Returns the errors that keep a server from being built.
     pub(crate) fn flaws(&mut self, state: &Extensions) -> Vec<Flaw> {
         let mut flaws = std::mem::take(&mut self.flaws);
         flaws.extend(self.prompts.flaws(state));
@@ -75,7 +71,7 @@ impl Features {
         flaws
     }
 
-    /// Puts what there is into the offer, and answers it.
+    /// Adds the features to the offer, and returns their endpoints and whether logging is on.
     pub(crate) fn assemble(
         self,
         offer: &mut ServerOffer,
@@ -109,7 +105,7 @@ impl Features {
             offered.logging.get_or_insert_default();
         }
 
-        // What is offered is served, whoever put it into the offer.
+        // Capabilities that the author put into the offer are served too.
         let mut router = Router::new();
         if offered.prompts.is_some() {
             router = router.merge(self.prompts.routes(serving));
@@ -155,7 +151,7 @@ impl Features {
     }
 }
 
-/// A list whose changes are told.
+/// Returns the capability of a list whose changes are announced.
 fn told() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);
@@ -163,14 +159,14 @@ fn told() -> ListChanged {
 }
 
 impl Server {
-    /// Adds a resource, or a family of them; a second one of the same URI is an error of [`Server::into_stack`].
+    /// Adds a resource or a resource template; a second one of the same URI is an error of [`Server::into_stack`].
     pub fn resource(mut self, resource: Resource) -> Self {
         let declared = self.features.resources.declare(resource);
         self.features.flaws.extend(declared.err());
         self
     }
 
-    /// Adds a set of resources that is looked up when somebody asks.
+    /// Adds a set of resources that is looked up for each request.
     pub fn resource_set(self, set: impl ResourceSet) -> Self {
         self.features.resources.add_set(set);
         self
@@ -183,7 +179,7 @@ impl Server {
         self
     }
 
-    /// Proposes values for arguments of prompts and templates that have no function of their own for it.
+    /// Sets the fallback that proposes values for arguments of prompts and templates without a completion of their own.
     pub fn complete<H, M>(mut self, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,
@@ -192,41 +188,42 @@ impl Server {
         self
     }
 
-    /// Lets tools, prompts and resources send log messages to their callers; without it their messages go nowhere.
+    /// Lets tools, prompts and resources send log messages to their callers; without it their messages are dropped.
     pub fn logging(mut self) -> Self {
         self.features.logging = Logging::On;
         self
     }
 
-    /// Has a [`Herald`] tell what changes, which may serve several servers at once; put it before resources and prompts.
+    /// Sends change notifications through a [`Herald`], which may serve several servers; call it before adding resources
+    /// and prompts.
     ///
-    /// `watches` sees to it that resources are watched.
+    /// `watches` subscribes to resources on behalf of callers.
     pub fn herald(mut self, herald: &Herald, watches: impl Watches) -> Self {
         self.features = Features::told(herald.audience().clone());
         self.features.watches = Some(Arc::new(watches));
         self
     }
 
-    /// Sets how many prompts, resources and templates a page of their lists has. 500.
+    /// Sets the number of prompts, resources and templates on a page of their lists. Default: 500.
     pub fn page_size(self, entries: usize) -> Self {
         self.features.prompts.page_size(entries);
         self.features.resources.page_size(entries);
         self
     }
 
-    /// The resources, to change them while the server runs, and to tell who watches them.
+    /// Returns a handle that changes the resources while the server runs, and notifies their subscribers.
     ///
-    /// A server that begins without any offers none; to add the first while it runs, put the capability into the
-    /// [offer](Server::offer).
+    /// A server that starts without resources does not offer them; to add the first one while it runs, add the capability
+    /// to the [offer](Server::offer).
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.features.resources.clone()
     }
 
-    /// The prompts, to change them while the server runs.
+    /// Returns a handle that changes the prompts while the server runs.
     ///
-    /// A server that begins without any offers none; to add the first while it runs, put the capability into the
-    /// [offer](Server::offer).
+    /// A server that starts without prompts does not offer them; to add the first one while it runs, add the capability
+    /// to the [offer](Server::offer).
     #[must_use]
     pub fn prompts(&self) -> Prompts {
         self.features.prompts.clone()

@@ -1,4 +1,4 @@
-//! Gives each request what the functions behind it may need of it: its log level, the order of its questions.
+//! Adds to each request the context its handlers need: the log level and the order of its questions.
 //!
 //! Applies to: inbound.
 
@@ -12,15 +12,7 @@ use tower_service::Service;
 use crate::ask::Order;
 use crate::log;
 
-/// Whether log messages may go out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Logging {
-    #[default]
-    Off,
-    On,
-}
 
-/// The layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FurnishLayer(pub(crate) Logging);
 
@@ -53,7 +45,7 @@ impl<S: MgpService> Service<Call> for Furnish<S> {
             if self.logging == Logging::On {
                 log::note_level(&mut call);
             }
-            // Only where the handler runs again in the next round do questions need names.
+            // Questions need names only if the handler runs again in the next round.
             if let Asking::Via(_) = call.cx().asking {
                 call.cx_mut().extensions.insert(Order::default());
             }

@@ -1,6 +1,4 @@
-//! A server whose own tools are governed (MGP §3–§6).
-//!
-//! Applies to: inbound.
+//! Governance of a server's own tools (MGP §3–§6).
 
 use mgp_security::Governance;
 use mgp_types::mgp::Extension;
@@ -9,14 +7,14 @@ use mgp_types::service::ServerId;
 use crate::server::Server;
 
 impl Server {
-    /// Governs the tools of this server: who may use which, what they need, who confirms them, and the record of it.
+    /// Governs the tools of this server: access, permissions, confirmation, and the audit log.
     ///
     /// Grants, permissions and events name the server by this id.
-    /// Nobody may call anything until access was granted, or the server's policy says otherwise.
-    /// Operators change that by `mgp/access/*` (MGP §5.4), or through [`Governance::access`];
-    /// listeners are told that the list of tools changed.
+    /// No caller may call a tool until access is granted, or the server's policy allows it.
+    /// Operators change that by `mgp/access/*` (MGP §5.4), programs through [`Governance::access`];
+    /// subscribed clients are notified that the list of tools changed.
     ///
-    /// It stands where [`Server::layer`] puts a gate; governing a server twice is an error of
+    /// It is added as with [`Server::layer`]; governing a server twice is an error of
     /// [`Server::into_stack`](Self::into_stack).
     ///
     /// ```

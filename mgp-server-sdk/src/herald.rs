@@ -1,6 +1,4 @@
-//! Word of changes for a server whose lists are somebody else's: a gateway, a kernel (MCP `list_changed`, `subscribe`).
-//!
-//! Applies to: inbound.
+//! Change notifications for servers whose lists live elsewhere, e.g. a gateway (MCP `list_changed`, `subscribe`).
 
 use std::any::Any;
 use std::fmt;
@@ -14,9 +12,9 @@ use mgp_types::service::{BoxFuture, Context, Principal, Router};
 use crate::audience::{Audience, List, Watching};
 use crate::resource::Resources;
 
-/// Tells the clients of any number of servers what changed for them; a cheap handle.
+/// A sender of change notifications to the clients of any number of servers; a cheap handle.
 ///
-/// Changes that come at once are told once.
+/// Changes within a few milliseconds are sent as one notification.
 ///
 /// ```
 /// use mgp_server_sdk::types::RpcError;
@@ -41,29 +39,29 @@ use crate::resource::Resources;
 #[derive(Clone, Debug, Default)]
 pub struct Herald(Audience);
 
-/// Sees to it that resources are watched.
+/// A subscriber to resources on behalf of callers.
 pub trait Watches: Send + Sync + 'static {
-    /// Begins to watch a resource for a caller.
+    /// Subscribes to a resource for a caller.
     ///
     /// # Errors
-    /// Why it cannot be watched, as the caller is told.
+    /// If the caller cannot subscribe to it; the caller receives the error.
     fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>>;
 }
 
-/// A resource that is watched.
-#[must_use = "a watch ends when it is dropped"]
+/// A subscription to a resource.
+#[must_use = "a subscription ends when it is dropped"]
 pub struct Watch {
     name: String,
     guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Watch {
-    /// A watch of what has this name among all that the herald tells of.
+    /// Creates a subscription; `name` identifies the resource in [`Herald::updated`].
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), guard: None }
     }
 
-    /// Keeps a value until it is watched no longer.
+    /// Attaches a value that is dropped when the subscription ends.
     pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
         self.guard = Some(Box::new(guard));
         self
@@ -77,28 +75,28 @@ impl fmt::Debug for Watch {
 }
 
 impl Herald {
-    /// Tells nobody anything yet.
+    /// Creates a notifier without listeners.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells those for whom it is so that the list of tools changed.
+    /// Notifies the clients of matching principals that the list of tools changed.
     pub fn tools_changed(&self, whom: impl Fn(&Principal) -> bool) {
         self.0.changed_for(List::Tools, whom);
     }
 
-    /// Tells those for whom it is so that the list of prompts changed.
+    /// Notifies the clients of matching principals that the list of prompts changed.
     pub fn prompts_changed(&self, whom: impl Fn(&Principal) -> bool) {
         self.0.changed_for(List::Prompts, whom);
     }
 
-    /// Tells those for whom it is so that the lists of resources and templates changed.
+    /// Notifies the clients of matching principals that the lists of resources and templates changed.
     pub fn resources_changed(&self, whom: impl Fn(&Principal) -> bool) {
         self.0.changed_for(List::Resources, whom);
     }
 
-    /// Tells those who watch a resource, by the name of its [`Watch`], that it changed.
+    /// Notifies the subscribers of a resource, by the name of its [`Watch`], that it changed.
     pub fn updated(&self, name: &str, whom: impl Fn(&Principal) -> bool) {
         self.0.updated_for(name, whom);
     }
@@ -108,12 +106,12 @@ impl Herald {
     }
 }
 
-/// Who knows the resources that can be watched.
+/// The subscriber to the resources of a server.
 #[derive(Clone)]
 pub(crate) enum Watched {
     /// The server itself.
     Own(Resources),
-    /// Somebody else.
+    /// A gateway's own implementation.
     By(Arc<dyn Watches>),
 }
 
@@ -133,14 +131,14 @@ impl fmt::Debug for Watched {
 }
 
 impl Watched {
-    /// Begins to watch for a stream; none where it cannot be watched.
+    /// Subscribes for a stream; returns `None` if the resource cannot be subscribed to.
     pub(crate) async fn begin(&self, cx: &Context, uri: String) -> Option<(String, Watching)> {
         match self {
             Self::Own(resources) => resources.knows(&uri).then(|| Watching::plain(uri)),
             Self::By(watches) => match watches.watch(cx, &uri).await {
                 Ok(watch) => Some(watching(watch, uri)),
                 Err(error) => {
-                    tracing::debug!(%error, "a resource is not watched");
+                    tracing::debug!(%error, "resource subscription failed");
                     None
                 }
             },
@@ -152,7 +150,7 @@ fn watching(Watch { name, guard }: Watch, uri: String) -> (String, Watching) {
     (name, Watching { uri, _guard: guard })
 }
 
-/// Answers sessions that want to watch what somebody else sees to.
+/// Returns the subscription endpoints of a server whose resources live elsewhere.
 pub(crate) fn routes(audience: Audience, watched: Watched) -> Router {
     let Watched::By(watches) = watched else { return Router::new() };
     let leaves = audience.clone();

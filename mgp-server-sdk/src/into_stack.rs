@@ -1,6 +1,4 @@
 //! A server where a stack is asked for: in tests, behind another transport.
-//!
-//! Applies to: inbound.
 
 use mgp_types::RpcError;
 use mgp_types::service::Stack;

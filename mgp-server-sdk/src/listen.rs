@@ -1,9 +1,7 @@
-//! The stream of notifications a modern client opens (MCP `subscriptions/listen`).
+//! The stream of notifications that a modern client opens (MCP `subscriptions/listen`).
 //!
-//! It lives as long as its request: who cancels the request, or leaves, is told nothing more.
-//! A server that ends tells that too, and completes the request.
-//!
-//! Applies to: inbound.
+//! It lasts as long as its request: after a cancellation or a disconnect nothing more is sent.
+//! A server that shuts down notifies the client of that too, and completes the request.
 
 use mgp_lifecycle::Drain;
 use mgp_types::RpcError;
@@ -19,17 +17,17 @@ use crate::audience::{Audience, List, Lists, WATCHED, Watching};
 use crate::error::Refusal;
 use crate::herald::Watched;
 
-/// What a stream can tell.
+/// The sources of notifications for a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) audience: Audience,
-    /// Resources are watched where the server offers that.
+    /// Set if the server offers subscriptions to resources.
     pub(crate) resources: Option<Watched>,
-    /// Whether there is anything to tell somebody who does not speak MGP.
+    /// `true` if the server announces changes that MCP defines, so that clients without MGP can listen.
     pub(crate) tells_changes: bool,
 }
 
-/// Answers what opens a stream; it ends with the server.
+/// Returns the endpoint that opens a stream; it ends with the server.
 pub(crate) fn routes(told: Told, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
         let (told, drain) = (told.clone(), drain.clone());
@@ -84,7 +82,7 @@ async fn listen(
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
 
-    // Whoever opened it ends it by cancelling, or by leaving; else it ends when nothing more will be told.
+    // The client ends the stream by cancelling or disconnecting; otherwise it ends with the server.
     drain.ended().await;
     drop(listening);
     let mut ended = ListenResult::new();
@@ -93,7 +91,7 @@ async fn listen(
     Ok(ended)
 }
 
-/// What of the wish is granted: nothing is promised that is never told.
+/// Returns the part of the request that is granted: only notifications that will be sent.
 fn agreed(lists: Lists, watched: &[(String, Watching)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut agreed = SubscriptionFilter::new();

@@ -1,8 +1,6 @@
-//! Log messages to the caller: at the level it asked for, on the way back of the call (MCP logging).
+//! Log messages to the caller of a request, at the level that the client chose (MCP logging).
 //!
-//! A legacy session sets its level once, a modern request names its own; nothing is sent that nobody asked for.
-//!
-//! Applies to: inbound.
+//! A legacy session sets its level once, a modern request carries its own; other messages are not sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +13,7 @@ use serde::Serialize;
 
 use crate::tool::{FromCall, ToolRequest};
 
-/// Writes log messages to the caller of a call; without [`Server::logging`](crate::Server::logging) it writes nothing.
+/// A sender of log messages to the caller; without [`Server::logging`](crate::Server::logging) it sends nothing.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -36,34 +34,34 @@ pub struct Logger {
 }
 
 impl Logger {
-    /// The logger of a call.
+    /// Returns the logger of a call.
     #[must_use]
     pub fn of(cx: &Context) -> Self {
         Self { cx: cx.clone(), name: None }
     }
 
-    /// The same logger under a name, which the messages carry.
+    /// Sets the logger name that the messages carry.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Whether messages of a level go anywhere, so that nothing is made for nobody.
+    /// Returns whether messages of a level are sent, so that a caller can skip building others.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
         let wanted = self.cx.extensions.get::<Wanted>();
         wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
     }
 
-    /// The least grave level that goes anywhere from a call; none where no message does.
+    /// Returns the lowest level that is sent from a call, or `None` if no message is.
     #[must_use]
     pub fn level_of(cx: &Context) -> Option<LogLevel> {
         let wanted = cx.extensions.get::<Wanted>()?;
         cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
     }
 
-    /// Whether a legacy session takes messages of a level that belong to none of its calls.
+    /// Returns whether a legacy session takes messages of a level that belong to none of its calls.
     #[must_use]
     pub fn is_heard_by(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -79,7 +77,7 @@ impl Logger {
         let outlet = self.cx.outlet.clone();
         Box::pin(async move {
             if let Some(params) = params {
-                // A caller that left needs no log.
+                // A caller that left needs no log message.
                 let _ = outlet.send(Item::Log(params)).await;
             }
         })
@@ -101,12 +99,12 @@ impl FromCall for Logger {
     }
 }
 
-/// The level one call is logged at.
+/// The lowest level that a call sends.
 #[derive(Debug)]
 enum Wanted {
-    /// The session's, as it is when the message is made.
+    /// The session's level at the time of the message.
     Session(Arc<SessionLevel>),
-    /// The request's.
+    /// The level in the request.
     Request(LogLevel),
 }
 
@@ -123,7 +121,7 @@ impl Wanted {
     }
 }
 
-/// The level a legacy session set; `info` until it does.
+/// The level that a legacy session set; `info` before that.
 #[derive(Debug)]
 struct SessionLevel(AtomicUsize);
 
@@ -146,7 +144,7 @@ impl SessionLevel {
     }
 }
 
-/// Notes at which level a call is logged.
+/// Stores the lowest level that a call sends.
 pub(crate) fn note_level(call: &mut Call) {
     let wanted = match call.cx().caller.era {
         Era::Legacy => Some(Wanted::Session(call.cx().scope.state::<SessionLevel>())),
@@ -157,12 +155,12 @@ pub(crate) fn note_level(call: &mut Call) {
     }
 }
 
-/// The level a modern request asks for; a word that is no level asks for nothing.
+/// Returns the level in a modern request; an unknown level counts as none.
 fn asked(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }
 
-/// Answers what sets the level.
+/// Returns the endpoint that sets the level.
 pub(crate) fn routes() -> Router {
     Router::new().on::<LoggingSetLevel, _, _>(|cx, params| {
         cx.scope.state::<SessionLevel>().set(params.level);

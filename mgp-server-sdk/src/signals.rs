@@ -1,9 +1,7 @@
 //! SIGTERM and SIGINT: the first one drains, a second one ends the process (MGP §11.4).
 //!
-//! Once a program listens to a signal, the system does nothing of its own about it any more.
-//! So what it would have done is done here: at the second signal, and when nobody serves any longer.
-//!
-//! Applies to: inbound.
+//! Once a program handles a signal, the system's default action no longer applies.
+//! So this module ends the process itself: at the second signal, and when no server runs any longer.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,10 +13,10 @@ use mgp_types::mgp::ShutdownReason;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The servers of this process that heed signals.
+/// The number of servers in this process that drain on signals.
 static SERVING: AtomicUsize = AtomicUsize::new(0);
 
-/// Has a server heed signals as long as this lives.
+/// Drains a server on signals until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals(Arc<AtomicBool>);
 
@@ -28,10 +26,10 @@ impl Signals {
         SERVING.fetch_add(1, Ordering::AcqRel);
         let serves = Arc::new(AtomicBool::new(true));
         match Waiting::new() {
-            // It outlives the server: somebody has to end the process when it is told to.
+            // The task outlives the server: it must end the process on a signal after that.
             Ok(waiting) => drop(tokio::spawn(waiting.follow(drain.clone(), Arc::clone(&serves)))),
             Err(error) => {
-                tracing::warn!(%error, "signals are not heard: they end the process at once");
+                tracing::warn!(%error, "signal handler failed; signals end the process at once");
             }
         }
         Self(serves)
@@ -45,7 +43,7 @@ impl Drop for Signals {
     }
 }
 
-/// Waits for signals.
+/// The signals to wait for.
 #[cfg(unix)]
 struct Waiting([(Signal, i32); 2]);
 
@@ -56,7 +54,7 @@ impl Waiting {
         Ok(Self([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?]))
     }
 
-    /// The number of the next signal.
+    /// Returns the number of the next signal.
     async fn next(&mut self) -> i32 {
         poll_fn(|task| {
             let came = self
@@ -69,7 +67,7 @@ impl Waiting {
     }
 }
 
-/// Waits for Ctrl-C, which is all there is.
+/// Ctrl-C, the only signal here.
 #[cfg(not(unix))]
 struct Waiting;
 
@@ -95,16 +93,16 @@ impl Waiting {
             let (serves, others) =
                 (serves.load(Ordering::Acquire), SERVING.load(Ordering::Acquire) > 0);
             if !serves && others {
-                // Those who serve heed it.
+                // Another server, which still runs, handles it.
                 continue;
             }
             if !serves || !is_first {
-                tracing::warn!(number, "a signal ends the process at once");
-                // As a shell reports a process that the signal ended.
+                tracing::warn!(number, "second signal; ending the process");
+                // The status by which a shell reports a process that a signal ended.
                 std::process::exit(128 + number);
             }
             is_first = false;
-            tracing::info!(number, "a signal: the server drains, a second one ends it at once");
+            tracing::info!(number, "draining on a signal; a second one ends the process");
             drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
         }
     }

@@ -1,6 +1,4 @@
-//! THE inbound stack of a server: one layer a line, outermost first, each with its reason.
-//!
-//! Applies to: inbound.
+//! THE inbound stack of a server: one layer per line, outermost first, each with its reason.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -22,7 +20,7 @@ use crate::furnish::{FurnishLayer, Logging};
 use crate::permission;
 use crate::tool::{RepeatLayer, Running, Tools};
 
-/// What the stack is built from.
+/// The layers and endpoints that [`inbound`] assembles.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) offer: ServerOffer,
@@ -36,15 +34,14 @@ pub(crate) struct Parts {
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: Logging,
     pub(crate) endpoints: Router,
-    /// What the user put between the way back and the limit: bounds, audit, access, own gates.
+    /// The user's layers, between the emit layer and the limit.
     pub(crate) gates: Vec<Gate>,
 }
 
-/// A layer of the user's.
+/// A layer that the user added.
 pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
 
 impl Gate {
-    /// A layer that is put on later.
     pub(crate) fn of<L>(layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -54,11 +51,7 @@ impl Gate {
     }
 }
 
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
-    }
-}
+mgp_types::opaque_debug!(Gate);
 
 /// Builds the stack.
 pub(crate) fn inbound(parts: Parts) -> Stack {
@@ -74,11 +67,11 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         endpoints,
     };
     let inner = ServiceBuilder::new()
-        // After the cheap refusals: a refused call takes no turn.
+        // After the cheap refusals: a refused call does not take a slot.
         .layer(limit)
-        // Above the time-out: it may help to call again what only reads.
+        // Above the time-out: adds a retry hint to the time-outs of read-only tools.
         .layer(RepeatLayer(tools))
-        // Waiting for a turn does not count.
+        // The wait for a slot does not count.
         .layer(timeout)
         .service(leaf);
     let outer = Outer { handshake, cancel, health, drain, rounds, tasks, logging };
@@ -104,37 +97,37 @@ impl Outer {
         let service = ServiceBuilder::new()
             // Anything below may panic.
             .layer(CatchPanicLayer::new())
-            // The span and its trace id come before anyone logs.
+            // Everything below logs in the span of the call, with its trace id.
             .layer(TraceLayer::new())
-            // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
+            // Identifies the caller and its extensions for all layers below, and translates their errors on the way out.
             .layer(self.handshake)
-            // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
+            // Gates and handlers below may ask a modern caller for input; the questions become the reply of the stack.
             .layer(self.rounds)
-            // It must see a call before anything can wait, so that a cancellation right behind it finds it.
+            // Above everything that waits, so that a cancellation right behind a call finds it.
             .layer(self.cancel)
-            // It answers however full or slow everything below is, and while the server drains.
+            // Answers under any load, and while the server drains.
             .layer(self.health)
-            // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
-            // It is told to end here, in wire order.
+            // Above everything that waits: a waiting call was accepted, so a drain waits for it.
+            // A shutdown request takes effect here, in wire order.
             .layer(DrainLayer::new(self.drain))
-            // The way back opens above the gates, so that they can wrap it and see each chunk.
+            // Opens the outlet above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
-            // A refusal below answers at once; what runs on may leave its request, and its guards go with it.
+            // Refusals from below answer at once; a call that runs on may become a task, and keeps its guards.
             .layer(self.tasks)
-            // Gates and handlers log and ask with it; where a task is asked for, it is the task that asks.
+            // Gates and handlers log and ask with it; below `tasks`, so that a task asks in its own name.
             .layer(FurnishLayer(self.logging))
-            // The user's gates, then the limit.
+            // The user's gates, then the limits.
             .service(inner);
         Stack::new(service)
     }
 }
 
-/// The innermost service: tools, then the other endpoints.
+/// The innermost service: the tools, then the other endpoints.
 #[derive(Clone)]
 struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// Unless the user routes these methods elsewhere, to a switchboard for example.
+    /// `false` if the user routes `tools/call` elsewhere, e.g. to a gateway's dispatcher; `own_lists` likewise.
     own_calls: bool,
     own_lists: bool,
 }
@@ -169,7 +162,7 @@ impl Service<Call> for Leaf {
 }
 
 impl Leaf {
-    /// Starts a tool, or asks the caller what it may do.
+    /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> Answer {
         if permission::says_what_stands(&call)
             && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
@@ -183,7 +176,7 @@ impl Leaf {
     }
 }
 
-/// An answer that is there, or a tool that runs.
+/// A reply that is ready, or a running tool.
 enum Answer {
     Ready(Option<Result<Reply, RpcError>>),
     Running(Running),

@@ -1,6 +1,4 @@
 //! A server whose tools are for those who have access: a change reaches its clients (MGP §5).
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,6 +1,4 @@
 //! The audit layer alone on a server: the example, as a client starts it (MGP §6).
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

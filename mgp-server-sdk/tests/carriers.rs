@@ -1,8 +1,6 @@
 //! On which stream each kind of message reaches its peer: stdio, HTTP in both eras (`docs/carriers.md`).
 //!
 //! Who produces these messages is no concern here: a tool sends one of each.
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -1,6 +1,4 @@
 //! Mutated lines against a server with its whole stack: every typed reader sees them, none panics.
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

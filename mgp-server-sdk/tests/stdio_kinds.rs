@@ -2,8 +2,6 @@
 //!
 //! Each shakes hands, calls the tool, leaves, and must see its two answers, nothing else, and exit code 0.
 //! A parent that is not installed is skipped loudly; with `MGP_STRICT=1` that is a failure.
-//!
-//! Applies to: inbound.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]

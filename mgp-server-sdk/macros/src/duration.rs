@@ -1,17 +1,15 @@
-//! Durations as people write them: `500ms`, `5s`, `2m`, `1h`.
-//!
-//! Applies to: inbound.
+//! Durations with a unit: `500ms`, `5s`, `2m`, `1h`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::LitStr;
 
-/// The expression of a duration.
+/// Returns the expression of a duration.
 pub(crate) fn duration(text: &LitStr) -> syn::Result<TokenStream> {
     let value = text.value();
     let wrong = || {
         let message =
-            format!("`{value}` is no duration; write a number and a unit: 500ms, 5s, 2m, 1h");
+            format!("`{value}` is not a valid duration; use a number and a unit: 500ms, 5s, 2m, 1h");
         syn::Error::new(text.span(), message)
     };
     let digits = value.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;

@@ -1,6 +1,4 @@
-//! One function as one expression of the builder.
-//!
-//! Applies to: inbound.
+//! Expansion of one function to one expression of the builder.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,9 +10,9 @@ use crate::describe;
 use crate::options::Options;
 use crate::path;
 
-/// How the function gets hold of its `self`.
+/// The receiver of a function.
 pub(crate) enum Own {
-    /// It is a free function, or an associated one without `self`.
+    /// None: a free function, or an associated one without `self`.
     Nothing,
     /// `&self`.
     Reference,
@@ -30,17 +28,17 @@ pub(crate) struct Function {
     ident: Ident,
     is_async: bool,
     pub(crate) own: Own,
-    /// Whether it is called as `Self::name`.
+    /// `true` if it is called as `Self::name`.
     is_associated: bool,
     parameters: Vec<Parameter>,
     output: ReturnType,
 }
 
-/// As many as a handler takes, the arguments together counting as one.
+/// The maximum number of extractors of a handler, which counts the arguments together as one.
 const MOST_EXTRACTORS: usize = 8;
 
 impl Function {
-    /// Reads a function, and leaves in its signature what a function may have.
+    /// Parses a function, and removes the attributes that its parameters cannot have.
     pub(crate) fn take(
         options: Options,
         attributes: &[Attribute],
@@ -81,12 +79,12 @@ impl Function {
         Ok(function)
     }
 
-    /// Says that it stands in an impl block.
+    /// Marks the function as part of an impl block.
     pub(crate) fn belongs_to_type(&mut self) {
         self.is_associated = true;
     }
 
-    /// Puts something before the name.
+    /// Adds a prefix to the name of the tool.
     pub(crate) fn prefix(&mut self, prefix: &LitStr) -> syn::Result<()> {
         let name = format!("{}{}", prefix.value(), self.name.value());
         self.name = LitStr::new(&name, self.name.span());
@@ -110,7 +108,7 @@ impl Function {
             return Err(syn::Error::new_spanned(&signature.inputs, message));
         }
         if self.options.deny_unknown_fields && self.fields().next().is_none() {
-            let message = "`deny_unknown_fields` needs plain arguments; on `Args<T>` write `#[serde(deny_unknown_fields)]` on `T`";
+            let message = "`deny_unknown_fields` needs plain arguments; with `Args<T>` put `#[serde(deny_unknown_fields)]` on `T`";
             return Err(syn::Error::new(self.ident.span(), message));
         }
         Ok(())
@@ -123,7 +121,7 @@ impl Function {
         })
     }
 
-    /// The arguments type and what belongs to it.
+    /// Returns the arguments type and its default functions.
     pub(crate) fn arguments_type(&self) -> TokenStream {
         let fields: Vec<_> = self.fields().map(Field::declaration).collect();
         if fields.is_empty() {
@@ -144,7 +142,7 @@ impl Function {
         }
     }
 
-    /// Checks of the types by themselves: what the builder says about a whole function is less to the point.
+    /// Returns checks of the single types, whose errors are more precise than those of the builder's bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
@@ -173,7 +171,7 @@ impl Function {
         quote!(#(#extractors)* #result)
     }
 
-    /// The expression that makes the tool; `this` is in scope where the function has a `self`.
+    /// Returns the expression that creates the tool; `this` is in scope if the function has a `self`.
     pub(crate) fn expression(&self) -> TokenStream {
         let (sdk, name, description) = (path::sdk(), &self.name, &self.description);
         let handler = self.handler();
@@ -251,7 +249,7 @@ impl Function {
     }
 }
 
-/// A tool is a plain function.
+/// Checks that a function can be a tool.
 fn check(signature: &Signature) -> syn::Result<()> {
     if !signature.generics.params.is_empty() {
         let message = "a tool cannot be generic: its schema is written once; name the types, or register one tool for each with the builder";
@@ -281,7 +279,7 @@ fn check_name(name: &LitStr) -> syn::Result<()> {
     match reserved.iter().find(|prefix| text.starts_with(**prefix)) {
         Some(prefix) => Err(syn::Error::new(
             name.span(),
-            format!("names that begin with `{prefix}` belong to the protocol; choose another"),
+            format!("names that begin with `{prefix}` are reserved by the protocol; choose another"),
         )),
         None => Ok(()),
     }
@@ -290,7 +288,7 @@ fn check_name(name: &LitStr) -> syn::Result<()> {
 fn undescribed(ident: &Ident) -> syn::Error {
     syn::Error::new(
         ident.span(),
-        "say what the tool does in a doc comment (`/// …`) or with `description = \"…\"`: models choose by it",
+        "the tool needs a description for models to choose it by; add a doc comment (`/// …`) or `description = \"…\"`",
     )
 }
 
@@ -301,11 +299,11 @@ fn receive(receiver: &Receiver) -> syn::Result<Own> {
         _ if text.ends_with("Arc<Self>") => Ok(Own::Shared),
         "&mutself" => Err(syn::Error::new_spanned(
             receiver,
-            "tools run at the same time; take `&self` and keep what changes in a `Mutex` or an atomic",
+            "calls of a tool run concurrently; take `&self` and keep mutable state in a `Mutex` or an atomic",
         )),
         _ => Err(syn::Error::new_spanned(
             receiver,
-            "a tool takes `&self` or `self: Arc<Self>`: it is called more than once",
+            "a tool is called more than once; take `&self` or `self: Arc<Self>`",
         )),
     }
 }
@@ -316,7 +314,7 @@ fn returns_result(output: &ReturnType) -> bool {
     path.path.segments.last().is_some_and(|last| last.ident == "Result")
 }
 
-/// Whether a type means the same outside its function: no `Self`, no `impl Trait`.
+/// Returns whether a type has the same meaning outside its function: no `Self`, no `impl Trait`.
 fn is_nameable(ty: &Type) -> bool {
     fn is_free(tokens: TokenStream) -> bool {
         tokens.into_iter().all(|token| match token {

@@ -1,6 +1,4 @@
-//! The options of `#[tool(…)]`, each as the call of the builder it stands for.
-//!
-//! Applies to: inbound.
+//! The options of `#[tool(…)]` and the builder calls they expand to.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -12,7 +10,7 @@ use crate::duration::duration;
 use crate::path;
 use crate::security;
 
-/// What was written in `#[tool(…)]`.
+/// The parsed options of `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
@@ -31,7 +29,7 @@ pub(crate) struct Options {
 
 const KNOWN: &str = "name, title, description, read_only, destructive, idempotent, open_world, inline, blocking, timeout, task, json, output, deny_unknown_fields, security";
 
-/// The hints of MCP and their fields.
+/// The hints of MCP and the names of their fields.
 const HINTS: [(&str, &str); 4] = [
     ("read_only", "read_only_hint"),
     ("destructive", "destructive_hint"),
@@ -40,12 +38,12 @@ const HINTS: [(&str, &str); 4] = [
 ];
 
 impl Options {
-    /// Reads the inside of the parentheses.
+    /// Parses the tokens in the parentheses.
     pub(crate) fn parse(tokens: TokenStream) -> syn::Result<Self> {
         let mut options = Self::default();
         meta::parser(|meta| options.read(&meta)).parse2(tokens)?;
         if let (Some(_), Some(blocking)) = (options.inline, options.blocking) {
-            let message = "`inline` and `blocking` exclude each other; a tool runs in one place";
+            let message = "`inline` and `blocking` exclude each other; remove one";
             return Err(syn::Error::new(blocking, message));
         }
         Ok(options)
@@ -75,7 +73,7 @@ impl Options {
         Ok(())
     }
 
-    /// The calls of the builder, besides the place.
+    /// Returns the builder calls, without `inline` and `blocking`.
     pub(crate) fn builder_calls(&self) -> TokenStream {
         let mut calls = TokenStream::new();
         if let Some(title) = &self.title {
@@ -110,7 +108,7 @@ impl Options {
     }
 }
 
-/// `word` or `word = true|false`.
+/// Parses `word` or `word = true|false`.
 pub(crate) fn flag(meta: &ParseNestedMeta<'_>) -> syn::Result<bool> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse::<LitBool>().map(|value| value.value);

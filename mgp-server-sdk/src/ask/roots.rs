@@ -1,6 +1,4 @@
-//! Asking which directories the caller works in (MCP roots).
-//!
-//! Applies to: inbound.
+//! A request for the caller's working directories (MCP roots).
 
 use mgp_types::mcp::{ListRootsResult, Root};
 use mgp_types::method::{Request, RootsList};
@@ -9,12 +7,12 @@ use mgp_types::{Payload, RpcError};
 
 use super::{Needs, Question, read};
 
-/// The question for the roots; await it to ask.
+/// A request for the caller's roots; await it to send it.
 ///
 /// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one).
+/// Code 1000 if the caller does not support it (−32021 in the modern era).
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "the request is sent when it is awaited"]
 pub struct RootsQuestion(Question);
 
 impl RootsQuestion {
@@ -22,7 +20,7 @@ impl RootsQuestion {
         Self(Question::new(cx, "roots"))
     }
 
-    /// Names the question within the call.
+    /// Sets the name of the question within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.0.key = Some(key.into());
         self

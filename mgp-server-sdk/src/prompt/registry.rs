@@ -1,6 +1,4 @@
-//! The prompts of a server; they can change while it runs.
-//!
-//! Applies to: inbound.
+//! The registry of a server's prompts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use crate::complete::Completable;
 use crate::error::Flaw;
 use crate::request::{Serving, TextRequest};
 
-/// The prompts of a server; they can change while it runs.
+/// The prompts of a server, which can change while it runs; a cheap handle.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -26,7 +24,7 @@ use crate::request::{Serving, TextRequest};
 ///
 /// let server = Server::new("s", "1").prompt(Prompt::new("hello", "Greets", || async { "Hello!" }));
 /// let prompts = server.prompts();
-/// prompts.add(Prompt::new("bye", "Takes leave", || async { "Goodbye!" }));
+/// prompts.add(Prompt::new("bye", "Writes a farewell", || async { "Goodbye!" }));
 /// assert!(prompts.remove("hello"));
 /// assert_eq!(prompts.len(), 1);
 /// ```
@@ -51,7 +49,7 @@ impl Entry for Prompt {
     }
 }
 
-/// The params of `prompts/get`, read so that an error names the argument.
+/// The params of `prompts/get`, parsed so that an error names the argument.
 #[derive(Deserialize)]
 struct Get {
     name: String,
@@ -64,7 +62,7 @@ impl Prompts {
         Self(Catalog::new(audience))
     }
 
-    /// Adds a prompt, replacing one of the same name.
+    /// Adds a prompt, or replaces the one with its name.
     pub fn add(&self, prompt: Prompt) {
         self.0.add(prompt);
     }
@@ -79,24 +77,24 @@ impl Prompts {
         Ok(())
     }
 
-    /// What keeps prompts from being served.
+    /// Returns the errors that keep prompts from being served.
     pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
         self.0.snapshot().entries().iter().flat_map(|prompt| prompt.flaws(state)).collect()
     }
 
-    /// Removes a prompt; `true` when there was one.
+    /// Removes a prompt; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.0.remove(name)
     }
 
-    /// How many there are.
+    /// Returns the number of prompts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no prompts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -143,7 +141,7 @@ impl Prompts {
         serving.run(call.cx(), getting).await
     }
 
-    /// What of a prompt can be completed.
+    /// Returns the arguments of a prompt and their completion functions.
     pub(crate) fn completable(&self, name: &str) -> Result<Completable, RpcError> {
         self.find(name).map(|prompt| {
             let arguments = prompt.definition.arguments.iter();
@@ -164,20 +162,19 @@ impl Prompts {
 
     fn find(&self, name: &str) -> Result<Arc<Prompt>, RpcError> {
         self.0.get(name).ok_or_else(|| {
-            let shown: String = name.chars().take(80).collect();
+            let shown = mgp_types::clip(name, 80);
             RpcError::invalid_params(format!("unknown prompt `{shown}`"))
         })
     }
 }
 
-/// The arguments as texts, those the prompt requires among them.
+/// Returns the arguments as texts; fails if a required one is missing.
 fn texts(
     prompt: &Prompt,
     arguments: BTreeMap<String, Payload>,
 ) -> Result<BTreeMap<String, String>, RpcError> {
     let refuse = |argument: &str, why: &str| {
-        let (prompt, argument) = (&prompt.definition.name, argument.chars().take(80));
-        let argument: String = argument.collect();
+        let (prompt, argument) = (&prompt.definition.name, mgp_types::clip(argument, 80));
         RpcError::invalid_params(format!("arguments of `{prompt}`: `{argument}` {why}"))
     };
     for argument in &prompt.definition.arguments {

@@ -1,6 +1,4 @@
-//! Functions that can stand behind a prompt, resource or completion.
-//!
-//! Applies to: inbound.
+//! Functions behind prompts, resources and completions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +12,23 @@ use super::extract::{FromRequest, TextRequest};
 use crate::error::Flaw;
 use crate::tool::Need;
 
-/// An async function of up to eight extractors that answers with a `T`; `M` tells the arities apart and is inferred.
+/// An async function of up to eight extractors that returns a `T`; `M` distinguishes the arities and is inferred.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a function that answers with `{T}`",
-    note = "it is an async function (or a closure that returns an async block) of up to eight arguments",
-    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `Typed` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
+    message = "`{Self}` is not a function that returns `{T}`",
+    note = "it is an async function (or a closure that returns an async block) of up to eight parameters",
+    note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `Typed` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
     note = "a prompt returns text, a `PromptMessage`, a list of them or a `GetPromptResult` (`IntoAnswer`)",
     note = "a resource returns text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
     note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`"
 )]
 pub trait RequestHandler<T, M>: Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, request: TextRequest) -> BoxFuture<'static, Result<T, RpcError>>;
 
-    /// The arguments it reads.
+    /// Returns the arguments it reads.
     fn arguments() -> Vec<PromptArgument>;
 
-    /// What its arguments need of the server.
+    /// Returns the state its parameters need of the server.
     #[must_use]
     fn needs() -> Vec<Need>;
 }
@@ -80,10 +78,9 @@ handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
-/// What a [`Function`] holds.
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;
 
-/// A handler, its type erased.
+/// A type-erased handler.
 pub(crate) struct Function<T> {
     run: Arc<Run<T>>,
     needs: Arc<[Need]>,
@@ -98,7 +95,7 @@ impl<T: 'static> Function<T> {
         (self.run)(request).await
     }
 
-    /// What of the server's state it lacks.
+    /// Returns an error if the server lacks state it needs.
     pub(crate) fn flaw(&self, what: &str, state: &Extensions) -> Option<Flaw> {
         let lacking = self.needs.iter().find(|need| !need.is_met(state))?;
         Some(Flaw::Lacks { what: what.to_owned(), state: lacking.name() })

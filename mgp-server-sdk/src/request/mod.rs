@@ -1,8 +1,6 @@
-//! Functions behind prompts, resources and completions: what they may take, what they may return.
+//! Functions behind prompts, resources and completions: their parameters and return types.
 //!
-//! Their arguments are text on the wire; [`Args`](crate::Args) reads them as a type.
-//!
-//! Applies to: inbound.
+//! Their arguments are text on the wire; [`Args`](crate::Args) parses them into a type.
 
 mod answer;
 mod extract;

@@ -1,6 +1,4 @@
-//! What a resource holds, and what a function that reads one may return.
-//!
-//! Applies to: inbound.
+//! The contents of a resource, and the return types of functions that read one.
 
 use mgp_types::mcp::{CacheScope, Era, ReadResourceResult, ResourceContents, ResultType};
 use mgp_types::service::Reply;
@@ -10,7 +8,7 @@ use serde::Serialize;
 use crate::Json;
 use crate::request::IntoAnswer;
 
-/// What a resource holds.
+/// The contents of a resource.
 ///
 /// ```
 /// use mgp_server_sdk::Contents;
@@ -36,28 +34,28 @@ enum What {
 }
 
 impl Contents {
-    /// Text.
+    /// Creates text contents.
     pub fn text(text: impl Into<String>) -> Self {
         Self { what: What::Text(text.into()), mime: None }
     }
 
-    /// Bytes.
+    /// Creates binary contents.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self { what: What::Bytes(bytes.into()), mime: None }
     }
 
-    /// There is no such resource.
+    /// Creates the answer that there is no such resource.
     pub fn missing() -> Self {
         Self { what: What::Missing, mime: None }
     }
 
-    /// Sets the media type, where it is not the resource's own.
+    /// Sets the media type, if it differs from the resource's own.
     pub fn mime(mut self, mime: impl Into<String>) -> Self {
         self.mime = Some(mime.into());
         self
     }
 
-    /// How many bytes it has, where that is known.
+    /// Returns the size in bytes, if known.
     pub(crate) fn size(&self) -> Option<u64> {
         let size = match &self.what {
             What::Text(text) => text.len(),
@@ -67,7 +65,7 @@ impl Contents {
         u64::try_from(size).ok()
     }
 
-    /// The answer to whoever reads it; `None` when there is no such resource.
+    /// Returns the result of `resources/read`, or `None` if there is no such resource.
     pub(crate) fn reply(self, read: &Reading<'_>) -> Result<Option<Reply>, RpcError> {
         let mut one = ResourceContents::new(read.uri);
         one.mime_type = self.mime.or_else(|| read.mime.map(str::to_owned));
@@ -93,7 +91,7 @@ impl Contents {
     }
 }
 
-/// Who reads what.
+/// The parameters of an answer to `resources/read`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) uri: &'a str,
@@ -151,14 +149,14 @@ impl IntoAnswer<Contents> for ReadResourceResult {
     }
 }
 
-/// `None`: there is no such resource.
+/// `None` means that there is no such resource.
 impl<A: IntoAnswer<Contents>> IntoAnswer<Contents> for Option<A> {
     fn into_answer(self) -> Result<Contents, RpcError> {
         self.map_or_else(|| Ok(Contents::missing()), IntoAnswer::into_answer)
     }
 }
 
-/// Bytes as base64 (RFC 4648, with padding).
+/// Encodes bytes as base64 (RFC 4648, with padding).
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

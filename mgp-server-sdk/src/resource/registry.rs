@@ -1,6 +1,4 @@
-//! The resources of a server; they can change while it runs.
-//!
-//! Applies to: inbound.
+//! The registry of a server's resources.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +17,7 @@ use crate::catalog::{Around, Catalog, Entry};
 use crate::complete::{Completable, Completers};
 use crate::error::{Flaw, Flaws};
 
-/// The resources of a server; they can change while it runs.
+/// The resources of a server, which can change while it runs; a cheap handle.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -40,7 +38,7 @@ pub struct Resources {
     pub(super) audience: Audience,
 }
 
-/// A resource by its URI.
+/// A resource with a fixed URI.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(super) definition: mcp::Resource,
@@ -48,7 +46,7 @@ pub(crate) struct Fixed {
     pub(super) ttl: Duration,
 }
 
-/// Resources by a template.
+/// A resource template with its function.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(super) definition: mcp::ResourceTemplate,
@@ -84,7 +82,7 @@ impl Entry for Family {
     }
 }
 
-/// A page of resources as bytes.
+/// Encodes a page of resources.
 pub(super) fn list_of(page: Vec<mcp::Resource>, around: Around) -> Result<Payload, RpcError> {
     let mut list = ListResourcesResult::new(page);
     list.result_type = around.result_type;
@@ -94,7 +92,7 @@ pub(super) fn list_of(page: Vec<mcp::Resource>, around: Around) -> Result<Payloa
     Payload::of(&list)
 }
 
-/// A page of templates as bytes.
+/// Encodes a page of templates.
 pub(super) fn templates_of(
     page: Vec<mcp::ResourceTemplate>,
     around: Around,
@@ -117,15 +115,15 @@ impl Resources {
         }
     }
 
-    /// Adds a resource or a family, replacing one of the same URI; who watches a replaced resource is told.
+    /// Adds a resource or a template, or replaces the one with its URI; subscribers of a replaced resource are notified.
     ///
     /// # Errors
-    /// −32603 when a template is not understood.
+    /// −32603 if a template is invalid.
     pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
         self.put(resource).map_err(|flaw| Flaws(vec![flaw]).into())
     }
 
-    /// Adds a resource or a family whose URI is not taken.
+    /// Adds a resource or a template whose URI is not taken.
     pub(crate) fn declare(&self, resource: Resource) -> Result<(), Flaw> {
         let uri = resource.uri();
         if self.fixed.get(uri).is_some() || self.templates.get(uri).is_some() {
@@ -151,7 +149,7 @@ impl Resources {
         Ok(())
     }
 
-    /// What keeps resources from being served.
+    /// Returns the errors that keep resources from being served.
     pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
         let mut flaws = Vec::new();
         for fixed in self.fixed.snapshot().entries() {
@@ -166,13 +164,13 @@ impl Resources {
         flaws
     }
 
-    /// Removes a resource by its URI, or a family by its template; `true` when there was one.
+    /// Removes a resource by its URI, or a template; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, uri: &str) -> bool {
         self.fixed.remove(uri) || self.templates.remove(uri)
     }
 
-    /// Adds a set of resources that is looked up when somebody asks.
+    /// Adds a set of resources that is looked up for each request.
     pub fn add_set(&self, set: impl ResourceSet) {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(set));
         self.fixed.shape(None, Some(first_set()));
@@ -180,23 +178,23 @@ impl Resources {
         self.changed();
     }
 
-    /// Tells everyone who watches a resource that it changed.
+    /// Notifies all subscribers of a resource that it changed.
     pub fn updated(&self, uri: &str) {
         self.audience.updated(uri);
     }
 
-    /// Tells everyone that the list changed, where a set knows it and the server cannot.
+    /// Notifies all clients that the list changed, e.g. when the resources of a set did.
     pub fn changed(&self) {
         self.audience.changed(List::Resources);
     }
 
-    /// How many resources and families there are, without those of sets.
+    /// Returns the number of resources and templates, without those of sets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fixed.len() + self.templates.len()
     }
 
-    /// Whether there is nothing to list, now or later: no resource, no family, no set.
+    /// Returns whether there are no resources, templates or sets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.sets().is_empty()
@@ -210,21 +208,21 @@ impl Resources {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned()
     }
 
-    /// The family a URI belongs to, and its variables.
+    /// Returns the template that matches a URI, and the values of its variables.
     pub(super) fn family(&self, uri: &str) -> Option<(Arc<Family>, BTreeMap<String, String>)> {
         self.templates.snapshot().entries().iter().find_map(|family| {
             family.template.matches(uri).map(|variables| (Arc::clone(family), variables))
         })
     }
 
-    /// Whether there could be a resource of this URI.
+    /// Returns whether there could be a resource with this URI.
     pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// What of a template can be completed; the templates of sets are not known.
+    /// Returns the completion functions of a template; the templates of sets are not known.
     pub(crate) fn completable(&self, uri: &str) -> Option<Completable> {
         if let Some(family) = self.templates.get(uri) {
             return Some(Completable {
@@ -245,12 +243,12 @@ impl Resources {
     }
 }
 
-/// The cursor of the first set.
+/// Returns the cursor of the first set.
 fn first_set() -> String {
     set_cursor(0, None)
 }
 
-/// The cursor of a set, and of the place in it.
+/// Returns the cursor of a set, and of a page in it.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

@@ -1,6 +1,4 @@
-//! Answers what is asked about resources.
-//!
-//! Applies to: inbound.
+//! Endpoints of `resources/…`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -142,7 +140,7 @@ async fn read_one(
     source: &Source,
     variables: BTreeMap<String, String>,
 ) -> Result<Reply, RpcError> {
-    let (era, ttl_ms) = (cx.caller.era, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    let (era, ttl_ms) = (cx.caller.era, mgp_types::millis(ttl));
     let reply = move |uri: &str, contents: super::Contents| {
         let read = Reading { uri, mime: mime.as_deref(), ttl_ms, era };
         contents.reply(&read)?.ok_or_else(|| not_found(uri, era))
@@ -163,7 +161,7 @@ async fn read_one(
     }
 }
 
-/// The set a cursor names, and the place in it.
+/// Parses a cursor into the index of a set and the cursor in it.
 fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     let cursor = cursor.strip_prefix('s')?;
     match cursor.split_once('.') {
@@ -172,7 +170,7 @@ fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     }
 }
 
-/// What a caller gets for a URI nobody has: −32002, in the modern era −32602, with the URI in both.
+/// Returns the error for an unknown URI: −32002, in the modern era −32602, with the URI in both.
 fn not_found(uri: &str, era: Era) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -182,7 +180,7 @@ fn not_found(uri: &str, era: Era) -> RpcError {
         Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
         Era::Modern => ErrorCode::INVALID_PARAMS,
     };
-    let shown: String = uri.chars().take(200).collect();
+    let shown = mgp_types::clip(uri, 200);
     let error = RpcError::new(code, format!("unknown resource `{shown}`"));
     match Payload::of(&Data { uri }) {
         Ok(data) => error.data(data),

@@ -1,6 +1,4 @@
-//! What a tool must be to be served.
-//!
-//! Applies to: inbound.
+//! Checks of a tool before it is served.
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;
@@ -10,14 +8,13 @@ use super::Tool;
 use super::security::declared;
 use crate::error::Flaw;
 
-/// What the names of the protocol's own tools begin with.
+/// The prefixes of the protocol's own tools.
 const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 
-/// The longest name.
 const LONGEST: usize = 128;
 
 impl Tool {
-    /// Looks at what can be seen of the tool alone.
+    /// Checks everything that does not depend on the server.
     pub(super) fn check(&self) -> Result<(), Flaw> {
         let name = &self.definition.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
@@ -37,7 +34,7 @@ impl Tool {
         }
     }
 
-    /// Looks for the state it needs.
+    /// Checks that the server has the state it needs.
     pub(super) fn check_state(&self, state: &Extensions) -> Result<(), Flaw> {
         match self.shape.needs.iter().find(|need| !need.is_met(state)) {
             None => Ok(()),
@@ -47,20 +44,20 @@ impl Tool {
         }
     }
 
-    /// Says what is allowed and yet unwise.
+    /// Logs a warning about a definition that is valid but risky.
     pub(super) fn advise(&self) {
         let Some(security) = declared(&self.definition) else { return };
         let runs_code = permissions(&self.definition).contains(&Permission::CodeExecution);
         if runs_code && security.code_safety.is_none() {
             tracing::warn!(
                 tool = %self.definition.name,
-                "the tool needs `code_execution` and declares no code safety; clients cannot check its code"
+                "tool needs `code_execution` without declaring code safety; clients cannot check its code"
             );
         }
     }
 }
 
-/// The permissions a tool needs, by their standard names.
+/// Returns the permissions a tool needs, by their standard names.
 pub(super) fn permissions(definition: &mcp::Tool) -> Vec<Permission> {
     declared(definition).map_or_else(Vec::new, |security| {
         Permission::canonical(security.permissions_required.iter())

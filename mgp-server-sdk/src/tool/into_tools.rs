@@ -1,20 +1,18 @@
 //! Things that are tools: one, or a block of them.
-//!
-//! Applies to: inbound.
 
 use super::Tool;
 
-/// One tool or several, for [`Server::tool`](crate::Server::tool).
+/// One or more tools, for [`Server::tool`](crate::Server::tool).
 ///
-/// `#[tools]` implements it for the type of the block it stands on.
+/// `#[tools]` implements it for the type of its impl block.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no tool",
+    message = "`{Self}` is not a tool",
     label = "not a `Tool`, and not a type with `#[tools]` on its impl block",
-    note = "a function with `#[tool]` gives its tool when it is called: `.tool(weather())`",
-    note = "a type whose impl block has `#[tools]` gives all its tools: `.tool(Weather::new())`"
+    note = "a function with `#[tool]` returns its tool when it is called: `.tool(weather())`",
+    note = "a type whose impl block has `#[tools]` is a set of tools: `.tool(Weather::new())`"
 )]
 pub trait IntoTools {
-    /// Turns it into tools.
+    /// Converts the value to tools.
     fn into_tools(self) -> Vec<Tool>;
 }
 

@@ -1,6 +1,4 @@
 //! Layers around one tool.
-//!
-//! Applies to: inbound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +12,11 @@ use tower_service::Service;
 use super::Tool;
 use super::extract::ToolRequest;
 
-/// The layers somebody put around a tool, innermost first.
+/// The layers of a tool, innermost first.
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// The server's state, on its way through the layers of a tool.
+/// The server's state, passed through the layers of a tool.
 pub(super) struct Carried(pub(super) Arc<Extensions>);
 
 impl Layers {
@@ -30,7 +28,7 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// The tool with its layers around it, if there are any: a tool without them keeps its short way.
+    /// Wraps the tool in its layers; returns `None` if it has none, for which there is a faster path.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;
@@ -46,7 +44,7 @@ impl fmt::Debug for Layers {
     }
 }
 
-/// The tool itself, as the innermost service.
+/// The tool as the innermost service.
 #[derive(Clone)]
 struct Bare {
     tool: Arc<Tool>,

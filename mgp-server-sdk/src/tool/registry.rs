@@ -1,6 +1,4 @@
-//! The tools of a server, and their lists as ready bytes.
-//!
-//! Applies to: inbound.
+//! The registry of a server's tools, and their encoded lists.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -20,11 +18,11 @@ use super::{SchemaStyle, Tool, check, repeat, schema};
 use crate::audience::{Audience, List};
 use crate::error::{Flaw, Flaws};
 
-/// The tools of a server; they can change while it runs.
+/// The tools of a server, which can change while it runs; a cheap handle.
 #[derive(Clone, Debug, Default)]
 pub struct Tools(Arc<Inner>);
 
-/// The tools, as long as somebody holds them.
+/// A handle that does not keep the tools alive.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakTools(Weak<Inner>);
 
@@ -37,80 +35,59 @@ impl WeakTools {
 #[derive(Debug, Default)]
 struct Inner {
     now: Mutex<Arc<Snapshot>>,
-    /// Who is told about changes, once the server is put together.
+    /// Notified of changes; set when the server is built.
     audience: OnceLock<Audience>,
-    /// Who judges calls by the definitions, where the server is governed.
+    /// Receives the definitions if the server is governed.
     judge: OnceLock<Judge>,
-    /// Decides anew about calls that waited below the gates, where the server is governed.
+    /// Decides again about calls that waited below the gates, if the server is governed.
     recheck: OnceLock<Recheck>,
 }
 
-/// Refuses calls that waited and may not run any more.
-struct Recheck(Box<Decide>);
+/// Refuses calls that waited and are no longer allowed.
+struct Recheck(Box<dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync>);
 
-type Decide = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
+mgp_types::opaque_debug!(Recheck);
 
-impl fmt::Debug for Recheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recheck")
-    }
-}
+/// Receives the definitions of all tools after each change.
+struct DefinitionObserver(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
 
-/// Learns the definitions of tools whenever they change.
-struct Judge(Box<Learn>);
+mgp_types::opaque_debug!(DefinitionObserver);
 
-type Learn = dyn Fn(&[mcp::Tool]) + Send + Sync;
-
-impl fmt::Debug for Judge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Judge")
-    }
-}
-
-/// The tools at one moment; a change makes a new one, so that calls and lists never wait.
+/// The tools at one moment; a change replaces the snapshot, so calls and lists never wait.
 #[derive(Debug, Default)]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// The names are the author's, so they are hashed without a seed.
+    /// The names come from the author, so they are hashed without a seed.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
-    /// Whether any tool supports tasks: most servers have none, and need not look.
+    /// `true` if any tool supports tasks: most servers have none, and skip the lookup.
     any_task: bool,
-    /// Whether any tool has an output schema.
+    /// `true` if any tool has an output schema.
     any_typed: bool,
-    /// Whether any tool has a bound of its own.
+    /// `true` if any tool has its own time limit.
     any_timeout: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
-/// What the server gives all its tools.
+/// The server's settings for all tools.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
     refused: Refused,
-    /// `None` while the server is still put together.
+    /// `None` until the server is built.
     state: Option<Arc<Extensions>>,
 }
 
-/// What becomes of tools whose permissions are known not to be granted, in the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Refused {
-    /// They are listed, and answer 1000.
-    #[default]
-    Listed,
-    /// They are left out, and answer 1000.
-    Hidden,
-}
 
 #[derive(Clone, Debug)]
 struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
-    /// What a call needs, by standard names.
+    /// The permissions of a call, by standard names.
     permissions: Arc<[Permission]>,
-    /// The arguments that stand in headers too, where a call has headers.
+    /// The arguments that callers over HTTP repeat in headers.
     headers: HeaderPlan,
-    /// The tool with its own layers around it.
+    /// The tool in its own layers, if it has any.
     wrapped: Option<Stack>,
     state: Switch,
 }
@@ -123,16 +100,16 @@ impl Entry {
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition).into();
-        // What cannot be read was refused before.
+        // `check` refused headers that cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
         Arc::new(Self { tool, definition, permissions, headers, wrapped, state })
     }
 
-    /// Compares headers with arguments: whoever routed the call by its headers must have seen what runs here.
+    /// Compares headers with arguments: a proxy that routed the call by its headers must have seen the same values.
     ///
-    /// Headers are part of the modern era, and only HTTP has them.
+    /// Only the modern era over HTTP has such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
@@ -145,27 +122,21 @@ impl Entry {
     }
 }
 
-/// Whether a tool can be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    On,
-    Off,
-}
 
 impl Tools {
-    /// Adds a tool, replacing one of the same name.
+    /// Adds a tool, or replaces the one with its name.
     ///
-    /// A tool that cannot be served is logged and left out; [`Tools::try_add`] says why.
+    /// An invalid tool is logged and left out; [`Tools::try_add`] returns the error.
     pub fn add(&self, tool: Tool) {
         if let Err(error) = self.try_add(tool) {
-            tracing::error!(%error, "a tool was left out");
+            tracing::error!(%error, "invalid tool left out");
         }
     }
 
-    /// Adds a tool, replacing one of the same name.
+    /// Adds a tool, or replaces the one with its name.
     ///
     /// # Errors
-    /// −32603 when its name or a permission cannot be used, or the server lacks state it takes.
+    /// −32603 if its name or a permission is invalid, or the server lacks state it needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
         self.put(tool).map_err(|flaw| Flaws(vec![flaw]).into())
     }
@@ -196,7 +167,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Chooses how the schemas of the tools are written.
+    /// Sets how the schemas of the tools are written.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -210,12 +181,12 @@ impl Tools {
         });
     }
 
-    /// Leaves tools whose permissions are known not to be granted out of the list.
+    /// Hides tools whose permissions are known to be denied from the list.
     pub(crate) fn hide_refused(&self) {
         self.change(|_, settings| settings.refused = Refused::Hidden);
     }
 
-    /// Gives the tools the server's state, and says what is missing in it.
+    /// Sets the server's state, and returns an error for each tool that lacks some.
     pub(crate) fn provide(&self, state: Arc<Extensions>) -> Vec<Flaw> {
         let snapshot = self.snapshot();
         let lacking = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
@@ -224,20 +195,20 @@ impl Tools {
         flaws
     }
 
-    /// The permissions the tools need, by standard names, each once.
+    /// Returns the permissions the tools need, by standard names, each once.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
         Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
-    /// Whether a tool has an output schema.
+    /// Returns whether a tool has an output schema.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         snapshot.any_typed
             && snapshot.by_name.get(name).is_some_and(|entry| is_typed(&entry.definition))
     }
 
-    /// The bound of its own that the tool of a call has.
+    /// Returns the time limit of a call's tool, if it has its own.
     pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
         let snapshot = self.snapshot();
         if !snapshot.any_timeout {
@@ -246,13 +217,13 @@ impl Tools {
         snapshot.by_name.get(call.tool()?.name)?.tool.timeout
     }
 
-    /// Whether a tool does no harm when it runs twice.
+    /// Returns whether a tool may safely run twice.
     pub(super) fn repeats(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         snapshot.by_name.get(name).is_some_and(|entry| repeat::repeats(&entry.definition))
     }
 
-    /// Removes a tool; `true` when there was one.
+    /// Removes a tool; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.change(|order, _| {
@@ -262,41 +233,41 @@ impl Tools {
         })
     }
 
-    /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
+    /// Enables a disabled tool; returns `true` if there is such a tool.
     #[must_use]
     pub fn enable(&self, name: &str) -> bool {
         self.switch(name, Switch::On)
     }
 
-    /// Keeps a tool and neither lists nor calls it (4002); `true` when there is such a tool.
+    /// Disables a tool: it is not listed, and calls fail with code 4002; returns `true` if there is such a tool.
     #[must_use]
     pub fn disable(&self, name: &str) -> bool {
         self.switch(name, Switch::Off)
     }
 
-    /// How many there are, disabled ones too.
+    /// Returns the number of tools, including disabled ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().order.len()
     }
 
-    /// Whether there is one of this name, be it off.
+    /// Returns whether there is a tool of this name, including disabled ones.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.snapshot().by_name.contains_key(name)
     }
 
-    /// How many can be called.
+    /// Returns the number of enabled tools.
     pub(crate) fn available(&self) -> usize {
         self.snapshot().order.iter().filter(|entry| entry.state == Switch::On).count()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether calls of a tool may become tasks.
+    /// Returns whether calls of a tool may become tasks.
     pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
         let snapshot = self.snapshot();
         if !snapshot.any_task {
@@ -306,12 +277,12 @@ impl Tools {
         entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
     }
 
-    /// Whether calls of any tool may become tasks.
+    /// Returns whether calls of any tool may become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
     }
 
-    /// The list as a caller may see it: encoded once per form, then bytes.
+    /// Returns the list as a caller may see it, encoded once per form.
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -332,14 +303,14 @@ impl Tools {
         list.clone().map(Reply::raw)
     }
 
-    /// The permissions a tool needs; none where it needs none, or is unknown.
+    /// Returns the permissions a tool needs; `None` if there are none or the tool is unknown.
     pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
         let snapshot = self.snapshot();
         let needed = &snapshot.by_name.get(name)?.permissions;
         (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
-    /// Starts the tool a call names.
+    /// Starts the tool that a call names.
     pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
@@ -373,32 +344,32 @@ impl Tools {
         }))
     }
 
-    /// Tells everyone who listens that the list of tools has changed for them, though no tool has: their access has.
+    /// Notifies all clients that the list of tools changed for them, e.g. because their access changed.
     ///
-    /// Changes that come at once are told once.
+    /// Changes within a few milliseconds are sent as one notification.
     pub fn tell_changed(&self) {
         if let Some(audience) = self.0.audience.get() {
             audience.changed(List::Tools);
         }
     }
 
-    /// Says who judges calls by the definitions of the tools; `false` when somebody does already.
+    /// Sets the receiver of the tools' definitions; returns `false` if there is one already.
     pub(crate) fn judged_by(&self, learn: impl Fn(&[mcp::Tool]) + Send + Sync + 'static) -> bool {
         let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
         self.judge();
         is_first
     }
 
-    /// Says who decides anew about calls that waited below the gates.
+    /// Sets the decision about calls that waited below the gates.
     pub(crate) fn rechecked_by(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
     ) {
-        // Governing a server twice is refused where it is put together.
+        // Governing a server twice is an error of `into_stack`.
         let _ = self.0.recheck.set(Recheck(Box::new(check)));
     }
 
-    /// Refuses a call that waited and may not run any more.
+    /// Refuses a call that waited and is no longer allowed.
     pub(crate) fn recheck(&self, call: &Call) -> Result<(), RpcError> {
         self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
@@ -412,14 +383,14 @@ impl Tools {
         }
     }
 
-    /// A handle that does not keep the tools alive.
+    /// Returns a handle that does not keep the tools alive.
     pub(crate) fn downgrade(&self) -> WeakTools {
         WeakTools(Arc::downgrade(&self.0))
     }
 
-    /// Says who is told about changes.
+    /// Sets the listeners that are notified of changes.
     pub(crate) fn tell(&self, audience: Audience) {
-        // A server is put together once; a second audience would be the same.
+        // A server is built once, so a second value would be the same.
         let _ = self.0.audience.set(audience);
     }
 
@@ -472,7 +443,7 @@ impl Tools {
     }
 }
 
-/// What a definition says about tasks; nothing means none.
+/// Returns the task support of a definition; none is declared by default.
 fn support_of(definition: &mcp::Tool) -> TaskSupport {
     let execution = definition.execution.as_ref();
     execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
@@ -482,12 +453,12 @@ fn is_typed(definition: &mcp::Tool) -> bool {
     definition.output_schema.is_some()
 }
 
-/// In which words a list is written.
+/// The variant of a list for a kind of peer.
 #[derive(Clone, Copy)]
 struct Form {
     /// With the security metadata, for peers that negotiated it.
     security: bool,
-    /// With what 2026-07-28 demands of every list.
+    /// With the fields that 2026-07-28 requires of every list.
     modern: bool,
 }
 
@@ -496,9 +467,6 @@ impl Form {
         usize::from(self.security) * 2 + usize::from(self.modern)
     }
 }
-
-/// How long a modern client may keep the list: changes are announced, so this only bounds a lost announcement.
-const LIST_TTL_MS: u64 = 60_000;
 
 impl Snapshot {
     fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
@@ -518,7 +486,7 @@ impl Snapshot {
     }
 }
 
-/// A definition as one kind of peer sees it: the security metadata stands twice or not at all (DESIGN §4).
+/// Returns a definition for one kind of peer: the security metadata is in both places or in none (MGP §4).
 fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -539,16 +507,15 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     Ok(shown)
 }
 
-/// 4002.
 fn disabled(name: &str) -> RpcError {
     let message =
         format!("the tool `{name}` is disabled by its server; use another one from `tools/list`");
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// 4001, with the nearest name there is, or where to find one.
+/// Returns 4001 with the most similar name, or the place to look for one.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
-    let shown: String = name.chars().take(80).collect();
+    let shown = mgp_types::clip(name, 80);
     let near = snapshot
         .order
         .iter()
@@ -562,7 +529,7 @@ fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
 }
 
-/// The edit distance of two names.
+/// Returns the edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! Says of failures that another attempt may help, where the tool may run twice (MGP §14.5: 3003, 5000, 5001).
+//! Retry hints in the errors of tools that may run twice (MGP §14.5: 3003, 5000, 5001).
 //!
 //! Applies to: inbound.
 
@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::Tools;
 
-/// Words failures of tools that are read-only or idempotent; it stands above the time-out, which is one of them.
+/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs below it.
 #[derive(Clone, Debug)]
 pub(crate) struct RepeatLayer(pub(crate) Tools);
 
@@ -28,7 +28,7 @@ impl<S> Layer<S> for RepeatLayer {
     }
 }
 
-/// Service of [`RepeatLayer`].
+/// Service of [`RetryHintLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct Repeatable<S> {
     inner: S,
@@ -45,7 +45,7 @@ impl<S: MgpService> Service<Call> for Repeatable<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Looked up only if it fails.
+        // The tool is looked up only if the call fails.
         let tool = call.params().target().filter(|at| matches!(at, Target::Tool(_))).cloned();
         let tool = tool.map(|tool| (self.tools.clone(), tool));
         ResponseFuture { future: self.inner.call(call), tool }
@@ -78,7 +78,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// The error with the hints of a tool that may run twice; hints of the author's own stay.
+/// Adds the hints of a tool that may run twice to an error; hints that the author set stay.
 fn invited(error: RpcError) -> RpcError {
     let Some(usual) = Recovery::default_for(error.code()) else { return error };
     let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))
@@ -98,7 +98,7 @@ fn invited(error: RpcError) -> RpcError {
     error.recovery(hints)
 }
 
-/// Whether a tool does no harm when it runs twice, by its own definition.
+/// Returns whether a tool may safely run twice, by its definition.
 pub(super) fn repeats(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::Tool;
 
-    /// Whether the failure of a tool invites another attempt.
+    /// Returns whether the error of a tool is retryable.
     async fn invites(tool: Tool) -> bool {
         let tools = Tools::default();
         tools.add(tool);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_may_run_twice_is_worth_another_attempt() {
+    async fn only_tools_that_may_run_twice_get_retry_hints() {
         for code in [ErrorCode::UPSTREAM_ERROR, ErrorCode::UPSTREAM_TIMEOUT] {
             assert!(!invites(failing(code)).await);
             assert!(invites(read_only(failing(code))).await);
@@ -175,8 +175,8 @@ mod tests {
         let mut details = mgp_types::Object::new();
         details.encode("of", "weather").unwrap();
         let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(hints.details(details));
-        let told = invited(error);
-        let told = told.as_recovery().unwrap();
-        assert!(told.is_retryable() && told.details.is_some() && told.max_retries == Some(3));
+        let hinted = invited(error);
+        let recovery = hinted.as_recovery().unwrap();
+        assert!(recovery.is_retryable() && recovery.details.is_some() && recovery.max_retries == Some(3));
     }
 }

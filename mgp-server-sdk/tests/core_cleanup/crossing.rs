@@ -1,6 +1,4 @@
 //! Cancellation crosses a connection, and so does its end.
-//!
-//! Applies to: both.
 
 use mgp_transport::{Closed, Limits};
 use tokio::io::AsyncWriteExt;

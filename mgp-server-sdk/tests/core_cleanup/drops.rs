@@ -1,6 +1,4 @@
 //! Ten thousand calls dropped at random points.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

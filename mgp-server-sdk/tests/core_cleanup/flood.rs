@@ -1,6 +1,4 @@
 //! A peer that floods with notifications.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Closed, Limits};

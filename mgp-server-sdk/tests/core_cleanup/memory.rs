@@ -1,6 +1,4 @@
 //! How much memory a story takes, told in a process of its own.
-//!
-//! Applies to: both.
 
 use std::process::{Command, Stdio};
 

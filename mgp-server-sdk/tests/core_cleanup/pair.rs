@@ -1,6 +1,4 @@
 //! A server with its whole stack and clients joined to it in memory.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

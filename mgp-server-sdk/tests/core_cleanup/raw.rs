@@ -1,6 +1,4 @@
 //! A peer that writes lines as it likes.
-//!
-//! Applies to: inbound.
 
 use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
 use mgp_types::service::{Scope, Stack};

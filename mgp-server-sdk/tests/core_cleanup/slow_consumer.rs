@@ -1,6 +1,4 @@
 //! A caller that takes the chunks of its call too slowly.
-//!
-//! Applies to: outbound.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,4 @@
 //! A peer that writes requests and never reads.
-//!
-//! Applies to: inbound.
 
 use std::fmt::Write;
 

@@ -1,6 +1,4 @@
 //! A server at a URL: sessions and calls that stand alone, streams, and who may shut it down.
-//!
-//! Applies to: inbound.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

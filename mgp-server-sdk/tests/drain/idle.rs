@@ -1,6 +1,4 @@
 //! A server with nothing to do ends at once.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

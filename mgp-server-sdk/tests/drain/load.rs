@@ -1,6 +1,4 @@
 //! Drains under load, at any moment of it.
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

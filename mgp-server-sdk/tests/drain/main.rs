@@ -1,8 +1,6 @@
 //! A server that ends: whatever it accepted is answered, nothing is accepted afterwards, and nobody waits for nothing (MGP §11.4).
 //!
 //! `DRAINS` says how many drains each of the two long stories takes; 100 without it.
-//!
-//! Applies to: inbound.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

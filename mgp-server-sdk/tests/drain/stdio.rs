@@ -1,6 +1,4 @@
 //! Real servers on pipes: told to end by a signal, and by their parents.
-//!
-//! Applies to: inbound.
 
 #![cfg(unix)]
 

@@ -1,6 +1,4 @@
 //! Who negotiated it is told of the states of the server, in both eras, up to the last.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! A peer that reads nothing, and a server that ends all the same.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

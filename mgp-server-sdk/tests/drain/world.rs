@@ -1,6 +1,4 @@
 //! A server that notes which calls began, and a peer that writes lines.
-//!
-//! Applies to: inbound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

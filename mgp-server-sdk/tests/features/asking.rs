@@ -1,6 +1,4 @@
 //! Asking the person, the model and for the roots, in both eras.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};

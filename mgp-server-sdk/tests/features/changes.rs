@@ -1,6 +1,4 @@
 //! Word of changes: to sessions, to those who watch, to modern streams.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource, Resources};

@@ -1,6 +1,4 @@
 //! Completion of prompt arguments and template variables.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource, Typed};

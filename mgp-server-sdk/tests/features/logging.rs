@@ -1,6 +1,4 @@
 //! Log messages: who asked for which.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger, Prompt};

@@ -1,6 +1,4 @@
 //! What is advertised is what is registered, and what is not is not there.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};

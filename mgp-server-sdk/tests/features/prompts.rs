@@ -1,6 +1,4 @@
 //! Prompts: listed and filled in.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::Prompt;
 use mgp_server_sdk::prelude::*;

@@ -1,6 +1,4 @@
 //! Resources: listed, read, watched; fixed, by template, by set.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Contents, Page, Resource, ResourceSet, Uri};

@@ -1,6 +1,4 @@
 //! Structured content of any kind, and schemas that are listed as they were written.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;

@@ -1,6 +1,4 @@
 //! Tools that begin a task by themselves, for callers that know tasks and for those that do not.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;

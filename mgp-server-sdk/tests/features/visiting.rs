@@ -1,6 +1,4 @@
 //! Sending the person to a page, with the call kept waiting or made again, and telling of the visit.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Visited};

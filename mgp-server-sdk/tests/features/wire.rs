@@ -1,6 +1,4 @@
 //! A peer on the other end of a connection that writes and reads lines: no SDK on its side.
-//!
-//! Applies to: outbound.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! A caller of either era: the headers and the members each message needs.
-//!
-//! Applies to: outbound.
 
 use std::net::SocketAddr;
 

@@ -1,6 +1,4 @@
 //! A client that leaves in the middle: a legacy call goes on and waits for it, a modern call ends at once.
-//!
-//! Applies to: inbound.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,4 @@
 //! Who calls must be known, and streams end with the credentials they were opened with.
-//!
-//! Applies to: inbound.
 
 use mgp_security::auth::{AuthLayer, KeyGrant};
 use mgp_server_sdk::ServeError;

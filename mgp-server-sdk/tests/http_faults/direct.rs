@@ -1,6 +1,4 @@
 //! Requests given to the service itself: no sockets, so that time can be paused and thousands be made at once.
-//!
-//! Applies to: inbound.
 
 use std::pin::Pin;
 

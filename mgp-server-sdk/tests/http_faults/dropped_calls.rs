@@ -1,6 +1,4 @@
 //! A thousand calls whose callers leave at random points: nothing of them stays.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Ten thousand sessions that do nothing: little memory each, an end, and room for others.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashSet;
 use std::sync::Arc;

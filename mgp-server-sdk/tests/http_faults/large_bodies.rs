@@ -1,6 +1,4 @@
 //! Bodies of a gibibyte: refused before they are read where they are announced, cut at the bound where they are not.
-//!
-//! Applies to: inbound.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,6 +1,4 @@
 //! Requests of random methods, headers and bodies, straight at the service: each is answered, none stays.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Somebody who knows the id of another's session, or of an event of another stream: it is worth nothing.
-//!
-//! Applies to: inbound.
 
 use serde_json::json;
 

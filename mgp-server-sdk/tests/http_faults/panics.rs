@@ -1,6 +1,4 @@
 //! A stack that panics: its call is over at once, and its session goes on.
-//!
-//! Applies to: inbound.
 
 use std::future::poll_fn;
 use std::sync::Arc;

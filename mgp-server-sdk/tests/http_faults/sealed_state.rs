@@ -1,6 +1,4 @@
 //! The state of a modern call that asked: it opens for the same caller and the same call, unchanged, and for a while.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Clients that send or read a byte now and then: ended in bounded time, while others are served.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Cancelling as a request of its own (MGP §12): it finds its call by the caller's handle and the id, and nobody else's.
-//!
-//! Applies to: inbound.
 
 use serde_json::json;
 

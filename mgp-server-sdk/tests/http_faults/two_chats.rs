@@ -1,6 +1,4 @@
 //! Two conversations of one caller over one session, with equal ids and equal tokens.
-//!
-//! Applies to: inbound.
 
 use serde_json::{Value, json};
 

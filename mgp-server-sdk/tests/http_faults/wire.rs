@@ -1,6 +1,4 @@
 //! HTTP as bytes: what a client without any library sends and reads.
-//!
-//! Applies to: outbound.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,6 +1,4 @@
 //! A server at a URL whose tools can be watched and held.
-//!
-//! Applies to: inbound.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

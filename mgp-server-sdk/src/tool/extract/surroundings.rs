@@ -1,6 +1,4 @@
-//! Parts of the call's context.
-//!
-//! Applies to: inbound.
+//! Extractors for parts of the call's context.
 
 use mgp_types::RpcError;
 use mgp_types::service::{Context, Deadline, Outlet, Peer, Principal};
