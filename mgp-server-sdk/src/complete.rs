@@ -7,13 +7,13 @@ use mgp_types::mcp::{CompleteParams, CompleteReference, CompleteResult, Completi
 use mgp_types::method::{CompletionComplete, Request};
 use mgp_types::service::{Call, Extensions, Reply, Router, Stack};
 
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::prompt::Prompts;
-use crate::request::{Function, Serving, TextRequest, Typed};
+use crate::request::{Function, HandlerConfig, TextRequest, Typed};
 use crate::resource::Resources;
 
 /// The maximum number of proposals in an answer.
-const VALUES: usize = 100;
+const MAX_PROPOSALS: usize = 100;
 
 /// The completion functions by argument.
 #[derive(Clone, Debug, Default)]
@@ -29,21 +29,26 @@ impl Completers {
     }
 
     /// Returns an error for each function whose argument does not exist or whose state is missing.
-    pub(crate) fn flaws(&self, what: &str, arguments: &[&str], state: &Extensions) -> Vec<Flaw> {
-        let flaw = |(argument, function): (&String, &Function<Completion>)| {
+    pub(crate) fn errors(
+        &self,
+        what: &str,
+        arguments: &[&str],
+        state: &Extensions,
+    ) -> Vec<BuildError> {
+        let error = |(argument, function): (&String, &Function<Completion>)| {
             if !arguments.contains(&argument.as_str()) {
                 let (what, argument) = (what.to_owned(), argument.clone());
-                return Some(Flaw::Completion { what, argument });
+                return Some(BuildError::UnknownArgument { what, argument });
             }
-            function.flaw(what, state)
+            function.missing_state(what, state)
         };
-        self.0.iter().filter_map(flaw).collect()
+        self.0.iter().filter_map(error).collect()
     }
 }
 
 /// The completion functions and arguments of a prompt or template.
 #[derive(Debug)]
-pub(crate) struct Completable {
+pub(crate) struct CompletionTarget {
     pub(crate) completers: Completers,
     /// The known arguments; `None` if unknown.
     pub(crate) arguments: Option<Vec<String>>,
@@ -51,21 +56,21 @@ pub(crate) struct Completable {
 
 /// The endpoint of `completion/complete`.
 #[derive(Clone, Debug)]
-pub(crate) struct Completing {
+pub(crate) struct CompletionEndpoint {
     pub(crate) prompts: Prompts,
     pub(crate) resources: Resources,
     /// Used for arguments without a completion function.
     pub(crate) fallback: Option<Function<Completion>>,
 }
 
-impl Completing {
-    pub(crate) fn routes(self, serving: &Serving) -> Router {
+impl CompletionEndpoint {
+    pub(crate) fn routes(self, serving: &HandlerConfig) -> Router {
         let serving = serving.clone();
         let answer = Stack::from_fn(move |call| self.clone().complete(call, serving.clone()));
         Router::new().route(CompletionComplete::METHOD, answer)
     }
 
-    async fn complete(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn complete(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let params: CompleteParams = call.params().get()?;
         let (name, found) = self.find(params.reference)?;
         let typed = Typed { argument: params.argument.name, value: params.argument.value };
@@ -90,7 +95,7 @@ impl Completing {
         serving.run(call.cx(), completing).await
     }
 
-    fn find(&self, reference: CompleteReference) -> Result<(String, Completable), RpcError> {
+    fn find(&self, reference: CompleteReference) -> Result<(String, CompletionTarget), RpcError> {
         match reference {
             CompleteReference::Prompt(prompt) => {
                 let found = self.prompts.completable(&prompt.name)?;
@@ -112,10 +117,10 @@ impl Completing {
 
 /// Truncates proposals to the maximum and sets the total.
 fn bounded(mut completion: Completion) -> Completion {
-    if completion.values.len() > VALUES {
+    if completion.values.len() > MAX_PROPOSALS {
         completion.total.get_or_insert(u64::try_from(completion.values.len()).unwrap_or(u64::MAX));
         completion.has_more = Some(true);
-        completion.values.truncate(VALUES);
+        completion.values.truncate(MAX_PROPOSALS);
     }
     completion
 }

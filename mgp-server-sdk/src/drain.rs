@@ -5,17 +5,16 @@ use mgp_transport::Ending;
 use tokio::task::JoinHandle;
 
 use crate::server::Server;
-use crate::signals::Signals;
 
 /// The ways to shut the server down.
 #[derive(Debug, Default)]
-pub(crate) struct Stopping {
+pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
-    pub(crate) signals: Heed,
+    /// If set, the program handles SIGTERM and SIGINT.
+    pub(crate) leaves_signals: bool,
     /// If set, the peer of [`Server::serve`] owns the server.
     pub(crate) is_owned: bool,
 }
-
 
 impl Server {
     /// Returns a handle that ends the server gracefully at any time: running calls finish, new calls fail with code
@@ -41,12 +40,12 @@ impl Server {
     /// ```
     #[must_use]
     pub fn drain_handle(&self) -> Drain {
-        self.stopping.drain.clone()
+        self.shutdown.drain.clone()
     }
 
     /// Changes how the server drains: the time limit of running calls (30 s) and the longest one a client may request.
     pub fn drain(self, change: impl FnOnce(&mut DrainConfig)) -> Self {
-        self.stopping.drain.configure(change);
+        self.shutdown.drain.configure(change);
         self
     }
 
@@ -55,7 +54,7 @@ impl Server {
     /// By default both drain a server on stdin and stdout or at an address, and a second one ends the process.
     /// A program that handles signals by itself drains with [`Server::drain_handle`].
     pub fn without_signals(mut self) -> Self {
-        self.stopping.signals = Heed::Program;
+        self.shutdown.leaves_signals = true;
         self
     }
 
@@ -63,16 +62,16 @@ impl Server {
     ///
     /// Over HTTP only callers with operator authority may.
     pub fn owned_by_peer(mut self) -> Self {
-        self.stopping.is_owned = true;
+        self.shutdown.is_owned = true;
         self
     }
 }
 
 /// Closes a connection once the server has drained; stops when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Leaving(JoinHandle<()>);
+pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
-impl Leaving {
+impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: Ending) -> Self {
         // A separate task: the connection must not check for a drain with each message.
         Self(tokio::spawn(async move {
@@ -85,7 +84,7 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for CloseWhenDrained {
     fn drop(&mut self) {
         self.0.abort();
     }

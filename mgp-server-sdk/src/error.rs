@@ -70,55 +70,55 @@ impl fmt::Debug for ServeError {
 
 /// A reason why a server cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Flaw {
+pub(crate) enum BuildError {
     /// A tool has an invalid name.
     #[error("tool `{0}`: a name is 1 to 128 of the characters A-Z a-z 0-9 _ . / -")]
-    Name(String),
+    InvalidName(String),
     /// A tool has a name that the protocol reserves.
     #[error(
         "tool `{tool}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
     )]
-    Reserved { tool: String, prefix: &'static str },
+    ReservedName { tool: String, prefix: &'static str },
     /// A tool has invalid header annotations on its arguments.
     #[error("tool `{tool}`: {why}")]
-    Headers { tool: String, why: BadHeaderPlan },
+    InvalidHeaders { tool: String, why: BadHeaderPlan },
     /// Two tools have the same name.
     #[error("tool `{0}` is defined twice; rename one, or replace the first with `replace`")]
-    Twice(String),
+    DuplicateTool(String),
     /// A tool needs state that the server lacks.
     #[error(
         "tool `{tool}` takes `State<{state}>`, and the server has none; give it one with `.state(…)`"
     )]
-    State { tool: String, state: &'static str },
+    MissingToolState { tool: String, state: &'static str },
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
-    Lacks { what: String, state: &'static str },
+    MissingState { what: String, state: &'static str },
     /// The server is governed twice.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
     /// Two prompts or resources have the same name.
     #[error("{0} is defined twice; rename one")]
-    Again(String),
+    Duplicate(String),
     /// A URI template is invalid.
     #[error("the URI template `{template}` {why}")]
-    Template { template: String, why: &'static str },
+    InvalidTemplate { template: String, why: &'static str },
     /// A completion function belongs to an argument that does not exist.
     #[error("{what} has no argument `{argument}` to complete")]
-    Completion { what: String, argument: String },
+    UnknownArgument { what: String, argument: String },
     /// A tool needs an unknown permission.
     #[error(
         "tool `{tool}` needs the unknown permission `{permission}`; use a standard one, or a reverse-domain name such as `com.example.{permission}`"
     )]
-    Permission { tool: String, permission: Permission },
+    UnknownPermission { tool: String, permission: Permission },
 }
 
 /// All reasons why a server cannot be built.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub(crate) struct Flaws(pub(crate) Vec<Flaw>);
+pub(crate) struct BuildErrors(pub(crate) Vec<BuildError>);
 
-impl From<Flaws> for RpcError {
-    fn from(flaws: Flaws) -> Self {
+impl From<BuildErrors> for RpcError {
+    fn from(flaws: BuildErrors) -> Self {
         Self::internal(flaws.to_string()).because(flaws)
     }
 }
@@ -164,9 +164,7 @@ fn remedy(standing: Standing) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// A session or stream has too many subscriptions to resources.
-    #[error(
-        "cannot subscribe to more than {0} resources; unsubscribe from another one first"
-    )]
+    #[error("cannot subscribe to more than {0} resources; unsubscribe from another one first")]
     TooManyWatched(usize),
     /// Too many sessions and streams receive change notifications.
     #[error(

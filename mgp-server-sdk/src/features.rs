@@ -8,18 +8,17 @@ use mgp_types::method::Initialized;
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
 
-use crate::audience::{Audience, Lists};
-use crate::complete::Completing;
-use crate::error::Flaw;
-use crate::furnish::Logging;
-use crate::herald::{Herald, Watched, Watches};
-use crate::listen::Told;
+use crate::change_notifier::{Herald, ResourceWatcher, Watches};
+use crate::complete::CompletionEndpoint;
+use crate::error::BuildError;
+use crate::listen::ListenSources;
 use crate::prompt::{Prompt, Prompts};
-use crate::request::{Function, RequestHandler, Serving};
+use crate::request::{Function, HandlerConfig, RequestHandler};
 use crate::resource::{Resource, ResourceSet, Resources};
 use crate::server::Server;
+use crate::subscribers::{ListSet, Subscribers};
 use crate::tool::Tools;
-use crate::{herald, listen, log};
+use crate::{change_notifier, listen, log};
 
 /// The features of a server besides tools.
 #[derive(Debug)]
@@ -27,48 +26,49 @@ pub(crate) struct Features {
     resources: Resources,
     prompts: Prompts,
     completer: Option<Function<Completion>>,
-    logging: Logging,
-    audience: Audience,
+    logging: bool,
+    subscribers: Subscribers,
     /// Set if resources live elsewhere.
     watches: Option<Arc<dyn Watches>>,
-    flaws: Vec<Flaw>,
+    errors: Vec<BuildError>,
 }
 
 /// The announcement of a shutdown.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct ShutdownNotice {
     pub(crate) drain: Drain,
     /// If set, clients that negotiated it are notified (MGP §11.4).
-    pub(crate) are_told: bool,
+    pub(crate) is_announced: bool,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self::told(Audience::default())
+        Self::new(Subscribers::default())
     }
 }
 
 impl Features {
-    fn told(audience: Audience) -> Self {
+    fn new(subscribers: Subscribers) -> Self {
         Self {
-            resources: Resources::new(audience.clone()),
-            prompts: Prompts::new(audience.clone()),
+            resources: Resources::new(subscribers.clone()),
+            prompts: Prompts::new(subscribers.clone()),
             completer: None,
-            logging: Logging::Off,
-            audience,
+            logging: false,
+            subscribers,
             watches: None,
-            flaws: Vec::new(),
+            errors: Vec::new(),
         }
     }
 
     /// Returns the errors that keep a server from being built.
-    pub(crate) fn flaws(&mut self, state: &Extensions) -> Vec<Flaw> {
-        let mut flaws = std::mem::take(&mut self.flaws);
-        flaws.extend(self.prompts.flaws(state));
-        flaws.extend(self.resources.flaws(state));
+    pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {
+        let mut errors = std::mem::take(&mut self.errors);
+        errors.extend(self.prompts.errors(state));
+        errors.extend(self.resources.errors(state));
         let completer = self.completer.as_ref();
-        flaws.extend(completer.and_then(|function| function.flaw("the completion", state)));
-        flaws
+        errors
+            .extend(completer.and_then(|function| function.missing_state("the completion", state)));
+        errors
     }
 
     /// Adds the features to the offer, and returns their endpoints and whether logging is on.
@@ -76,19 +76,19 @@ impl Features {
         self,
         offer: &mut ServerOffer,
         tools: &Tools,
-        serving: &Serving,
-        ends: Ends,
-    ) -> (Router, Logging) {
+        serving: &HandlerConfig,
+        notice: ShutdownNotice,
+    ) -> (Router, bool) {
         let can_complete = self.completer.is_some()
             || self.prompts.can_complete()
             || self.resources.can_complete();
         let resources = self.resources;
         let offered = &mut offer.capabilities;
         if !tools.is_empty() {
-            offered.tools.get_or_insert_with(told);
+            offered.tools.get_or_insert_with(list_changed);
         }
         if !self.prompts.is_empty() {
-            offered.prompts.get_or_insert_with(told);
+            offered.prompts.get_or_insert_with(list_changed);
         }
         if !resources.is_empty() {
             offered.resources.get_or_insert_with(|| {
@@ -101,7 +101,7 @@ impl Features {
         if can_complete {
             offered.completions.get_or_insert_default();
         }
-        if self.logging == Logging::On {
+        if self.logging {
             offered.logging.get_or_insert_default();
         }
 
@@ -116,33 +116,42 @@ impl Features {
         if offered.completions.is_some() {
             let (prompts, fallback) = (self.prompts, self.completer);
             let resources = resources.clone();
-            router = router.merge(Completing { prompts, resources, fallback }.routes(serving));
+            router =
+                router.merge(CompletionEndpoint { prompts, resources, fallback }.routes(serving));
         }
-        let logging = if offered.logging.is_some() { Logging::On } else { Logging::Off };
-        if logging == Logging::On {
+        let logging = offered.logging.is_some();
+        if logging {
             router = router.merge(log::routes());
         }
-        let lists = Lists::announced(offered);
-        let watches = offered.resources.as_ref().is_some_and(|one| one.subscribe == Some(true));
-        self.audience.announce(lists);
-        tools.tell(self.audience.clone());
-        let tells_changes = lists != Lists::default() || watches;
-        if ends.are_told {
-            let audience = self.audience.clone();
-            ends.drain.tell(move |change| audience.tell_state(&change));
+        let lists = ListSet::announced(offered);
+        let watches =
+            offered.resources.as_ref().is_some_and(|capability| capability.subscribe == Some(true));
+        self.subscribers.announce(lists);
+        tools.notify(self.subscribers.clone());
+        let announces_changes = lists != ListSet::default() || watches;
+        if notice.is_announced {
+            let subscribers = self.subscribers.clone();
+            notice.drain.tell(move |change| subscribers.notify_state(&change));
         }
-        if tells_changes || ends.are_told {
-            let by = self.watches.map_or(Watched::Own(resources), Watched::By);
-            let resources = watches.then_some(by);
-            if let Some(resources @ Watched::By(_)) = &resources {
-                router = router.merge(herald::routes(self.audience.clone(), resources.clone()));
+        if announces_changes || notice.is_announced {
+            let watcher = self
+                .watches
+                .map_or(ResourceWatcher::ReceiverKind(resources), ResourceWatcher::External);
+            let resources = watches.then_some(watcher);
+            if let Some(resources @ ResourceWatcher::External(_)) = &resources {
+                router = router
+                    .merge(change_notifier::routes(self.subscribers.clone(), resources.clone()));
             }
-            let told = Told { audience: self.audience.clone(), resources, tells_changes };
-            router = router.merge(listen::routes(told, ends.drain));
-            let audience = self.audience;
+            let sources = ListenSources {
+                subscribers: self.subscribers.clone(),
+                resources,
+                announces_changes,
+            };
+            router = router.merge(listen::routes(sources, notice.drain));
+            let subscribers = self.subscribers;
             router = router.on_notification::<Initialized, _, _>(move |cx, _| {
-                if tells_changes || cx.caller.has(Extension::Lifecycle) {
-                    audience.join(&cx);
+                if announces_changes || cx.caller.has(Extension::Lifecycle) {
+                    subscribers.join(&cx);
                 }
                 async { Ok(()) }
             });
@@ -152,7 +161,7 @@ impl Features {
 }
 
 /// Returns the capability of a list whose changes are announced.
-fn told() -> ListChanged {
+fn list_changed() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);
     capability
@@ -162,7 +171,7 @@ impl Server {
     /// Adds a resource or a resource template; a second one of the same URI is an error of [`Server::into_stack`].
     pub fn resource(mut self, resource: Resource) -> Self {
         let declared = self.features.resources.declare(resource);
-        self.features.flaws.extend(declared.err());
+        self.features.errors.extend(declared.err());
         self
     }
 
@@ -175,7 +184,7 @@ impl Server {
     /// Adds a prompt; a second one of the same name is an error of [`Server::into_stack`].
     pub fn prompt(mut self, prompt: Prompt) -> Self {
         let declared = self.features.prompts.declare(prompt);
-        self.features.flaws.extend(declared.err());
+        self.features.errors.extend(declared.err());
         self
     }
 
@@ -190,7 +199,7 @@ impl Server {
 
     /// Lets tools, prompts and resources send log messages to their callers; without it their messages are dropped.
     pub fn logging(mut self) -> Self {
-        self.features.logging = Logging::On;
+        self.features.logging = true;
         self
     }
 
@@ -199,7 +208,7 @@ impl Server {
     ///
     /// `watches` subscribes to resources on behalf of callers.
     pub fn herald(mut self, herald: &Herald, watches: impl Watches) -> Self {
-        self.features = Features::told(herald.audience().clone());
+        self.features = Features::new(herald.subscribers().clone());
         self.features.watches = Some(Arc::new(watches));
         self
     }

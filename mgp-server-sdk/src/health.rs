@@ -51,8 +51,8 @@ impl Server {
     }
 
     /// Counts connections for the health report, unless the author does.
-    pub(crate) fn count_connections(&mut self) -> Open {
-        let open = Open::default();
+    pub(crate) fn count_connections(&mut self) -> ConnectionCount {
+        let open = ConnectionCount::default();
         if !self.health.counts_connections() {
             let counted = open.clone();
             self.count_by(move || counted.0.load(Ordering::Relaxed) as u64);
@@ -76,20 +76,20 @@ impl Server {
 
 /// The number of open connections.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Open(Arc<AtomicUsize>);
+pub(crate) struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Open {
+impl ConnectionCount {
     /// Counts one connection until the guard is dropped.
-    pub(crate) fn enter(self) -> OpenGuard {
+    pub(crate) fn enter(self) -> ConnectionGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        OpenGuard(self)
+        ConnectionGuard(self)
     }
 }
 
 /// An open connection.
-pub(crate) struct OpenGuard(Open);
+pub(crate) struct ConnectionGuard(ConnectionCount);
 
-impl Drop for OpenGuard {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -17,17 +17,17 @@ use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::drain::Heed;
 use crate::error::ServeError;
 use crate::server::Server;
+use crate::signals::SignalGuard;
 
 /// A service with its authentication; cheaper to clone for each request than a boxed service.
 #[derive(Clone)]
-struct Guarded(Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
-type Answering = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
+type ResponseFuture = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
 
-impl Guarded {
+impl BoxedService {
     fn new<S>(service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
@@ -38,16 +38,16 @@ impl Guarded {
     }
 }
 
-impl Service<Request<Incoming>> for Guarded {
+impl Service<Request<Incoming>> for BoxedService {
     type Response = Response<HttpBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answering {
+    fn call(&mut self, request: Request<Incoming>) -> ResponseFuture {
         (self.0)(request)
     }
 }
@@ -69,17 +69,17 @@ pub struct HttpServer {
     address: String,
     config: HttpConfig,
     limits: ConnectionLimits,
-    door: Door,
+    authentication: Authentication,
 }
 
 /// The authentication of callers.
-enum Door {
+enum Authentication {
     /// The author did not choose; an error.
-    Unsaid,
+    Unset,
     /// Callers are not authenticated.
-    Open,
+    Off,
     /// A layer authenticates callers.
-    Guarded(Box<dyn FnOnce(HttpService) -> Guarded + Send>),
+    Layer(Box<dyn FnOnce(HttpService) -> BoxedService + Send>),
 }
 
 impl Server {
@@ -93,7 +93,7 @@ impl Server {
             address: address.into(),
             config: HttpConfig::default(),
             limits: ConnectionLimits::default(),
-            door: Door::Unsaid,
+            authentication: Authentication::Unset,
         }
     }
 
@@ -121,7 +121,7 @@ impl HttpServer {
 
     /// Serves callers without authentication: every program and user that can reach this machine's loopback address.
     pub fn no_auth(mut self) -> Self {
-        self.door = Door::Open;
+        self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
         self
     }
@@ -134,7 +134,8 @@ impl HttpServer {
         L::Service: Clone + Send + Sync + 'static,
         <L::Service as Service<Request<Incoming>>>::Future: Send + 'static,
     {
-        self.door = Door::Guarded(Box::new(move |service| Guarded::new(layer.layer(service))));
+        self.authentication =
+            Authentication::Layer(Box::new(move |service| BoxedService::new(layer.layer(service))));
         self
     }
 
@@ -159,7 +160,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        let Self { mut server, address, mut config, limits, door } = self;
+        let Self { mut server, address, mut config, limits, authentication } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
@@ -167,8 +168,8 @@ impl HttpServer {
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
-            match &door {
-                Door::Unsaid => return Err(ServeError::Unguarded(*address)),
+            match &authentication {
+                Authentication::Unset => return Err(ServeError::Unguarded(*address)),
                 // The authentication layer may let anonymous callers pass, so this holds with it too.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
@@ -192,15 +193,19 @@ impl HttpServer {
         }
         // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
-        let (drain, signals) = (server.drain_handle(), server.stopping.signals);
+        let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
         server.count_http(&limits);
         let stack = server.into_stack()?;
         let service = HttpService::new(stack.clone(), config);
-        let guarded = match door {
-            Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
-            Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
+        let boxed = match authentication {
+            Authentication::Layer(authenticate) => {
+                BoxedService::new(cors.layer(authenticate(service.clone())))
+            }
+            Authentication::Unset | Authentication::Off => {
+                BoxedService::new(cors.layer(service.clone()))
+            }
         };
-        Ok(Bound { listener, local, stack, service, guarded, limits, drain, signals })
+        Ok(Bound { listener, local, stack, service, boxed, limits, drain, drains_on_signals })
     }
 
     /// Binds the address and serves until the server has [drained](Server::drain_handle).
@@ -252,14 +257,14 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
 
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let door = match self.door {
-            Door::Unsaid => "unsaid",
-            Door::Open => "open",
-            Door::Guarded(_) => "guarded",
+        let authentication = match self.authentication {
+            Authentication::Unset => "unset",
+            Authentication::Off => "off",
+            Authentication::Layer(_) => "layer",
         };
         f.debug_struct("HttpServer")
             .field("address", &self.address)
-            .field("door", &door)
+            .field("authentication", &authentication)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
@@ -272,10 +277,10 @@ pub struct Bound {
     local: SocketAddr,
     stack: Stack,
     service: HttpService,
-    guarded: Guarded,
+    boxed: BoxedService,
     limits: ConnectionLimits,
     drain: Drain,
-    signals: Heed,
+    drains_on_signals: bool,
 }
 
 impl Bound {
@@ -299,7 +304,7 @@ impl Bound {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn serve(self) {
-        let _signals = self.signals.heed(&self.drain);
+        let _signals = self.drains_on_signals.then(|| SignalGuard::drain(&self.drain));
         self.run().await;
     }
 
@@ -321,7 +326,7 @@ impl Bound {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
-        let Self { listener, service, guarded, limits, drain, .. } = self;
+        let Self { listener, service, boxed, limits, drain, .. } = self;
         let end = async move {
             let (mut stop, mut drained) = (pin!(stop), pin!(drain.ended()));
             poll_fn(|task| match stop.as_mut().poll(task) {
@@ -332,12 +337,8 @@ impl Bound {
             // A client that reads a stream would keep its connection open.
             service.end_streams();
         };
-        listen(listener, guarded, limits, end).await;
+        listen(listener, boxed, limits, end).await;
     }
 }
 
-impl fmt::Debug for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("local", &self.local).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Bound { local });

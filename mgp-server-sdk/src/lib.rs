@@ -99,21 +99,18 @@
 //! ```
 
 mod ask;
-mod audience;
 mod catalog;
+mod change_notifier;
 mod complete;
 mod drain;
 mod error;
 mod features;
-mod furnish;
-mod govern;
+mod governance;
 #[cfg(doctest)]
 mod guides;
 mod health;
-mod herald;
 #[cfg(feature = "http")]
 mod http;
-mod into_stack;
 mod limit;
 mod listen;
 mod log;
@@ -121,17 +118,19 @@ mod permission;
 pub mod prelude;
 mod prompt;
 mod request;
+mod request_context;
 mod resource;
 mod server;
 mod signals;
 mod stack;
+mod subscribers;
 mod tool;
 
 pub use ask::{
     ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
 };
+pub use change_notifier::{Herald, Watch, Watches};
 pub use error::ServeError;
-pub use herald::{Herald, Watch, Watches};
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;

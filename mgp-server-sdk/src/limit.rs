@@ -7,14 +7,14 @@ use crate::stack::Gate;
 
 /// The limits of a server besides concurrency and time.
 #[derive(Debug, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct CallLimits {
     rates: Vec<RateLimit>,
     quotas: Vec<QuotaLayer>,
     max_arguments: Option<usize>,
     max_result: Option<usize>,
 }
 
-impl Bounds {
+impl CallLimits {
     /// Returns the layers, innermost first.
     ///
     /// The cheapest refusal is outermost: a call that is too large does not count for a rate, and one over its rate
@@ -24,14 +24,14 @@ impl Bounds {
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> impl Iterator<Item = Gate> {
         let rate =
-            (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates).tools(is_tool)));
+            (!self.rates.is_empty()).then(|| Gate::new(RateLayer::of(self.rates).tools(is_tool)));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
             let mut config = SizeConfig::default();
             config.arguments = self.max_arguments.unwrap_or(usize::MAX);
             config.result = self.max_result.unwrap_or(usize::MAX);
-            Gate::of(SizeLayer::new(config))
+            Gate::new(SizeLayer::new(config))
         });
-        self.quotas.into_iter().map(Gate::of).chain(rate).chain(size)
+        self.quotas.into_iter().map(Gate::new).chain(rate).chain(size)
     }
 }
 

@@ -13,70 +13,70 @@ use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsLi
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
-use crate::audience::{Audience, List, Lists, WATCHED, Watching};
+use crate::change_notifier::ResourceWatcher;
 use crate::error::Refusal;
-use crate::herald::Watched;
+use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, Subscribers, WatchedResource};
 
 /// The sources of notifications for a stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
-    pub(crate) audience: Audience,
+pub(crate) struct ListenSources {
+    pub(crate) subscribers: Subscribers,
     /// Set if the server offers subscriptions to resources.
-    pub(crate) resources: Option<Watched>,
+    pub(crate) resources: Option<ResourceWatcher>,
     /// `true` if the server announces changes that MCP defines, so that clients without MGP can listen.
-    pub(crate) tells_changes: bool,
+    pub(crate) announces_changes: bool,
 }
 
 /// Returns the endpoint that opens a stream; it ends with the server.
-pub(crate) fn routes(told: Told, drain: Drain) -> Router {
+pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
-        let (told, drain) = (told.clone(), drain.clone());
+        let (sources, drain) = (sources.clone(), drain.clone());
         async move {
             let (method, params, cx) = call.into_parts();
-            if !told.tells_changes && !cx.caller.has(Extension::Lifecycle) {
+            if !sources.announces_changes && !cx.caller.has(Extension::Lifecycle) {
                 return Err(RpcError::method_not_found(method.as_str()));
             }
-            Reply::of(&listen(&told, &drain, cx, params.get()?).await?)
+            Reply::of(&listen(&sources, &drain, cx, params.get()?).await?)
         }
     });
     Router::new().route(SubscriptionsListen::METHOD, listening)
 }
 
 async fn listen(
-    told: &Told,
+    sources: &ListenSources,
     drain: &Drain,
     cx: Context,
     params: ListenParams,
 ) -> Result<ListenResult, RpcError> {
-    let (audience, resources) = (&told.audience, told.resources.as_ref());
+    let (subscribers, resources) = (&sources.subscribers, sources.resources.as_ref());
     let id = cx.wire_id.as_ref().ok_or_else(|| RpcError::internal("a stream without an id"))?;
-    let mut mark = Meta::new();
-    mark.encode(key::SUBSCRIPTION_ID, id)?;
+    let mut meta = Meta::new();
+    meta.encode(key::SUBSCRIPTION_ID, id)?;
 
     let wanted = params.notifications;
-    let lists = Lists::of(&[
-        (List::Tools, wanted.tools_list_changed == Some(true)),
-        (List::Prompts, wanted.prompts_list_changed == Some(true)),
-        (List::Resources, wanted.resources_list_changed == Some(true)),
+    let lists = ListSet::of(&[
+        (ListKind::Tools, wanted.tools_list_changed == Some(true)),
+        (ListKind::Prompts, wanted.prompts_list_changed == Some(true)),
+        (ListKind::Resources, wanted.resources_list_changed == Some(true)),
     ])
-    .and(audience.announced());
-    let asked = wanted.resource_subscriptions.into_vec();
-    if asked.len() > WATCHED {
-        return Err(Refusal::TooManyWatched(WATCHED).into());
+    .intersection(subscribers.announced());
+    let uris = wanted.resource_subscriptions.into_vec();
+    if uris.len() > MAX_WATCHED {
+        return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
     }
     let mut watched = Vec::new();
-    for uri in asked {
+    for uri in uris {
         if let Some(resources) = resources
-            && let Some(watching) = resources.begin(&cx, uri).await
+            && let Some(watching) = resources.subscribe(&cx, uri).await
         {
             watched.push(watching);
         }
     }
-    let agreed = agreed(lists, &watched);
-    let listening = audience.listen(&cx, mark.clone(), lists, watched)?;
+    let accepted = accepted(lists, &watched);
+    let listening = subscribers.listen(&cx, meta.clone(), lists, watched)?;
 
-    let mut acknowledged = SubscriptionsAcknowledgedParams::new(agreed);
-    acknowledged.meta = Some(mark);
+    let mut acknowledged = SubscriptionsAcknowledgedParams::new(accepted);
+    acknowledged.meta = Some(meta);
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
@@ -92,13 +92,13 @@ async fn listen(
 }
 
 /// Returns the part of the request that is granted: only notifications that will be sent.
-fn agreed(lists: Lists, watched: &[(String, Watching)]) -> SubscriptionFilter {
+fn accepted(lists: ListSet, watched: &[(String, WatchedResource)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
-    let mut agreed = SubscriptionFilter::new();
-    agreed.tools_list_changed = granted(List::Tools);
-    agreed.prompts_list_changed = granted(List::Prompts);
-    agreed.resources_list_changed = granted(List::Resources);
+    let mut accepted = SubscriptionFilter::new();
+    accepted.tools_list_changed = granted(ListKind::Tools);
+    accepted.prompts_list_changed = granted(ListKind::Prompts);
+    accepted.resources_list_changed = granted(ListKind::Resources);
     let uris = watched.iter().map(|(_, watching)| watching.uri.clone());
-    agreed.resource_subscriptions = uris.collect::<Vec<_>>().into();
-    agreed
+    accepted.resource_subscriptions = uris.collect::<Vec<_>>().into();
+    accepted
 }

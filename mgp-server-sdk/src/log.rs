@@ -50,15 +50,16 @@ impl Logger {
     /// Returns whether messages of a level are sent, so that a caller can skip building others.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
-        let wanted = self.cx.extensions.get::<Wanted>();
-        wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
+        let threshold = self.cx.extensions.get::<LogThreshold>();
+        threshold.is_some_and(|threshold| threshold.takes(level))
+            && self.cx.outlet.wants(ItemKind::Log)
     }
 
     /// Returns the lowest level that is sent from a call, or `None` if no message is.
     #[must_use]
     pub fn level_of(cx: &Context) -> Option<LogLevel> {
-        let wanted = cx.extensions.get::<Wanted>()?;
-        cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
+        let threshold = cx.extensions.get::<LogThreshold>()?;
+        cx.outlet.wants(ItemKind::Log).then(|| threshold.least())
     }
 
     /// Returns whether a legacy session takes messages of a level that belong to none of its calls.
@@ -89,7 +90,7 @@ impl Logger {
             params.logger = self.name.as_deref().map(str::to_owned);
             Payload::of(&params)
         });
-        written.inspect_err(|error| tracing::debug!(%error, "a log message was not written")).ok()
+        written.inspect_err(|error| tracing::debug!(%error, "cannot encode a log message")).ok()
     }
 }
 
@@ -101,14 +102,14 @@ impl FromCall for Logger {
 
 /// The lowest level that a call sends.
 #[derive(Debug)]
-enum Wanted {
+enum LogThreshold {
     /// The session's level at the time of the message.
     Session(Arc<SessionLevel>),
     /// The level in the request.
     Request(LogLevel),
 }
 
-impl Wanted {
+impl LogThreshold {
     fn takes(&self, level: LogLevel) -> bool {
         level >= self.least()
     }
@@ -135,8 +136,8 @@ impl Default for SessionLevel {
 
 impl SessionLevel {
     fn set(&self, level: LogLevel) {
-        let place = LogLevel::ALL.iter().position(|one| *one == level).unwrap_or_default();
-        self.0.store(place, Ordering::Relaxed);
+        let index = LogLevel::ALL.iter().position(|known| *known == level).unwrap_or_default();
+        self.0.store(index, Ordering::Relaxed);
     }
 
     fn get(&self) -> LogLevel {
@@ -145,18 +146,18 @@ impl SessionLevel {
 }
 
 /// Stores the lowest level that a call sends.
-pub(crate) fn note_level(call: &mut Call) {
-    let wanted = match call.cx().caller.era {
-        Era::Legacy => Some(Wanted::Session(call.cx().scope.state::<SessionLevel>())),
-        Era::Modern => asked(call).map(Wanted::Request),
+pub(crate) fn store_level(call: &mut Call) {
+    let threshold = match call.cx().caller.era {
+        Era::Legacy => Some(LogThreshold::Session(call.cx().scope.state::<SessionLevel>())),
+        Era::Modern => requested_level(call).map(LogThreshold::Request),
     };
-    if let Some(wanted) = wanted {
-        call.cx_mut().extensions.insert(wanted);
+    if let Some(threshold) = threshold {
+        call.cx_mut().extensions.insert(threshold);
     }
 }
 
 /// Returns the level in a modern request; an unknown level counts as none.
-fn asked(call: &Call) -> Option<LogLevel> {
+fn requested_level(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }
 

@@ -15,8 +15,8 @@ use crate::tool::Grants;
 const KEY: &str = "mgp.permission";
 
 /// Applies the grants that a call carries to that call.
-pub(crate) fn bring(call: &mut Call) {
-    if says_what_stands(call)
+pub(crate) fn apply_grants(call: &mut Call) {
+    if sends_grants(call)
         && let Some(grants) = Grants::told_in(call.params())
     {
         note(call, [grants]);
@@ -25,7 +25,7 @@ pub(crate) fn bring(call: &mut Call) {
 
 /// Applies the grants of a call that needs permissions; returns a question for those that the call does not mention,
 /// unless the call carries the answer to it.
-pub(crate) fn bring_or_ask(
+pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
@@ -46,7 +46,7 @@ pub(crate) fn bring_or_ask(
 }
 
 /// Returns whether the caller sends its grants with each call; a caller without MGP does not, and is never asked.
-pub(crate) fn says_what_stands(call: &Call) -> bool {
+pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)
 }

@@ -17,13 +17,14 @@ use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::drain::{Leaving, Stopping};
-use crate::error::{Flaw, Flaws, ServeError};
-use crate::features::{Ends, Features};
+use crate::drain::{CloseWhenDrained, Shutdown};
+use crate::error::{BuildError, BuildErrors, ServeError};
+use crate::features::{Features, ShutdownNotice};
 use crate::health;
-use crate::limit::Bounds;
-use crate::request::Serving;
-use crate::stack::{Gate, Parts, inbound};
+use crate::limit::CallLimits;
+use crate::request::HandlerConfig;
+use crate::signals::SignalGuard;
+use crate::stack::{Gate, StackParts, inbound};
 use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
 
 /// A builder of a server, which is then served.
@@ -42,22 +43,22 @@ pub struct Server {
     offer: ServerOffer,
     tools: Tools,
     state: Extensions,
-    flaws: Vec<Flaw>,
+    errors: Vec<BuildError>,
     pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: CallLimits,
     pub(crate) timeouts: Timeouts,
     wire: Limits,
     gates: Vec<Gate>,
     around: Vec<Gate>,
     tasks: TasksConfig,
-    tasks_of: Option<TasksOf>,
+    tasks_of: Option<TaskSupportFn>,
     cancel: CancelLayer,
-    pub(crate) stopping: Stopping,
+    pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
     /// If set, the author chose the extensions.
-    chosen: bool,
+    chose_extensions: bool,
 }
 
 /// A view of a running server; cheap to clone.
@@ -83,9 +84,9 @@ impl ServerMonitor {
 }
 
 /// Decides whether a call of a tool elsewhere may become a task.
-struct TasksOf(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
+struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
-mgp_types::opaque_debug!(TasksOf);
+mgp_types::opaque_debug!(TaskSupportFn);
 
 /// The MGP extensions of every server; permissions are added if a tool needs some, others by the builder.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -102,11 +103,11 @@ impl Server {
             offer,
             tools: Tools::default(),
             state: Extensions::default(),
-            flaws: Vec::new(),
+            errors: Vec::new(),
             features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
-            bounds: Bounds::default(),
+            bounds: CallLimits::default(),
             timeouts: Timeouts::default(),
             wire: Limits::default(),
             gates: Vec::new(),
@@ -114,9 +115,9 @@ impl Server {
             tasks: TasksConfig::default(),
             tasks_of: None,
             cancel: CancelLayer::default(),
-            stopping: Stopping::default(),
+            shutdown: Shutdown::default(),
             health: Health::new(),
-            chosen: false,
+            chose_extensions: false,
         }
     }
 
@@ -131,7 +132,7 @@ impl Server {
     /// A second tool of the same name is an error of [`Server::into_stack`]; to replace a tool, use [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
-        self.flaws.extend(declared.filter_map(Result::err));
+        self.errors.extend(declared.filter_map(Result::err));
         self
     }
 
@@ -145,8 +146,8 @@ impl Server {
     /// assert!(Server::new("a", "1").tool(clock("noon")).replace(clock("dusk")).into_stack().is_ok());
     /// ```
     pub fn replace(mut self, tools: impl IntoTools) -> Self {
-        let put = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
-        self.flaws.extend(put.filter_map(Result::err));
+        let replaced = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
+        self.errors.extend(replaced.filter_map(Result::err));
         self
     }
 
@@ -188,7 +189,7 @@ impl Server {
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.gates.push(Gate::of(layer));
+        self.gates.push(Gate::new(layer));
         self
     }
 
@@ -200,7 +201,7 @@ impl Server {
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.around.push(Gate::of(layer));
+        self.around.push(Gate::new(layer));
         self
     }
 
@@ -217,7 +218,7 @@ impl Server {
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
     ) -> Self {
-        self.tasks_of = Some(TasksOf(Box::new(support)));
+        self.tasks_of = Some(TaskSupportFn(Box::new(support)));
         self
     }
 
@@ -226,18 +227,18 @@ impl Server {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);
         change(&mut self.offer);
-        self.chosen |= before != extensions(&self.offer);
+        self.chose_extensions |= before != extensions(&self.offer);
         self
     }
 
     /// Returns the MGP offer, unless the author chose the extensions.
     pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
-        self.offer.mgp.as_mut().filter(|_| !self.chosen)
+        self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
     /// Records an error that [`Server::into_stack`] will return.
-    pub(crate) fn flaw(&mut self, flaw: Flaw) {
-        self.flaws.push(flaw);
+    pub(crate) fn add_error(&mut self, error: BuildError) {
+        self.errors.push(error);
     }
 
     /// Offers plain MCP only.
@@ -283,10 +284,10 @@ impl Server {
     /// URI template), or if the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         let state = Arc::new(self.state);
-        self.flaws.extend(self.tools.provide(Arc::clone(&state)));
-        self.flaws.extend(self.features.flaws(&state));
-        if !self.flaws.is_empty() {
-            return Err(Flaws(self.flaws).into());
+        self.errors.extend(self.tools.set_state(Arc::clone(&state)));
+        self.errors.extend(self.features.errors(&state));
+        if !self.errors.is_empty() {
+            return Err(BuildErrors(self.errors).into());
         }
         if let Some(mgp) = &mut self.offer.mgp {
             // Without the offer a client would not send audit events.
@@ -296,26 +297,26 @@ impl Server {
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
             // An explicit choice of extensions is kept.
-            if !mgp.permissions_required.is_empty() && !self.chosen {
+            if !mgp.permissions_required.is_empty() && !self.chose_extensions {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
         }
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
-        let (hears_decisions, tells_states) =
+        let (takes_decisions, announces_states) =
             (offers(Extension::Permissions), offers(Extension::Lifecycle));
-        let decisions = if hears_decisions { Grants::router() } else { Router::new() };
-        let serving = Serving { timeout: self.timeouts.tool, state };
-        let drain = self.stopping.drain;
+        let decisions = if takes_decisions { Grants::router() } else { Router::new() };
+        let serving = HandlerConfig { timeout: self.timeouts.tool, state };
+        let drain = self.shutdown.drain;
         if let Some(id) = self.offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
             drain.configure(|config| {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
-        let ends = Ends { drain: drain.clone(), are_told: tells_states };
+        let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
-            self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
+            self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task() || self.tasks_of.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
@@ -325,12 +326,12 @@ impl Server {
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.tasks_of {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
-            Some(TasksOf(support)) => {
+            Some(TaskSupportFn(support)) => {
                 TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_asked()
             }
         };
         let tasks = tasks.drain(drain.clone());
-        let stack = inbound(Parts {
+        let stack = inbound(StackParts {
             offer: self.offer,
             tools: self.tools,
             tasks,
@@ -362,13 +363,13 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (limits, drain) = (self.wire.clone(), self.drain_handle());
-        let is_owned = self.stopping.is_owned;
+        let is_owned = self.shutdown.is_owned;
         let _open = self.count_connections().enter();
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
             Owner::mark(connection.scope());
         }
-        let _leaving = Leaving::when_drained(drain.clone(), connection.ending());
+        let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.ending());
         match connection.run().await {
             Closed::Eof | Closed::Local => Ok(()),
             // The shutdown was requested, so a supervisor must not take it for a failure.
@@ -395,7 +396,16 @@ impl Server {
     /// Dropping the future ends the connection and its calls.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
         let (reader, writer) = take_stdio()?;
-        let _signals = self.stopping.signals.heed(&self.stopping.drain);
+        let _signals =
+            (!self.shutdown.leaves_signals).then(|| SignalGuard::drain(&self.shutdown.drain));
         self.owned_by_peer().serve(reader, writer).await
+    }
+}
+
+impl TryFrom<Server> for Stack {
+    type Error = RpcError;
+
+    fn try_from(server: Server) -> Result<Self, RpcError> {
+        server.into_stack()
     }
 }

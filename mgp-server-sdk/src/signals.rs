@@ -14,54 +14,57 @@ use mgp_types::mgp::ShutdownReason;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The number of servers in this process that drain on signals.
-static SERVING: AtomicUsize = AtomicUsize::new(0);
+static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Drains a server on signals until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Signals(Arc<AtomicBool>);
+pub(crate) struct SignalGuard(Arc<AtomicBool>);
 
-impl Signals {
+impl SignalGuard {
     /// Drains at the first signal.
-    pub(crate) fn heed(drain: &Drain) -> Self {
-        SERVING.fetch_add(1, Ordering::AcqRel);
-        let serves = Arc::new(AtomicBool::new(true));
-        match Waiting::new() {
+    pub(crate) fn drain(drain: &Drain) -> Self {
+        ACTIVE_SERVERS.fetch_add(1, Ordering::AcqRel);
+        let is_active = Arc::new(AtomicBool::new(true));
+        match SignalStream::new() {
             // The task outlives the server: it must end the process on a signal after that.
-            Ok(waiting) => drop(tokio::spawn(waiting.follow(drain.clone(), Arc::clone(&serves)))),
+            Ok(signals) => {
+                drop(tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active))))
+            }
             Err(error) => {
                 tracing::warn!(%error, "signal handler failed; signals end the process at once");
             }
         }
-        Self(serves)
+        Self(is_active)
     }
 }
 
-impl Drop for Signals {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
-        SERVING.fetch_sub(1, Ordering::AcqRel);
+        ACTIVE_SERVERS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// The signals to wait for.
 #[cfg(unix)]
-struct Waiting([(Signal, i32); 2]);
+struct SignalStream([(Signal, i32); 2]);
 
 #[cfg(unix)]
-impl Waiting {
+impl SignalStream {
     fn new() -> std::io::Result<Self> {
-        let heard = |kind: SignalKind| signal(kind).map(|heard| (heard, kind.as_raw_value()));
-        Ok(Self([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?]))
+        let received =
+            |kind: SignalKind| signal(kind).map(|received| (received, kind.as_raw_value()));
+        Ok(Self([received(SignalKind::terminate())?, received(SignalKind::interrupt())?]))
     }
 
     /// Returns the number of the next signal.
     async fn next(&mut self) -> i32 {
         poll_fn(|task| {
-            let came = self
+            let number = self
                 .0
                 .iter_mut()
                 .find_map(|(signal, number)| signal.poll_recv(task).is_ready().then_some(*number));
-            came.map_or(Poll::Pending, Poll::Ready)
+            number.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -69,10 +72,10 @@ impl Waiting {
 
 /// Ctrl-C, the only signal here.
 #[cfg(not(unix))]
-struct Waiting;
+struct SignalStream;
 
 #[cfg(not(unix))]
-impl Waiting {
+impl SignalStream {
     fn new() -> std::io::Result<Self> {
         Ok(Self)
     }
@@ -85,18 +88,18 @@ impl Waiting {
     }
 }
 
-impl Waiting {
-    async fn follow(mut self, drain: Drain, serves: Arc<AtomicBool>) {
+impl SignalStream {
+    async fn follow(mut self, drain: Drain, is_active: Arc<AtomicBool>) {
         let mut is_first = true;
         loop {
             let number = self.next().await;
-            let (serves, others) =
-                (serves.load(Ordering::Acquire), SERVING.load(Ordering::Acquire) > 0);
-            if !serves && others {
+            let (is_active, other_servers) =
+                (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
+            if !is_active && other_servers {
                 // Another server, which still runs, handles it.
                 continue;
             }
-            if !serves || !is_first {
+            if !is_active || !is_first {
                 tracing::warn!(number, "second signal; ending the process");
                 // The status by which a shell reports a process that a signal ended.
                 std::process::exit(128 + number);

@@ -16,13 +16,13 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::furnish::{FurnishLayer, Logging};
 use crate::permission;
-use crate::tool::{RepeatLayer, Running, Tools};
+use crate::request_context::RequestContextLayer;
+use crate::tool::{RetryHintLayer, Running, Tools};
 
 /// The layers and endpoints that [`inbound`] assembles.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct StackParts {
     pub(crate) offer: ServerOffer,
     pub(crate) tools: Tools,
     pub(crate) limit: LimitLayer,
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
-    pub(crate) logging: Logging,
+    pub(crate) logging: bool,
     pub(crate) endpoints: Router,
     /// The user's layers, between the emit layer and the limit.
     pub(crate) gates: Vec<Gate>,
@@ -42,7 +42,7 @@ pub(crate) struct Parts {
 pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
 
 impl Gate {
-    pub(crate) fn of<L>(layer: L) -> Self
+    pub(crate) fn new<L>(layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
@@ -54,8 +54,9 @@ impl Gate {
 mgp_types::opaque_debug!(Gate);
 
 /// Builds the stack.
-pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } = parts;
+pub(crate) fn inbound(parts: StackParts) -> Stack {
+    let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
+        parts;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -70,30 +71,30 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         // After the cheap refusals: a refused call does not take a slot.
         .layer(limit)
         // Above the time-out: adds a retry hint to the time-outs of read-only tools.
-        .layer(RepeatLayer(tools))
+        .layer(RetryHintLayer(tools))
         // The wait for a slot does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
     if gates.is_empty() {
-        return outer.over(inner);
+        return outer.around(inner);
     }
-    outer.over(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+    outer.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
 }
 
 /// The layers above the user's gates.
-struct Outer {
+struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
     health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
     tasks: TasksLayer,
-    logging: Logging,
+    logging: bool,
 }
 
-impl Outer {
-    fn over(self, inner: impl MgpService) -> Stack {
+impl OuterLayers {
+    fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
             // Anything below may panic.
             .layer(CatchPanicLayer::new())
@@ -115,7 +116,7 @@ impl Outer {
             // Refusals from below answer at once; a call that runs on may become a task, and keeps its guards.
             .layer(self.tasks)
             // Gates and handlers log and ask with it; below `tasks`, so that a task asks in its own name.
-            .layer(FurnishLayer(self.logging))
+            .layer(RequestContextLayer { logging: self.logging })
             // The user's gates, then the limits.
             .service(inner);
         Stack::new(service)
@@ -135,7 +136,7 @@ struct Leaf {
 impl Service<Call> for Leaf {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<Answer, BoxFuture<'static, Result<Reply, RpcError>>>;
+    type Future = Either<LeafFuture, BoxFuture<'static, Result<Reply, RpcError>>>;
 
     fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
         Poll::Ready(Ok(()))
@@ -145,16 +146,16 @@ impl Service<Call> for Leaf {
         if Waited::is(call.cx())
             && let Err(refused) = self.tools.recheck(&call)
         {
-            return Either::Left { future: Answer::Ready(Some(Err(refused))) };
+            return Either::Left { future: LeafFuture::Ready(Some(Err(refused))) };
         }
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
                 Either::Left { future: self.run(call) }
             }
             ToolsList::METHOD if self.own_lists => {
-                permission::bring(&mut call);
+                permission::apply_grants(&mut call);
                 let list = self.tools.list(call.cx());
-                Either::Left { future: Answer::Ready(Some(list)) }
+                Either::Left { future: LeafFuture::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },
         }
@@ -163,27 +164,27 @@ impl Service<Call> for Leaf {
 
 impl Leaf {
     /// Starts a tool, or asks the caller for missing permissions.
-    fn run(&self, mut call: Call) -> Answer {
-        if permission::says_what_stands(&call)
+    fn run(&self, mut call: Call) -> LeafFuture {
+        if permission::sends_grants(&call)
             && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
         {
-            match permission::bring_or_ask(&mut call, &needed) {
+            match permission::apply_grants_or_ask(&mut call, &needed) {
                 Ok(None) => {}
-                asked => return Answer::Ready(asked.transpose()),
+                question => return LeafFuture::Ready(question.transpose()),
             }
         }
-        Answer::of(self.tools.call(call))
+        LeafFuture::new(self.tools.call(call))
     }
 }
 
 /// A reply that is ready, or a running tool.
-enum Answer {
+enum LeafFuture {
     Ready(Option<Result<Reply, RpcError>>),
     Running(Running),
 }
 
-impl Answer {
-    fn of(started: Result<Running, RpcError>) -> Self {
+impl LeafFuture {
+    fn new(started: Result<Running, RpcError>) -> Self {
         match started {
             Ok(running) => Self::Running(running),
             Err(error) => Self::Ready(Some(Err(error))),
@@ -191,7 +192,7 @@ impl Answer {
     }
 }
 
-impl Future for Answer {
+impl Future for LeafFuture {
     type Output = Result<Reply, RpcError>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {

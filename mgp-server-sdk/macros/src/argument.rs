@@ -52,14 +52,14 @@ enum Borrow {
 
 /// The contents of `#[arg]` and `#[extract]`.
 #[derive(Default)]
-struct Marks {
+struct ParameterAttributes {
     is_arg: bool,
     is_extract: bool,
     description: Option<LitStr>,
     rename: Option<LitStr>,
     default: Option<Fallback>,
     /// `#[serde(…)]` and `#[schemars(…)]`, which move to the field.
-    passed_on: Vec<Attribute>,
+    field_attributes: Vec<Attribute>,
 }
 
 /// The default of an absent argument.
@@ -74,22 +74,22 @@ impl Parameter {
     /// Parses a parameter, and removes the attributes that a function cannot have.
     pub(crate) fn take(parameter: &mut PatType) -> syn::Result<Self> {
         let description = describe::text(&parameter.attrs);
-        let marks = Marks::take(&mut parameter.attrs)?;
+        let parsed = ParameterAttributes::take(&mut parameter.attrs)?;
         let extractor = extractor(&parameter.ty);
-        if marks.is_extract || (extractor.is_some() && !marks.is_arg) {
+        if parsed.is_extract || (extractor.is_some() && !parsed.is_arg) {
             let is_args = extractor.as_deref() == Some("Args");
             return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
         }
         let name = name(&parameter.pat)?;
         let (ty, borrow) = owned(&parameter.ty)?;
-        let description = marks.description.as_ref().map(LitStr::value).or(description);
+        let description = parsed.description.as_ref().map(LitStr::value).or(description);
         let mut attributes: Vec<_> =
             description.iter().map(|text| quote!(#[doc = #text])).collect();
-        if let Some(rename) = &marks.rename {
+        if let Some(rename) = &parsed.rename {
             attributes.push(quote!(#[serde(rename = #rename)]));
         }
-        attributes.extend(marks.passed_on.iter().map(|attribute| quote!(#attribute)));
-        let default = match marks.default {
+        attributes.extend(parsed.field_attributes.iter().map(|attribute| quote!(#attribute)));
+        let default = match parsed.default {
             Some(Fallback::Value(value)) => {
                 let function = default_name(&name).to_string();
                 attributes.push(quote!(#[serde(default = #function)]));
@@ -113,7 +113,7 @@ impl Field {
     }
 
     /// Returns the expression that passes the argument to the function.
-    pub(crate) fn given(&self, arguments: &Ident) -> TokenStream {
+    pub(crate) fn expression(&self, arguments: &Ident) -> TokenStream {
         let (name, and) = (&self.name, self.is_borrowed().then(|| quote!(&)));
         quote!(#and #arguments.#name)
     }
@@ -141,25 +141,25 @@ fn default_name(field: &Ident) -> Ident {
     format_ident!("__default_{}", syn::ext::IdentExt::unraw(field))
 }
 
-impl Marks {
+impl ParameterAttributes {
     fn take(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
-        let mut marks = Self::default();
-        let mut kept = Vec::new();
+        let mut parsed = Self::default();
+        let mut remaining = Vec::new();
         for attribute in attributes.drain(..) {
             let path = attribute.path();
             if path.is_ident("arg") {
-                marks.is_arg = true;
-                marks.read(&attribute)?;
+                parsed.is_arg = true;
+                parsed.read(&attribute)?;
             } else if path.is_ident("extract") {
-                marks.is_extract = true;
+                parsed.is_extract = true;
             } else if path.is_ident("serde") || path.is_ident("schemars") {
-                marks.passed_on.push(attribute);
+                parsed.field_attributes.push(attribute);
             } else if !describe::is_doc(&attribute) {
-                kept.push(attribute);
+                remaining.push(attribute);
             }
         }
-        *attributes = kept;
-        Ok(marks)
+        *attributes = remaining;
+        Ok(parsed)
     }
 
     fn read(&mut self, attribute: &Attribute) -> syn::Result<()> {
@@ -248,7 +248,7 @@ fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
 /// Returns whether a type contains a reference.
 fn borrows(token: TokenTree) -> bool {
     match token {
-        TokenTree::Punct(mark) => mark.as_char() == '&',
+        TokenTree::Punct(punct) => punct.as_char() == '&',
         TokenTree::Group(group) => group.stream().into_iter().any(borrows),
         _ => false,
     }

@@ -4,14 +4,13 @@
 
 mod argument;
 mod describe;
-mod duration;
 mod function;
 mod options;
 mod path;
 mod security;
 mod tool;
 mod tools;
-mod words;
+mod variants;
 
 use proc_macro::TokenStream;
 

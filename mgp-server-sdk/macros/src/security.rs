@@ -8,7 +8,7 @@ use syn::{LitInt, LitStr, Token, parenthesized};
 
 use crate::options::flag;
 use crate::path;
-use crate::words::{self, CODE_SAFETY, RISK, SIDE_EFFECT, VALIDATOR};
+use crate::variants::{self, CODE_SAFETY, RISK, SIDE_EFFECT, VALIDATOR};
 
 const KNOWN: &str =
     "risk, permissions, side_effects, validator, code_safety, confirmation, reversible";
@@ -21,7 +21,7 @@ pub(crate) fn parse(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
         match &*word {
             "risk" => risk = Some(RISK.variant(&meta.value()?.parse()?)?),
             "permissions" => {
-                let all = each(&meta, words::permission)?;
+                let all = each(&meta, variants::permission)?;
                 calls.extend(quote!(.permissions([#(#all),*])));
             }
             "side_effects" => {

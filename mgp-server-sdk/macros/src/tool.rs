@@ -13,7 +13,7 @@ use crate::path;
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
-        Err(_) => return syn::Error::new_spanned(item, NO_FUNCTION).into_compile_error(),
+        Err(_) => return syn::Error::new_spanned(item, NOT_A_FUNCTION).into_compile_error(),
     };
     let (vis, ident, sdk) = (function.vis.clone(), function.sig.ident.clone(), path::sdk());
     write(options, function).unwrap_or_else(|error| {
@@ -28,7 +28,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     })
 }
 
-const NO_FUNCTION: &str =
+const NOT_A_FUNCTION: &str =
     "`#[tool]` belongs on a function with a body; on an impl block use `#[tools]`";
 
 fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream> {

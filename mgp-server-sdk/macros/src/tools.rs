@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use syn::parse::Parser;
 use syn::{Attribute, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, meta};
 
-use crate::function::{Function, Own};
+use crate::function::{Function, ReceiverKind};
 use crate::options::Options;
 use crate::path;
 
@@ -13,7 +13,7 @@ use crate::path;
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut block: ItemImpl = match syn::parse2(item.clone()) {
         Ok(block) => block,
-        Err(_) => return syn::Error::new_spanned(item, NO_BLOCK).into_compile_error(),
+        Err(_) => return syn::Error::new_spanned(item, NOT_A_BLOCK).into_compile_error(),
     };
     match write(options, &mut block) {
         Ok(tools) => quote!(#block #tools),
@@ -25,7 +25,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-const NO_BLOCK: &str = "`#[tools]` belongs on an impl block; on a function use `#[tool]`";
+const NOT_A_BLOCK: &str = "`#[tools]` belongs on an impl block; on a function use `#[tool]`";
 
 fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream> {
     let mut prefix: Option<LitStr> = None;
@@ -66,8 +66,8 @@ fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream>
 /// Parses a function with `#[tool]`, and removes the attribute; returns `None` for other functions.
 fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<Function>> {
     let Some(at) = method.attrs.iter().position(is_tool) else { return Ok(None) };
-    let mark = method.attrs.remove(at);
-    let options = match mark.meta {
+    let attribute = method.attrs.remove(at);
+    let options = match attribute.meta {
         Meta::Path(_) => Options::default(),
         Meta::List(list) => Options::parse(list.tokens)?,
         Meta::NameValue(value) => {
@@ -78,7 +78,7 @@ fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<
     if let Some(prefix) = prefix {
         tool.prefix(prefix)?;
     }
-    tool.belongs_to_type();
+    tool.set_associated();
     Ok(Some(tool))
 }
 
@@ -91,7 +91,7 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let (generics, _, condition) = block.generics.split_for_impl();
     let (ty, sdk) = (&block.self_ty, path::sdk());
     let this = format_ident!("this", span = Span::mixed_site());
-    let uses_self = tools.iter().any(|tool| !matches!(tool.own, Own::Nothing));
+    let uses_self = tools.iter().any(|tool| !matches!(tool.own, ReceiverKind::Nothing));
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());

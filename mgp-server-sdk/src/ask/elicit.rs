@@ -9,7 +9,7 @@ use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{Needs, Question, form, read};
+use super::{ClientCapability, Question, form, read};
 
 /// The user's answer to a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
             params.requested_schema = Some(schema);
             Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
         });
-        let answer = self.question.ask(Needs::Form, ask);
+        let answer = self.question.ask(ClientCapability::Form, ask);
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
             match answer.action {

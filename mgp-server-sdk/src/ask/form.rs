@@ -57,7 +57,7 @@ impl Serialize for Fields {
 }
 
 /// The keywords of a field that clients support, besides choices.
-const KNOWN: [&str; 13] = [
+const KEYWORDS: [&str; 13] = [
     "type",
     "title",
     "description",
@@ -86,11 +86,11 @@ fn field(schema: Value) -> Option<Value> {
         }
         Some(Value::Object(field))
     };
-    if let Some(words) = words(&schema) {
+    if let Some(choices) = choices(&schema) {
         let mut field = object(json!({ "type": "string" }));
-        let (member, words) = match words {
-            Words::Plain(words) => ("enum", words),
-            Words::Titled(words) => ("oneOf", words),
+        let (member, words) = match choices {
+            Choices::Plain(words) => ("enum", words),
+            Choices::Titled(words) => ("oneOf", words),
         };
         // Titles in the form of clients before 2025-11-25.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
@@ -105,16 +105,16 @@ fn field(schema: Value) -> Option<Value> {
         "string" | "number" | "integer" | "boolean" => {
             let mut field = schema.clone();
             field.retain(|name, value| {
-                KNOWN.contains(&name.as_str())
+                KEYWORDS.contains(&name.as_str())
                     && (name != "format"
                         || value.as_str().is_some_and(|text| FORMATS.contains(&text)))
             });
             Some(Value::Object(field))
         }
         "array" => {
-            let items = match words(schema.get("items")?.as_object()?)? {
-                Words::Plain(words) => json!({ "type": "string", "enum": words }),
-                Words::Titled(words) => json!({ "anyOf": words }),
+            let items = match choices(schema.get("items")?.as_object()?)? {
+                Choices::Plain(words) => json!({ "type": "string", "enum": words }),
+                Choices::Titled(words) => json!({ "anyOf": words }),
             };
             let mut field = object(json!({ "type": "array", "items": items }));
             for member in ["minItems", "maxItems"] {
@@ -129,15 +129,15 @@ fn field(schema: Value) -> Option<Value> {
 }
 
 /// The choices of a field.
-enum Words {
+enum Choices {
     Plain(Value),
     /// Each choice has a title.
     Titled(Value),
 }
 
-fn words(schema: &Map<String, Value>) -> Option<Words> {
+fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     if let Some(words @ Value::Array(list)) = schema.get("enum") {
-        return list.iter().all(Value::is_string).then(|| Words::Plain(words.clone()));
+        return list.iter().all(Value::is_string).then(|| Choices::Plain(words.clone()));
     }
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
     let mut titled = Vec::new();
@@ -154,7 +154,7 @@ fn words(schema: &Map<String, Value>) -> Option<Words> {
         titled
             .push(json!({ "const": word, "title": title.and_then(Value::as_str).unwrap_or(word) }));
     }
-    Some(Words::Titled(Value::Array(titled)))
+    Some(Choices::Titled(Value::Array(titled)))
 }
 
 /// Removes `null` from a schema: a field is optional by not being required, and clients do not support `null`.

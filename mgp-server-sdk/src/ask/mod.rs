@@ -10,7 +10,7 @@ mod elicit;
 mod form;
 mod roots;
 mod sample;
-mod visit;
+mod url;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 pub use elicit::{Elicitation, Elicited};
 pub use roots::RootsQuestion;
 pub use sample::Sampling;
-pub use visit::{UrlElicitation, Visited};
+pub use url::{UrlElicitation, Visited};
 
 use crate::log::Logger;
 
@@ -44,8 +44,8 @@ use crate::log::Logger;
 ///
 /// let invite = Tool::new("invite", "Invites a guest", |cx: Context| async move {
 ///     Ok::<_, RpcError>(match cx.elicit::<Guest>("Who is the guest?").await? {
-///         Elicited::Accepted(guest) => format!("{} is invited", guest.name),
-///         Elicited::Declined | Elicited::Cancelled => "no guest is invited".to_owned(),
+///         Elicited::Accepted(guest) => format!("{} is with_retry_hints", guest.name),
+///         Elicited::Declined | Elicited::Cancelled => "no guest is with_retry_hints".to_owned(),
 ///     })
 /// });
 /// # drop(invite);
@@ -103,7 +103,7 @@ impl ContextExt for Context {
     }
 
     fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()> {
-        visit::complete(self, id.into())
+        url::complete(self, id.into())
     }
 
     fn sample(&self, prompt: impl Into<String>) -> Sampling {
@@ -135,7 +135,7 @@ impl ContextExt for Context {
 
 /// A counter of the questions in one run of a function.
 #[derive(Debug, Default)]
-pub(crate) struct Order(AtomicU32);
+pub(crate) struct QuestionCounter(AtomicU32);
 
 /// A question that is not asked yet, with its key.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ struct Question {
 impl Question {
     /// Creates the next question of a call; its number is fixed now, not when it is awaited.
     fn new(cx: &Context, kind: &str) -> Self {
-        let key = match (&cx.asking, cx.extensions.get::<Order>()) {
+        let key = match (&cx.asking, cx.extensions.get::<QuestionCounter>()) {
             (_, Some(order)) => {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
@@ -162,7 +162,7 @@ impl Question {
     /// Asks the question, after a check for the client capabilities it needs besides the method.
     fn ask(
         self,
-        needs: Needs,
+        needs: ClientCapability,
         ask: Result<Ask, RpcError>,
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
         Box::pin(async move {
@@ -182,14 +182,14 @@ impl Question {
 
 /// A client capability that a question needs besides its method.
 #[derive(Clone, Copy, Debug)]
-enum Needs {
+enum ClientCapability {
     Nothing,
     Form,
     Url,
     SamplingTools,
 }
 
-impl Needs {
+impl ClientCapability {
     fn check(self, cx: &Context) -> Result<(), RpcError> {
         if matches!(self, Self::Nothing) {
             return Ok(());

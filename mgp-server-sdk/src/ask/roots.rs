@@ -5,7 +5,7 @@ use mgp_types::method::{Request, RootsList};
 use mgp_types::service::{Ask, BoxFuture, Context};
 use mgp_types::{Payload, RpcError};
 
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
 /// A request for the caller's roots; await it to send it.
 ///
@@ -33,7 +33,7 @@ impl IntoFuture for RootsQuestion {
 
     fn into_future(self) -> Self::IntoFuture {
         let ask = Ask::new(RootsList::METHOD, Payload::empty_object());
-        let answer = self.0.ask(Needs::Nothing, Ok(ask));
+        let answer = self.0.ask(ClientCapability::Nothing, Ok(ask));
         Box::pin(async move {
             read::<ListRootsResult>(&answer.await?, "list of roots").map(|result| result.roots)
         })

@@ -7,7 +7,7 @@ use mgp_types::method::{Request, SamplingCreateMessage};
 use mgp_types::service::{Ask, BoxFuture, Context};
 use mgp_types::{OneOrMany, Payload, RpcError};
 
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
 /// The default maximum of tokens in an answer.
 const MAX_TOKENS: u64 = 1_024;
@@ -61,7 +61,8 @@ impl IntoFuture for Sampling {
 
     fn into_future(self) -> Self::IntoFuture {
         let uses_tools = !self.params.tools.is_empty() || self.params.tool_choice.is_some();
-        let needs = if uses_tools { Needs::SamplingTools } else { Needs::Nothing };
+        let needs =
+            if uses_tools { ClientCapability::SamplingTools } else { ClientCapability::Nothing };
         let ask =
             Payload::of(&self.params).map(|params| Ask::new(SamplingCreateMessage::METHOD, params));
         let answer = self.question.ask(needs, ask);

@@ -8,7 +8,7 @@ use mgp_types::service::Extensions;
 pub use registry::Prompts;
 
 use crate::complete::Completers;
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 
 /// A prompt: its definition and its function.
@@ -94,13 +94,13 @@ impl Prompt {
     }
 
     /// Returns the errors that keep the prompt from being served.
-    fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
+    fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let what = format!("the prompt `{}`", self.definition.name);
         let arguments = self.definition.arguments.iter();
         let arguments: Vec<_> = arguments.map(|argument| argument.name.as_str()).collect();
-        let mut flaws = self.completers.flaws(&what, &arguments, state);
-        flaws.extend(self.function.flaw(&what, state));
-        flaws
+        let mut errors = self.completers.errors(&what, &arguments, state);
+        errors.extend(self.function.missing_state(&what, state));
+        errors
     }
 
     /// Returns the definition as it is listed.

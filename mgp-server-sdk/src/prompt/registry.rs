@@ -10,11 +10,11 @@ use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
 use super::Prompt;
-use crate::audience::{Audience, List};
-use crate::catalog::{Around, Catalog, Entry, bad_cursor};
-use crate::complete::Completable;
-use crate::error::Flaw;
-use crate::request::{Serving, TextRequest};
+use crate::catalog::{Catalog, Entry, PageFields, bad_cursor};
+use crate::complete::CompletionTarget;
+use crate::error::BuildError;
+use crate::request::{HandlerConfig, TextRequest};
+use crate::subscribers::{ListKind, Subscribers};
 
 /// The prompts of a server, which can change while it runs; a cheap handle.
 ///
@@ -32,34 +32,34 @@ use crate::request::{Serving, TextRequest};
 pub struct Prompts(Catalog<Prompt>);
 
 impl Entry for Prompt {
-    const LIST: List = List::Prompts;
+    const LIST: ListKind = ListKind::Prompts;
 
     fn key(&self) -> &str {
         &self.definition.name
     }
 
-    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+    fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError> {
         let page = entries.iter().map(|prompt| prompt.definition.clone()).collect::<Vec<_>>();
         let mut list = ListPromptsResult::new(page);
-        list.result_type = around.result_type;
-        list.next_cursor = around.next;
-        list.ttl_ms = around.ttl_ms;
-        list.cache_scope = around.cache_scope;
+        list.result_type = fields.result_type;
+        list.next_cursor = fields.next;
+        list.ttl_ms = fields.ttl_ms;
+        list.cache_scope = fields.cache_scope;
         Payload::of(&list)
     }
 }
 
 /// The params of `prompts/get`, parsed so that an error names the argument.
 #[derive(Deserialize)]
-struct Get {
+struct GetParams {
     name: String,
     #[serde(default)]
     arguments: Option<BTreeMap<String, Payload>>,
 }
 
 impl Prompts {
-    pub(crate) fn new(audience: Audience) -> Self {
-        Self(Catalog::new(audience))
+    pub(crate) fn new(subscribers: Subscribers) -> Self {
+        Self(Catalog::new(subscribers))
     }
 
     /// Adds a prompt, or replaces the one with its name.
@@ -68,18 +68,18 @@ impl Prompts {
     }
 
     /// Adds a prompt whose name is not taken.
-    pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), Flaw> {
+    pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), BuildError> {
         let name = &prompt.definition.name;
         if self.0.get(name).is_some() {
-            return Err(Flaw::Again(format!("the prompt `{name}`")));
+            return Err(BuildError::Duplicate(format!("the prompt `{name}`")));
         }
         self.add(prompt);
         Ok(())
     }
 
     /// Returns the errors that keep prompts from being served.
-    pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
-        self.0.snapshot().entries().iter().flat_map(|prompt| prompt.flaws(state)).collect()
+    pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
+        self.0.snapshot().entries().iter().flat_map(|prompt| prompt.errors(state)).collect()
     }
 
     /// Removes a prompt; returns `true` if there was one.
@@ -100,7 +100,7 @@ impl Prompts {
         self.len() == 0
     }
 
-    pub(crate) fn routes(&self, serving: &Serving) -> Router {
+    pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
         let (list, get, serving) = (self.clone(), self.clone(), serving.clone());
         Router::new()
             .route(
@@ -119,8 +119,8 @@ impl Prompts {
         page.ok_or_else(bad_cursor)?.map(Reply::raw)
     }
 
-    async fn get(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
-        let get: Get = call.params().get()?;
+    async fn get(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
+        let get: GetParams = call.params().get()?;
         let prompt = self.find(&get.name)?;
         let arguments = texts(&prompt, get.arguments.unwrap_or_default())?;
         let cx = call.cx().clone();
@@ -142,10 +142,10 @@ impl Prompts {
     }
 
     /// Returns the arguments of a prompt and their completion functions.
-    pub(crate) fn completable(&self, name: &str) -> Result<Completable, RpcError> {
+    pub(crate) fn completable(&self, name: &str) -> Result<CompletionTarget, RpcError> {
         self.find(name).map(|prompt| {
             let arguments = prompt.definition.arguments.iter();
-            Completable {
+            CompletionTarget {
                 completers: prompt.completers.clone(),
                 arguments: Some(arguments.map(|argument| argument.name.clone()).collect()),
             }
@@ -157,7 +157,7 @@ impl Prompts {
     }
 
     pub(crate) fn page_size(&self, entries: usize) {
-        self.0.shape(Some(entries), None);
+        self.0.set_paging(Some(entries), None);
     }
 
     fn find(&self, name: &str) -> Result<Arc<Prompt>, RpcError> {

@@ -1,6 +1,5 @@
 //! Functions behind prompts, resources and completions.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
@@ -9,7 +8,7 @@ use mgp_types::service::{BoxFuture, Extensions};
 
 use super::answer::IntoAnswer;
 use super::extract::{FromRequest, TextRequest};
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::tool::Need;
 
 /// An async function of up to eight extractors that returns a `T`; `M` distinguishes the arities and is inferred.
@@ -96,9 +95,9 @@ impl<T: 'static> Function<T> {
     }
 
     /// Returns an error if the server lacks state it needs.
-    pub(crate) fn flaw(&self, what: &str, state: &Extensions) -> Option<Flaw> {
-        let lacking = self.needs.iter().find(|need| !need.is_met(state))?;
-        Some(Flaw::Lacks { what: what.to_owned(), state: lacking.name() })
+    pub(crate) fn missing_state(&self, what: &str, state: &Extensions) -> Option<BuildError> {
+        let missing = self.needs.iter().find(|need| !need.is_met(state))?;
+        Some(BuildError::MissingState { what: what.to_owned(), state: missing.name() })
     }
 }
 
@@ -108,8 +107,4 @@ impl<T> Clone for Function<T> {
     }
 }
 
-impl<T> fmt::Debug for Function<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Function")
-    }
-}
+mgp_types::opaque_debug!(Function<T>);

@@ -13,5 +13,5 @@ pub use extract::{FromRequest, TextRequest, Typed, Uri};
 pub use handler::RequestHandler;
 
 pub(crate) use handler::Function;
-pub(crate) use serving::Serving;
+pub(crate) use serving::HandlerConfig;
 pub(crate) use text::fields as declared_fields;

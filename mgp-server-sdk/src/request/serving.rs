@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 
 /// The settings of handlers of prompts, resources and completions.
 #[derive(Clone, Debug)]
-pub(crate) struct Serving {
+pub(crate) struct HandlerConfig {
     /// The time limit of a handler.
     pub(crate) timeout: Duration,
     pub(crate) state: Arc<Extensions>,
 }
 
-impl Serving {
+impl HandlerConfig {
     /// Runs a handler until it returns, its time limit expires, or the returned future is dropped.
     pub(crate) async fn run(
         &self,

@@ -17,13 +17,13 @@ pub(super) fn read<T: DeserializeOwned>(texts: &BTreeMap<String, String>) -> Res
 
 /// Returns the fields of a struct in the order of declaration; empty for other types.
 pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
-    struct Look<'a>(&'a mut &'static [&'static str]);
+    struct FieldRecorder<'a>(&'a mut &'static [&'static str]);
 
-    impl<'de> Deserializer<'de> for Look<'_> {
+    impl<'de> Deserializer<'de> for FieldRecorder<'_> {
         type Error = Error;
 
         fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-            Err(Error::custom("only looked at"))
+            Err(Error::custom("only the fields were read"))
         }
 
         fn deserialize_struct<V: Visitor<'de>>(
@@ -33,7 +33,7 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
             _: V,
         ) -> Result<V::Value, Error> {
             *self.0 = fields;
-            Err(Error::custom("only looked at"))
+            Err(Error::custom("only the fields were read"))
         }
 
         forward_to_deserialize_any! {
@@ -44,7 +44,7 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
 
     let mut fields: &'static [&'static str] = &[];
     // The deserialization always fails; only the fields it asked for count.
-    let _ = T::deserialize(Look(&mut fields));
+    let _ = T::deserialize(FieldRecorder(&mut fields));
     fields
 }
 

@@ -20,12 +20,12 @@ use crate::request::IntoAnswer;
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Contents {
-    what: What,
+    body: Body,
     mime: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+enum Body {
     Text(String),
     Bytes(Vec<u8>),
     Several(Vec<ResourceContents>),
@@ -36,17 +36,17 @@ enum What {
 impl Contents {
     /// Creates text contents.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { what: What::Text(text.into()), mime: None }
+        Self { body: Body::Text(text.into()), mime: None }
     }
 
     /// Creates binary contents.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { what: What::Bytes(bytes.into()), mime: None }
+        Self { body: Body::Bytes(bytes.into()), mime: None }
     }
 
     /// Creates the answer that there is no such resource.
     pub fn missing() -> Self {
-        Self { what: What::Missing, mime: None }
+        Self { body: Body::Missing, mime: None }
     }
 
     /// Sets the media type, if it differs from the resource's own.
@@ -57,30 +57,30 @@ impl Contents {
 
     /// Returns the size in bytes, if known.
     pub(crate) fn size(&self) -> Option<u64> {
-        let size = match &self.what {
-            What::Text(text) => text.len(),
-            What::Bytes(bytes) => bytes.len(),
+        let size = match &self.body {
+            Body::Text(text) => text.len(),
+            Body::Bytes(bytes) => bytes.len(),
             _ => return None,
         };
         u64::try_from(size).ok()
     }
 
     /// Returns the result of `resources/read`, or `None` if there is no such resource.
-    pub(crate) fn reply(self, read: &Reading<'_>) -> Result<Option<Reply>, RpcError> {
+    pub(crate) fn reply(self, read: &ReadContext<'_>) -> Result<Option<Reply>, RpcError> {
         let mut one = ResourceContents::new(read.uri);
         one.mime_type = self.mime.or_else(|| read.mime.map(str::to_owned));
-        let mut result = match self.what {
-            What::Missing => return Ok(None),
-            What::Text(text) => {
+        let mut result = match self.body {
+            Body::Missing => return Ok(None),
+            Body::Text(text) => {
                 one.text = Some(text);
                 ReadResourceResult::new(vec![one])
             }
-            What::Bytes(bytes) => {
+            Body::Bytes(bytes) => {
                 one.blob = Some(base64(&bytes));
                 ReadResourceResult::new(vec![one])
             }
-            What::Several(contents) => ReadResourceResult::new(contents),
-            What::Result(result) => result,
+            Body::Several(contents) => ReadResourceResult::new(contents),
+            Body::Result(result) => result,
         };
         if read.era == Era::Modern {
             result.result_type.get_or_insert(ResultType::Complete);
@@ -93,7 +93,7 @@ impl Contents {
 
 /// The parameters of an answer to `resources/read`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadContext<'a> {
     pub(crate) uri: &'a str,
     pub(crate) mime: Option<&'a str>,
     pub(crate) ttl_ms: u64,
@@ -139,13 +139,13 @@ impl IntoAnswer<Contents> for ResourceContents {
 
 impl IntoAnswer<Contents> for Vec<ResourceContents> {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { what: What::Several(self), mime: None })
+        Ok(Contents { body: Body::Several(self), mime: None })
     }
 }
 
 impl IntoAnswer<Contents> for ReadResourceResult {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { what: What::Result(self), mime: None })
+        Ok(Contents { body: Body::Result(self), mime: None })
     }
 }
 

@@ -16,7 +16,7 @@ pub use registry::Resources;
 pub use set::{Page, ResourceSet};
 
 use crate::complete::Completers;
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 
 /// A resource or a resource template: its definition and its contents or function.
@@ -62,10 +62,10 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns an error if the server lacks state it needs.
-    fn flaw(&self, uri: &str, state: &Extensions) -> Option<Flaw> {
+    fn missing_state(&self, uri: &str, state: &Extensions) -> Option<BuildError> {
         match self {
             Self::Ready(_) => None,
-            Self::Read(function) => function.flaw(&format!("the resource `{uri}`"), state),
+            Self::Read(function) => function.missing_state(&format!("the resource `{uri}`"), state),
         }
     }
 }

@@ -13,13 +13,13 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
 use super::Source;
-use super::contents::Reading;
+use super::contents::ReadContext;
 use super::registry::{Resources, list_of, set_cursor, templates_of};
-use crate::catalog::{Around, bad_cursor};
-use crate::request::{Serving, TextRequest};
+use crate::catalog::{PageFields, bad_cursor};
+use crate::request::{HandlerConfig, TextRequest};
 
 impl Resources {
-    pub(crate) fn routes(&self, serving: &Serving) -> Router {
+    pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
         let (list, templates, read) = (self.clone(), self.clone(), self.clone());
         let lists = [serving.clone(), serving.clone()];
         let [list_with, templates_with] = lists;
@@ -45,7 +45,7 @@ impl Resources {
                 async { watched.map(|()| EmptyResult::new()) }
             })
             .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
-                unwatch.audience.unwatch(&cx, &params.uri);
+                unwatch.subscribers.unwatch(&cx, &params.uri);
                 async { Ok(EmptyResult::new()) }
             })
     }
@@ -54,12 +54,12 @@ impl Resources {
         if !self.knows(&uri) {
             return Err(not_found(&uri, cx.caller.era));
         }
-        self.audience.watch(cx, uri)
+        self.subscribers.watch(cx, uri)
     }
 
-    // === Lists ===
+    // === ListSet ===
 
-    async fn list(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn list(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, within)) = cursor.as_deref().and_then(in_set) else {
@@ -74,12 +74,12 @@ impl Resources {
                 Some(within) => Some(set_cursor(index, Some(&within))),
                 None => self.set(index + 1).map(|_| set_cursor(index + 1, None)),
             };
-            list_of(page.items, Around::of(era, next)).map(Reply::raw)
+            list_of(page.items, PageFields::of(era, next)).map(Reply::raw)
         };
         serving.run(call.cx(), listing).await
     }
 
-    async fn list_templates(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn list_templates(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, None)) = cursor.as_deref().and_then(in_set) else {
@@ -91,14 +91,14 @@ impl Resources {
         let listing = async move {
             let templates = set.templates(&cx).await?;
             let next = self.set(index + 1).map(|_| set_cursor(index + 1, None));
-            templates_of(templates, Around::of(era, next)).map(Reply::raw)
+            templates_of(templates, PageFields::of(era, next)).map(Reply::raw)
         };
         serving.run(call.cx(), listing).await
     }
 
     // === Reading ===
 
-    async fn read(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn read(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let uri = call.params().get::<ReadResourceParams>()?.uri;
         let cx = call.cx();
         let era = cx.caller.era;
@@ -117,7 +117,7 @@ impl Resources {
         }
         let inner = cx.clone();
         let reading = async move {
-            let read = Reading { uri: &uri, mime: None, ttl_ms: 0, era };
+            let read = ReadContext { uri: &uri, mime: None, ttl_ms: 0, era };
             for set in sets {
                 if let Some(contents) = set.read(&inner, &uri).await?
                     && let Some(reply) = contents.reply(&read)?
@@ -133,7 +133,7 @@ impl Resources {
 
 async fn read_one(
     cx: &Context,
-    serving: &Serving,
+    serving: &HandlerConfig,
     uri: String,
     mime: Option<String>,
     ttl: Duration,
@@ -142,7 +142,7 @@ async fn read_one(
 ) -> Result<Reply, RpcError> {
     let (era, ttl_ms) = (cx.caller.era, mgp_types::millis(ttl));
     let reply = move |uri: &str, contents: super::Contents| {
-        let read = Reading { uri, mime: mime.as_deref(), ttl_ms, era };
+        let read = ReadContext { uri, mime: mime.as_deref(), ttl_ms, era };
         contents.reply(&read)?.ok_or_else(|| not_found(uri, era))
     };
     match source {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Flaw;
+use crate::error::BuildError;
 
 /// A template that URIs are matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ enum Reach {
 
 impl Template {
     /// Parses a template.
-    pub(crate) fn parse(text: &str) -> Result<Self, Flaw> {
-        let wrong = |why| Flaw::Template { template: text.to_owned(), why };
+    pub(crate) fn parse(text: &str) -> Result<Self, BuildError> {
+        let wrong = |why| BuildError::InvalidTemplate { template: text.to_owned(), why };
         let mut pieces = text.split('{');
         let head = pieces.next().unwrap_or_default().to_owned();
         let mut rest: Vec<(Variable, String)> = Vec::new();

@@ -6,41 +6,44 @@ use mgp_types::service::{Extensions, HeaderPlan};
 
 use super::Tool;
 use super::security::declared;
-use crate::error::Flaw;
+use crate::error::BuildError;
 
 /// The prefixes of the protocol's own tools.
 const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 
-const LONGEST: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
 impl Tool {
     /// Checks everything that does not depend on the server.
-    pub(super) fn check(&self) -> Result<(), Flaw> {
+    pub(super) fn check(&self) -> Result<(), BuildError> {
         let name = &self.definition.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
-        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(plain) {
-            return Err(Flaw::Name(name.chars().take(LONGEST).collect()));
+        if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.bytes().all(plain) {
+            return Err(BuildError::InvalidName(name.chars().take(MAX_NAME_LENGTH).collect()));
         }
         if let Some(prefix) = RESERVED.into_iter().find(|prefix| name.starts_with(prefix)) {
-            return Err(Flaw::Reserved { tool: name.clone(), prefix });
+            return Err(BuildError::ReservedName { tool: name.clone(), prefix });
         }
         if let Err(why) = HeaderPlan::of(&self.definition.input_schema) {
-            return Err(Flaw::Headers { tool: name.clone(), why });
+            return Err(BuildError::InvalidHeaders { tool: name.clone(), why });
         }
         let permissions = permissions(&self.definition);
         match permissions.into_iter().find(|permission| !permission.is_valid()) {
-            Some(permission) => Err(Flaw::Permission { tool: name.clone(), permission }),
+            Some(permission) => {
+                Err(BuildError::UnknownPermission { tool: name.clone(), permission })
+            }
             None => Ok(()),
         }
     }
 
     /// Checks that the server has the state it needs.
-    pub(super) fn check_state(&self, state: &Extensions) -> Result<(), Flaw> {
-        match self.shape.needs.iter().find(|need| !need.is_met(state)) {
+    pub(super) fn check_state(&self, state: &Extensions) -> Result<(), BuildError> {
+        match self.types.needs.iter().find(|need| !need.is_met(state)) {
             None => Ok(()),
-            Some(need) => {
-                Err(Flaw::State { tool: self.definition.name.clone(), state: need.name() })
-            }
+            Some(need) => Err(BuildError::MissingToolState {
+                tool: self.definition.name.clone(),
+                state: need.name(),
+            }),
         }
     }
 

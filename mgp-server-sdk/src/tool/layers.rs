@@ -17,7 +17,7 @@ use super::extract::ToolRequest;
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
 /// The server's state, passed through the layers of a tool.
-pub(super) struct Carried(pub(super) Arc<Extensions>);
+pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {
     pub(super) fn push<L>(&mut self, layer: L)
@@ -33,7 +33,7 @@ impl Layers {
         if self.0.is_empty() {
             return None;
         }
-        let bare = Bare { tool: Arc::clone(tool), definition: Arc::clone(definition) };
+        let bare = InnermostTool { tool: Arc::clone(tool), definition: Arc::clone(definition) };
         Some(self.0.iter().fold(Stack::new(bare), |stack, layer| layer(stack)))
     }
 }
@@ -46,12 +46,12 @@ impl fmt::Debug for Layers {
 
 /// The tool as the innermost service.
 #[derive(Clone)]
-struct Bare {
+struct InnermostTool {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
 }
 
-impl Service<Call> for Bare {
+impl Service<Call> for InnermostTool {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
@@ -63,7 +63,8 @@ impl Service<Call> for Bare {
     fn call(&mut self, call: Call) -> Self::Future {
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
-        let state = cx.extensions.get::<Carried>().map(|Carried(state)| Arc::clone(state));
+        let state =
+            cx.extensions.get::<CarriedState>().map(|CarriedState(state)| Arc::clone(state));
         let request = ToolRequest {
             definition: Arc::clone(&self.definition),
             arguments,

@@ -3,11 +3,10 @@
 mod check;
 mod extract;
 mod handler;
-mod into_tools;
 mod layers;
 mod registry;
-mod repeat;
 mod result;
+mod retry_hint;
 mod run;
 mod schema;
 mod security;
@@ -26,11 +25,10 @@ pub use extract::{
     Args, Cancelled, FromCall, Grants, Need, SessionInfo, Standing, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
-pub use into_tools::IntoTools;
 use layers::Layers;
 pub use registry::Tools;
-pub(crate) use repeat::RepeatLayer;
 pub use result::{IntoToolResult, Json, ToolError};
+pub(crate) use retry_hint::RetryHintLayer;
 pub(crate) use run::Running;
 pub use schema::SchemaStyle;
 
@@ -50,8 +48,8 @@ pub use schema::SchemaStyle;
 #[must_use]
 pub struct Tool {
     definition: mcp::Tool,
-    place: Place,
-    shape: Shape,
+    mode: ExecutionMode,
+    types: FunctionTypes,
     style: Option<SchemaStyle>,
     timeout: Option<Duration>,
     layers: Layers,
@@ -60,7 +58,7 @@ pub struct Tool {
 
 /// The thread or task that runs a tool's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ExecutionMode {
     /// A task of its own; the default.
     Task,
     /// The connection's task: for functions that take microseconds.
@@ -71,7 +69,7 @@ enum Place {
 
 /// The schemas and state of a tool, derived from the types of its function.
 #[derive(Clone, Debug)]
-struct Shape {
+struct FunctionTypes {
     /// The generator of the arguments' schema; `None` if the author wrote the schema.
     input: Option<fn(SchemaStyle) -> RawObject>,
     /// The generator of the structured content's schema; `None` if the author wrote the schema.
@@ -97,15 +95,15 @@ impl Tool {
     {
         let mut definition = mcp::Tool::new(name, RawObject::empty());
         definition.description = Some(description.into());
-        let shape = Shape {
+        let types = FunctionTypes {
             input: Some(H::input_schema),
             output: Some(H::output_schema),
             needs: H::needs(),
         };
         let mut tool = Self {
             definition,
-            place: Place::Task,
-            shape,
+            mode: ExecutionMode::Task,
+            types,
             style: None,
             timeout: None,
             layers: Layers::default(),
@@ -141,7 +139,7 @@ impl Tool {
     ///
     /// For functions that take microseconds only.
     pub fn inline(mut self) -> Self {
-        self.place = Place::Inline;
+        self.mode = ExecutionMode::Inline;
         self
     }
 
@@ -158,7 +156,7 @@ impl Tool {
     /// # drop(count);
     /// ```
     pub fn on_blocking_pool(mut self) -> Self {
-        self.place = Place::Blocking;
+        self.mode = ExecutionMode::Blocking;
         self
     }
 
@@ -236,7 +234,7 @@ impl Tool {
     /// ```
     pub fn input_schema(mut self, schema: RawObject) -> Self {
         self.definition.input_schema = schema;
-        self.shape.input = None;
+        self.types.input = None;
         self
     }
 
@@ -244,7 +242,7 @@ impl Tool {
     ///
     /// Before 2026-07-28 structured content is an object: callers of earlier revisions do not see another schema.
     pub fn output<T: JsonSchema>(mut self) -> Self {
-        self.shape.output = Some(schema::result_of::<T>);
+        self.types.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());
         self
     }
@@ -252,7 +250,7 @@ impl Tool {
     /// Replaces the schema of the structured content.
     pub fn output_schema(mut self, schema: RawObject) -> Self {
         self.definition.output_schema = Some(schema);
-        self.shape.output = None;
+        self.types.output = None;
         self
     }
 
@@ -277,10 +275,10 @@ impl Tool {
 
     /// Generates the schemas that come from types.
     fn write_schemas(&mut self, style: SchemaStyle) {
-        if let Some(input) = self.shape.input {
+        if let Some(input) = self.types.input {
             self.definition.input_schema = input(style);
         }
-        if let Some(output) = self.shape.output {
+        if let Some(output) = self.types.output {
             self.definition.output_schema = output(style);
         }
     }
@@ -290,7 +288,33 @@ impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tool")
             .field("name", &self.definition.name)
-            .field("place", &self.place)
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
+    }
+}
+
+/// One or more tools, for [`Server::tool`](crate::Server::tool).
+///
+/// `#[tools]` implements it for the type of its impl block.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool",
+    label = "not a `Tool`, and not a type with `#[tools]` on its impl block",
+    note = "a function with `#[tool]` returns its tool when it is called: `.tool(weather())`",
+    note = "a type whose impl block has `#[tools]` is a set of tools: `.tool(Weather::new())`"
+)]
+pub trait IntoTools {
+    /// Converts the value to tools.
+    fn into_tools(self) -> Vec<Tool>;
+}
+
+impl IntoTools for Tool {
+    fn into_tools(self) -> Vec<Tool> {
+        vec![self]
+    }
+}
+
+impl<T: IntoTools> IntoTools for Vec<T> {
+    fn into_tools(self) -> Vec<Tool> {
+        self.into_iter().flat_map(IntoTools::into_tools).collect()
     }
 }

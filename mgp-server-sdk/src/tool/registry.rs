@@ -1,30 +1,31 @@
 //! The registry of a server's tools, and their encoded lists.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::extract::{Grants, ToolRequest, admit};
-use super::layers::Carried;
+use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, check, repeat, schema};
-use crate::audience::{Audience, List};
-use crate::error::{Flaw, Flaws};
+use super::{SchemaStyle, Tool, check, retry_hint, schema};
+use crate::catalog::LIST_TTL_MS;
+use crate::error::{BuildError, BuildErrors};
+use crate::subscribers::{ListKind, Subscribers};
 
 /// The tools of a server, which can change while it runs; a cheap handle.
 #[derive(Clone, Debug, Default)]
-pub struct Tools(Arc<Inner>);
+pub struct Tools(Arc<ToolsState>);
 
 /// A handle that does not keep the tools alive.
 #[derive(Clone, Debug)]
-pub(crate) struct WeakTools(Weak<Inner>);
+pub(crate) struct WeakTools(Weak<ToolsState>);
 
 impl WeakTools {
     pub(crate) fn upgrade(&self) -> Option<Tools> {
@@ -33,12 +34,12 @@ impl WeakTools {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    now: Mutex<Arc<Snapshot>>,
+struct ToolsState {
+    snapshot: Mutex<Arc<Snapshot>>,
     /// Notified of changes; set when the server is built.
-    audience: OnceLock<Audience>,
+    subscribers: OnceLock<Subscribers>,
     /// Receives the definitions if the server is governed.
-    judge: OnceLock<Judge>,
+    observer: OnceLock<DefinitionObserver>,
     /// Decides again about calls that waited below the gates, if the server is governed.
     recheck: OnceLock<Recheck>,
 }
@@ -73,11 +74,11 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
-    refused: Refused,
+    /// If set, tools whose permissions are known to be denied are not listed; calls of them fail with 1000 either way.
+    hides_refused: bool,
     /// `None` until the server is built.
     state: Option<Arc<Extensions>>,
 }
-
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -89,11 +90,11 @@ struct Entry {
     headers: HeaderPlan,
     /// The tool in its own layers, if it has any.
     wrapped: Option<Stack>,
-    state: Switch,
+    is_enabled: bool,
 }
 
 impl Entry {
-    fn new(mut tool: Tool, style: SchemaStyle, state: Switch) -> Arc<Self> {
+    fn new(mut tool: Tool, style: SchemaStyle, is_enabled: bool) -> Arc<Self> {
         if tool.style.is_none() && style != SchemaStyle::default() {
             tool.write_schemas(style);
         }
@@ -104,7 +105,7 @@ impl Entry {
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, headers, wrapped, state })
+        Arc::new(Self { tool, definition, permissions, headers, wrapped, is_enabled })
     }
 
     /// Compares headers with arguments: a proxy that routed the call by its headers must have seen the same values.
@@ -113,15 +114,14 @@ impl Entry {
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
-            && let Some(came) = cx.extensions.get::<HeaderParams>()
+            && let Some(headers) = cx.extensions.get::<HeaderParams>()
         {
             let arguments = call.tool().and_then(|tool| tool.arguments);
-            self.headers.check(arguments.unwrap_or("{}"), came)?;
+            self.headers.check(arguments.unwrap_or("{}"), headers)?;
         }
         Ok(())
     }
 }
-
 
 impl Tools {
     /// Adds a tool, or replaces the one with its name.
@@ -138,27 +138,27 @@ impl Tools {
     /// # Errors
     /// −32603 if its name or a permission is invalid, or the server lacks state it needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
-        self.put(tool).map_err(|flaw| Flaws(vec![flaw]).into())
+        self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
 
     /// Adds a tool whose name is not taken.
-    pub(crate) fn declare(&self, tool: Tool) -> Result<(), Flaw> {
+    pub(crate) fn declare(&self, tool: Tool) -> Result<(), BuildError> {
         let name = &tool.definition.name;
         if self.snapshot().by_name.contains_key(name) {
-            return Err(Flaw::Twice(name.clone()));
+            return Err(BuildError::DuplicateTool(name.clone()));
         }
         self.put(tool)
     }
 
     /// Adds or replaces a tool.
-    pub(crate) fn put(&self, tool: Tool) -> Result<(), Flaw> {
+    pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
         tool.check()?;
         if let Some(state) = &self.snapshot().settings.state {
             tool.check_state(state)?;
         }
         tool.advise();
         self.change(|order, settings| {
-            let entry = Entry::new(tool, settings.style, Switch::On);
+            let entry = Entry::new(tool, settings.style, true);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
@@ -175,7 +175,7 @@ impl Tools {
                 let mut tool = (*entry.tool).clone();
                 if tool.style.is_none() {
                     tool.write_schemas(style);
-                    *entry = Entry::new(tool, style, entry.state);
+                    *entry = Entry::new(tool, style, entry.is_enabled);
                 }
             }
         });
@@ -183,16 +183,16 @@ impl Tools {
 
     /// Hides tools whose permissions are known to be denied from the list.
     pub(crate) fn hide_refused(&self) {
-        self.change(|_, settings| settings.refused = Refused::Hidden);
+        self.change(|_, settings| settings.hides_refused = true);
     }
 
     /// Sets the server's state, and returns an error for each tool that lacks some.
-    pub(crate) fn provide(&self, state: Arc<Extensions>) -> Vec<Flaw> {
+    pub(crate) fn set_state(&self, state: Arc<Extensions>) -> Vec<BuildError> {
         let snapshot = self.snapshot();
-        let lacking = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
-        let flaws = lacking.filter_map(Result::err).collect();
+        let missing = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
+        let errors = missing.filter_map(Result::err).collect();
         self.change(|_, settings| settings.state = Some(state));
-        flaws
+        errors
     }
 
     /// Returns the permissions the tools need, by standard names, each once.
@@ -218,9 +218,9 @@ impl Tools {
     }
 
     /// Returns whether a tool may safely run twice.
-    pub(super) fn repeats(&self, name: &str) -> bool {
+    pub(super) fn is_repeatable(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
-        snapshot.by_name.get(name).is_some_and(|entry| repeat::repeats(&entry.definition))
+        snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
     }
 
     /// Removes a tool; returns `true` if there was one.
@@ -236,13 +236,13 @@ impl Tools {
     /// Enables a disabled tool; returns `true` if there is such a tool.
     #[must_use]
     pub fn enable(&self, name: &str) -> bool {
-        self.switch(name, Switch::On)
+        self.set_enabled(name, true)
     }
 
     /// Disables a tool: it is not listed, and calls fail with code 4002; returns `true` if there is such a tool.
     #[must_use]
     pub fn disable(&self, name: &str) -> bool {
-        self.switch(name, Switch::Off)
+        self.set_enabled(name, false)
     }
 
     /// Returns the number of tools, including disabled ones.
@@ -258,7 +258,7 @@ impl Tools {
 
     /// Returns the number of enabled tools.
     pub(crate) fn available(&self) -> usize {
-        self.snapshot().order.iter().filter(|entry| entry.state == Switch::On).count()
+        self.snapshot().order.iter().filter(|entry| entry.is_enabled).count()
     }
 
     /// Returns whether there are no tools.
@@ -290,7 +290,7 @@ impl Tools {
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
-        if snapshot.settings.refused == Refused::Hidden {
+        if snapshot.settings.hides_refused {
             let grants = Grants::of(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
@@ -316,7 +316,7 @@ impl Tools {
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
-        if entry.state == Switch::Off {
+        if !entry.is_enabled {
             return Err(disabled(tool.name));
         }
         if !entry.headers.is_empty() {
@@ -331,7 +331,7 @@ impl Tools {
         }
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {
-            call.cx_mut().extensions.insert(Carried(state));
+            call.cx_mut().extensions.insert(CarriedState(state));
             return Ok(Running::Inline(stack.send(call)));
         }
         let arguments = call.tool_arguments();
@@ -348,20 +348,23 @@ impl Tools {
     ///
     /// Changes within a few milliseconds are sent as one notification.
     pub fn tell_changed(&self) {
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
+        if let Some(subscribers) = self.0.subscribers.get() {
+            subscribers.changed(ListKind::Tools);
         }
     }
 
     /// Sets the receiver of the tools' definitions; returns `false` if there is one already.
-    pub(crate) fn judged_by(&self, learn: impl Fn(&[mcp::Tool]) + Send + Sync + 'static) -> bool {
-        let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
-        self.judge();
+    pub(crate) fn observe_definitions(
+        &self,
+        observe: impl Fn(&[mcp::Tool]) + Send + Sync + 'static,
+    ) -> bool {
+        let is_first = self.0.observer.set(DefinitionObserver(Box::new(observe))).is_ok();
+        self.report_definitions();
         is_first
     }
 
     /// Sets the decision about calls that waited below the gates.
-    pub(crate) fn rechecked_by(
+    pub(crate) fn set_recheck(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
     ) {
@@ -374,12 +377,12 @@ impl Tools {
         self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
 
-    fn judge(&self) {
-        if let Some(Judge(learn)) = self.0.judge.get() {
+    fn report_definitions(&self) {
+        if let Some(DefinitionObserver(observe)) = self.0.observer.get() {
             let snapshot = self.snapshot();
             let all: Vec<_> =
                 snapshot.order.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
-            learn(&all);
+            observe(&all);
         }
     }
 
@@ -389,30 +392,30 @@ impl Tools {
     }
 
     /// Sets the listeners that are notified of changes.
-    pub(crate) fn tell(&self, audience: Audience) {
+    pub(crate) fn notify(&self, subscribers: Subscribers) {
         // A server is built once, so a second value would be the same.
-        let _ = self.0.audience.set(audience);
+        let _ = self.0.subscribers.set(subscribers);
     }
 
-    fn switch(&self, name: &str, state: Switch) -> bool {
+    fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
         self.change(|order, _| {
             let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
                 return false;
             };
-            *entry = Arc::new(Entry { state, ..(**entry).clone() });
+            *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
             true
         })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
-        self.judge();
+        self.report_definitions();
         self.tell_changed();
         result
     }
 
     fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
-        let mut current = self.current();
+        let mut current = self.0.snapshot.lock();
         let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
         let result = change(&mut order, &mut settings);
         let by_name =
@@ -435,11 +438,7 @@ impl Tools {
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.current())
-    }
-
-    fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&self.0.snapshot.lock())
     }
 }
 
@@ -473,7 +472,7 @@ impl Snapshot {
         let tools = self
             .order
             .iter()
-            .filter(|entry| entry.state == Switch::On && is_shown(entry))
+            .filter(|entry| entry.is_enabled && is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);

@@ -70,7 +70,7 @@ impl<E: std::error::Error> From<E> for ToolError {
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
     out.push_str(r#"{"content":[{"type":"text","text":"#);
-        // Checking all bytes is several times faster than stopping at the first special one.
+    // Checking all bytes is several times faster than stopping at the first special one.
     if text.bytes().fold(true, |plain, byte| plain & !matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         out.push('"');
         out.push_str(text);

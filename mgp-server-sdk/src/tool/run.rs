@@ -9,14 +9,14 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::ToolRequest;
-use super::{Place, Tool};
+use super::{ExecutionMode, Tool};
 use mgp_lifecycle::{panicked, spawn_watched};
 
 impl Tool {
     pub(crate) fn start(&self, request: ToolRequest) -> Running {
         let asking = request.cx.asking.clone();
-        match self.place {
-            Place::Inline => {
+        match self.mode {
+            ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
                     // Only questions of a round need to be driven; the extra box costs as much as a lookup.
@@ -24,7 +24,7 @@ impl Tool {
                     _ => function,
                 })
             }
-            Place::Task => {
+            ExecutionMode::Task => {
                 let function = (self.run)(request);
                 // Questions of a round are collected where the function is polled, so that a round is one poll.
                 // A function should not block its thread, but pings are answered even if it does.
@@ -32,7 +32,7 @@ impl Tool {
                     async move { asking.drive(function).await },
                 )))
             }
-            Place::Blocking => {
+            ExecutionMode::Blocking => {
                 let run = std::sync::Arc::clone(&self.run);
                 let runtime = Handle::current();
                 Running::Task(AbortOnDrop(tokio::task::spawn_blocking(move || {

@@ -5,12 +5,11 @@ mod cancelled;
 mod grants;
 mod session;
 mod state;
-mod surroundings;
 
 use std::sync::Arc;
 
 use mgp_types::mcp;
-use mgp_types::service::{Context, Extensions};
+use mgp_types::service::{Context, Deadline, Extensions, Outlet, Peer, Principal};
 use mgp_types::{Payload, RawObject, RpcError};
 
 pub use args::Args;
@@ -99,5 +98,35 @@ pub trait FromCall: Sized + Send {
     #[must_use]
     fn needs() -> Vec<Need> {
         Vec::new()
+    }
+}
+
+impl FromCall for Context {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(request.cx.clone())
+    }
+}
+
+impl FromCall for Outlet {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(request.cx.outlet.clone())
+    }
+}
+
+impl FromCall for Principal {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(request.cx.principal.clone())
+    }
+}
+
+impl FromCall for Peer {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(request.cx.peer.clone())
+    }
+}
+
+impl FromCall for Deadline {
+    fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
+        Ok(request.cx.deadline)
     }
 }

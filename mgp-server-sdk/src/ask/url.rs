@@ -9,7 +9,7 @@ use mgp_types::service::{Ask, BoxFuture, Call, Context};
 use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
 
 use super::elicit::unknown;
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
 /// The user's answer to a request to visit a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct UrlElicitation {
     message: String,
     url: String,
     id: Option<String>,
-    wait: Wait,
+    /// If set, a legacy call ends with −32042 and does not wait for the answer.
+    call_again: bool,
 }
-
 
 impl UrlElicitation {
     pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
@@ -44,7 +44,7 @@ impl UrlElicitation {
             message,
             url,
             id: None,
-            wait: Wait::Here,
+            call_again: false,
         }
     }
 
@@ -70,7 +70,7 @@ impl UrlElicitation {
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_server_sdk::{ContextExt, Visited};
     ///
-    /// let repos = Tool::new("repos", "Lists repositories", |cx: Context| async move {
+    /// let repos = Tool::new("repos", "ListSet repositories", |cx: Context| async move {
     ///     let is_signed_in = false; // Looked up somewhere.
     ///     if !is_signed_in {
     ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");
@@ -83,7 +83,7 @@ impl UrlElicitation {
     /// # drop(repos);
     /// ```
     pub fn call_again(mut self) -> Self {
-        self.wait = Wait::Elsewhere;
+        self.call_again = true;
         self
     }
 }
@@ -102,13 +102,14 @@ impl IntoFuture for UrlElicitation {
             params.elicitation_id = id;
             params
         });
-        if is_legacy && self.wait == Wait::Elsewhere {
-            let refused = params.map_or_else(|error| error, |params| self.question.visit(params));
+        if is_legacy && self.call_again {
+            let refused =
+                params.map_or_else(|error| error, |params| self.question.required_url(params));
             return Box::pin(std::future::ready(Err(refused)));
         }
         let ask = params
             .and_then(|params| Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)));
-        let answer = self.question.ask(Needs::Url, ask);
+        let answer = self.question.ask(ClientCapability::Url, ask);
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
             match answer.action {
@@ -123,9 +124,9 @@ impl IntoFuture for UrlElicitation {
 
 impl Question {
     /// Returns −32042, or the error if the caller does not support URLs.
-    fn visit(&self, page: ElicitParams) -> RpcError {
+    fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
-        if let Err(refused) = Needs::Url.check(cx) {
+        if let Err(refused) = ClientCapability::Url.check(cx) {
             return refused;
         }
         let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, page.message.clone());
@@ -141,7 +142,7 @@ pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     if cx.caller.revision != Revision::V2025_11_25 {
         return Box::pin(std::future::ready(()));
     }
-        // The visit may outlast the call that asked for it, so the notification belongs to the session.
+    // The visit may outlast the call that asked for it, so the notification belongs to the session.
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));

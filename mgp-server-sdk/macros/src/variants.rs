@@ -7,7 +7,7 @@ use syn::LitStr;
 use crate::path;
 
 /// The names of the variants of an enum.
-pub(crate) struct Words {
+pub(crate) struct VariantNames {
     /// The kind of value, for error messages.
     what: &'static str,
     /// The type in `mgp_types::mgp`.
@@ -15,13 +15,13 @@ pub(crate) struct Words {
     known: &'static [(&'static str, &'static str)],
 }
 
-pub(crate) const RISK: Words = Words {
+pub(crate) const RISK: VariantNames = VariantNames {
     what: "risk",
     ty: "RiskLevel",
     known: &[("safe", "Safe"), ("moderate", "Moderate"), ("dangerous", "Dangerous")],
 };
 
-pub(crate) const SIDE_EFFECT: Words = Words {
+pub(crate) const SIDE_EFFECT: VariantNames = VariantNames {
     what: "side effect",
     ty: "SideEffect",
     known: &[
@@ -33,7 +33,7 @@ pub(crate) const SIDE_EFFECT: Words = Words {
     ],
 };
 
-pub(crate) const VALIDATOR: Words = Words {
+pub(crate) const VALIDATOR: VariantNames = VariantNames {
     what: "validator",
     ty: "Validator",
     known: &[
@@ -45,7 +45,7 @@ pub(crate) const VALIDATOR: Words = Words {
     ],
 };
 
-pub(crate) const CODE_SAFETY: Words = Words {
+pub(crate) const CODE_SAFETY: VariantNames = VariantNames {
     what: "code safety level",
     ty: "CodeSafetyLevel",
     known: &[
@@ -56,7 +56,7 @@ pub(crate) const CODE_SAFETY: Words = Words {
     ],
 };
 
-pub(crate) const PERMISSION: Words = Words {
+pub(crate) const PERMISSION: VariantNames = VariantNames {
     what: "permission",
     ty: "Permission",
     known: &[
@@ -77,7 +77,7 @@ pub(crate) const PERMISSION: Words = Words {
 /// Short names of standard permissions.
 const SHORT_PERMISSIONS: [&str; 5] = ["shell", "network", "filesystem", "memory", "code"];
 
-impl Words {
+impl VariantNames {
     /// Returns the path of the variant that a value names.
     pub(crate) fn variant(&self, word: &LitStr) -> syn::Result<TokenStream> {
         let text = word.value();

@@ -9,8 +9,8 @@ use mgp_types::mcp::EmptyResult;
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::service::{BoxFuture, Context, Principal, Router};
 
-use crate::audience::{Audience, List, Watching};
 use crate::resource::Resources;
+use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 
 /// A sender of change notifications to the clients of any number of servers; a cheap handle.
 ///
@@ -37,7 +37,7 @@ use crate::resource::Resources;
 /// # drop((one, two));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Herald(Audience);
+pub struct Herald(Subscribers);
 
 /// A subscriber to resources on behalf of callers.
 pub trait Watches: Send + Sync + 'static {
@@ -68,11 +68,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({})", self.name)
-    }
-}
+mgp_types::opaque_debug!(Watch { name });
 
 impl Herald {
     /// Creates a notifier without listeners.
@@ -82,37 +78,37 @@ impl Herald {
     }
 
     /// Notifies the clients of matching principals that the list of tools changed.
-    pub fn tools_changed(&self, whom: impl Fn(&Principal) -> bool) {
-        self.0.changed_for(List::Tools, whom);
+    pub fn tools_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Tools, matches);
     }
 
     /// Notifies the clients of matching principals that the list of prompts changed.
-    pub fn prompts_changed(&self, whom: impl Fn(&Principal) -> bool) {
-        self.0.changed_for(List::Prompts, whom);
+    pub fn prompts_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Prompts, matches);
     }
 
     /// Notifies the clients of matching principals that the lists of resources and templates changed.
-    pub fn resources_changed(&self, whom: impl Fn(&Principal) -> bool) {
-        self.0.changed_for(List::Resources, whom);
+    pub fn resources_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Resources, matches);
     }
 
     /// Notifies the subscribers of a resource, by the name of its [`Watch`], that it changed.
-    pub fn updated(&self, name: &str, whom: impl Fn(&Principal) -> bool) {
-        self.0.updated_for(name, whom);
+    pub fn updated(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
+        self.0.updated_for(name, matches);
     }
 
-    pub(crate) fn audience(&self) -> &Audience {
+    pub(crate) fn subscribers(&self) -> &Subscribers {
         &self.0
     }
 }
 
 /// The subscriber to the resources of a server.
-#[derive(Clone)]
-pub(crate) enum Watched {
+#[derive(Clone, Debug)]
+pub(crate) enum ResourceWatcher {
     /// The server itself.
-    Own(Resources),
+    ReceiverKind(Resources),
     /// A gateway's own implementation.
-    By(Arc<dyn Watches>),
+    External(Arc<dyn Watches>),
 }
 
 impl fmt::Debug for dyn Watches {
@@ -121,21 +117,18 @@ impl fmt::Debug for dyn Watches {
     }
 }
 
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own(resources) => resources.fmt(f),
-            Self::By(watches) => watches.fmt(f),
-        }
-    }
-}
-
-impl Watched {
+impl ResourceWatcher {
     /// Subscribes for a stream; returns `None` if the resource cannot be subscribed to.
-    pub(crate) async fn begin(&self, cx: &Context, uri: String) -> Option<(String, Watching)> {
+    pub(crate) async fn subscribe(
+        &self,
+        cx: &Context,
+        uri: String,
+    ) -> Option<(String, WatchedResource)> {
         match self {
-            Self::Own(resources) => resources.knows(&uri).then(|| Watching::plain(uri)),
-            Self::By(watches) => match watches.watch(cx, &uri).await {
+            Self::ReceiverKind(resources) => {
+                resources.knows(&uri).then(|| WatchedResource::plain(uri))
+            }
+            Self::External(watches) => match watches.watch(cx, &uri).await {
                 Ok(watch) => Some(watching(watch, uri)),
                 Err(error) => {
                     tracing::debug!(%error, "resource subscription failed");
@@ -146,25 +139,25 @@ impl Watched {
     }
 }
 
-fn watching(Watch { name, guard }: Watch, uri: String) -> (String, Watching) {
-    (name, Watching { uri, _guard: guard })
+fn watching(Watch { name, guard }: Watch, uri: String) -> (String, WatchedResource) {
+    (name, WatchedResource { uri, _guard: guard })
 }
 
 /// Returns the subscription endpoints of a server whose resources live elsewhere.
-pub(crate) fn routes(audience: Audience, watched: Watched) -> Router {
-    let Watched::By(watches) = watched else { return Router::new() };
-    let leaves = audience.clone();
+pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Router {
+    let ResourceWatcher::External(watches) = watched else { return Router::new() };
+    let unsubscribed = subscribers.clone();
     Router::new()
         .on::<ResourcesSubscribe, _, _>(move |cx, params| {
-            let (audience, watching_begins) = (audience.clone(), watches.watch(&cx, &params.uri));
+            let (subscribers, watch) = (subscribers.clone(), watches.watch(&cx, &params.uri));
             async move {
-                let (name, watching) = watching(watching_begins.await?, params.uri);
-                audience.watch_as(&cx, name, watching)?;
+                let (name, watching) = watching(watch.await?, params.uri);
+                subscribers.watch_as(&cx, name, watching)?;
                 Ok(EmptyResult::new())
             }
         })
         .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
-            leaves.unwatch(&cx, &params.uri);
+            unsubscribed.unwatch(&cx, &params.uri);
             async { Ok(EmptyResult::new()) }
         })
 }
