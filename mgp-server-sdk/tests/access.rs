@@ -1,4 +1,4 @@
-//! A server whose tools are for those who have access: a change reaches its clients (MGP §5).
+//! A server with access control: changes of access reach its clients (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

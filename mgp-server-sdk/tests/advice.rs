@@ -1,4 +1,4 @@
-//! What a server says in its log while it is put together.
+//! Warnings that a server logs while it is built.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps warnings and errors as text.
+/// A subscriber that records warnings and errors as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 

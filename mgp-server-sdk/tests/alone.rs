@@ -1,4 +1,4 @@
-//! The audit layer alone on a server: the example, as a client starts it (MGP §6).
+//! A server with the audit layer only: the example, started as a client starts it (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,12 +23,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // Nothing depends on the result.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs the example on some requests, and gives what it said, a message a line.
+/// Runs the example on some requests, and returns its messages.
 fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

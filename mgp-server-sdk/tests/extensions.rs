@@ -1,7 +1,7 @@
-//! The 19 methods and 6 notifications of MGP under each of the nine extensions, in both eras (MGP §2.4).
+//! The 19 methods and 6 notifications of MGP with each of the nine extensions, in both eras (MGP §2.4).
 //!
-//! Off: nothing goes out, and the method is unknown.
-//! On: it is served, or its row in `docs/methods.md` says that it is open.
+//! Without the extension nothing is sent, and the method is unknown.
+//! With it the method is served, or its row in `docs/methods.md` is marked open.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ impl Peer {
         Self { raw, era, capabilities, negotiated }
     }
 
-    /// The extensions the server named.
+    /// Returns the extensions that the server named.
     fn named(&self) -> Vec<&str> {
         let all = self.negotiated["extensions"]["dev.cloto/mgp"]["extensions"].as_array();
         all.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -80,7 +80,7 @@ impl Peer {
         self.raw.ask(method, self.params(params)).await
     }
 
-    /// Says a notification and then something that is answered: what came in between is the reaction.
+    /// Sends a notification and then a request; the messages before the answer are the reaction.
     async fn tell(&mut self, method: &str) -> Vec<Value> {
         self.raw.tell(method, self.params(json!({}))).await;
         let mut heard = self.ask("tools/list", json!({})).await;
@@ -99,7 +99,7 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-/// Which rows of the page are marked open.
+/// Returns whether each row of the page is marked open.
 fn open_rows() -> BTreeMap<String, bool> {
     let page = include_str!("../../docs/methods.md");
     let rows = page.lines().filter(|line| line.starts_with("| "));
@@ -120,7 +120,7 @@ fn the_specification_has_nineteen_methods_and_six_notifications() {
 }
 
 #[tokio::test]
-async fn what_is_off_is_unknown() {
+async fn a_method_without_its_extension_is_unknown() {
     for era in [Era::Legacy, Era::Modern] {
         let offers = Extension::STANDARD.iter().copied().map(Some).chain([None]);
         for offered in offers {
@@ -143,20 +143,20 @@ async fn what_is_off_is_unknown() {
     }
 }
 
-/// Access is administered on servers that are governed, and servers are registered with a kernel: others know neither.
+/// Returns whether only other servers serve an extension: governed ones serve access, kernels serve discovery.
 fn is_anothers(extension: Extension) -> bool {
     matches!(extension, Extension::AccessControl | Extension::Discovery)
 }
 
 #[tokio::test]
-async fn what_is_on_is_served_or_marked_open() {
+async fn a_method_with_its_extension_is_served_or_marked_open() {
     let open = open_rows();
     let requests = || {
         seed().filter(|info| info.kind == Kind::Request && info.direction != Direction::ToClient)
     };
     for era in [Era::Legacy, Era::Modern] {
         for info in requests() {
-            // A connection each: some of them end it.
+            // One connection each: some of the methods end it.
             let mut peer = Peer::new(era, FORCED, Some(whole(info))).await;
             let answer = peer.ask(info.name, json!({})).await.pop().unwrap();
             let served = answer["error"]["code"] != -32601;
@@ -176,7 +176,7 @@ async fn what_is_served_is_advertised_and_nothing_else() {
             let offered = ExtensionSet::from_names(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));
-                // Audit events are taken where the author of a server says so.
+                // Audit events are served only by servers with an endpoint for them.
                 let is_chosen = info.name == AuditNotification::METHOD || is_anothers(extension);
                 let is_served = !open[info.name] && !is_chosen;
                 assert_eq!(is_offered, is_served, "{era:?} {extension}: {}", info.name);
@@ -185,7 +185,7 @@ async fn what_is_served_is_advertised_and_nothing_else() {
     }
 }
 
-/// Has the server do all it can, and returns all it said.
+/// Uses every feature of the server, and returns all its messages.
 async fn everything(peer: &mut Peer) -> Vec<Value> {
     let call = |name: &str, arguments: Value| {
         json!({
@@ -212,7 +212,7 @@ async fn everything(peer: &mut Peer) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn only_what_is_on_goes_out() {
+async fn only_negotiated_extensions_send_anything() {
     let open = open_rows();
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
@@ -241,7 +241,7 @@ async fn a_plain_peer_sees_no_name_of_mgp() {
         let mut all = vec![peer.negotiated.clone()];
         all.extend(everything(&mut peer).await);
         for message in all {
-            // The name of the server's own error may be asked for by nobody.
+            // The server's own errors cannot be requested.
             assert!(!message.to_string().to_lowercase().contains("mgp"), "{era:?}: {message}");
         }
     }

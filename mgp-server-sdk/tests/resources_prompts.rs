@@ -20,7 +20,7 @@ async fn write(wire: &mut Wire, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn notes_are_written_watched_read_and_summed_up() {
+async fn notes_are_written_subscribed_read_and_summed_up() {
     for era in ERAS {
         let offers = json!({ "elicitation": {} });
         let mut wire = Wire::offering(example::server(), era, offers).await;

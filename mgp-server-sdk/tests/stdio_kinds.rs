@@ -1,7 +1,7 @@
-//! Real parents around the `echo` example, with every kind of descriptor they hand over.
+//! The `echo` example as a child of real parents, with every kind of descriptor they pass.
 //!
-//! Each shakes hands, calls the tool, leaves, and must see its two answers, nothing else, and exit code 0.
-//! A parent that is not installed is skipped loudly; with `MGP_STRICT=1` that is a failure.
+//! Each does the handshake, calls the tool, closes, and must see its two answers, nothing else, and exit code 0.
+//! A parent that is not installed is skipped with a message; with `MGP_STRICT=1` that is a failure.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -29,7 +29,7 @@ fn echo() -> PathBuf {
     path
 }
 
-/// A call whose message is long, and not plain.
+/// Returns a call with a long message that needs escapes.
 fn call(length: usize) -> String {
     let message = format!("{}é€😀 \\n\\\"", "m".repeat(length));
     format!(
@@ -37,12 +37,12 @@ fn call(length: usize) -> String {
     )
 }
 
-/// All three lines.
+/// Returns all three lines.
 fn talk(length: usize) -> String {
     [HELLO, READY, &call(length), ""].join("\n")
 }
 
-/// What came back must be the two answers and nothing else.
+/// Checks that the output is the two answers and nothing else.
 #[track_caller]
 fn check(said: &str, length: usize) {
     let lines: Vec<_> = said.lines().collect();
@@ -56,7 +56,7 @@ fn check(said: &str, length: usize) {
     assert_eq!((text.len(), text.ends_with("é€😀 \n\"")), (length + 12, true));
 }
 
-/// Waits for a process that should end by itself, and reads its stdout where that is a pipe.
+/// Waits for a process to exit, and reads its stdout if that is a pipe.
 #[track_caller]
 fn finish(mut child: Child) -> String {
     let stdout = child.stdout.take();
@@ -78,7 +78,7 @@ fn finish(mut child: Child) -> String {
     panic!("it did not end by itself");
 }
 
-/// Whether a program is there; `false` is said where nobody misses it, or is a failure.
+/// Returns whether a program is installed; fails with `MGP_STRICT=1` if it is not.
 fn is_there(program: &str) -> bool {
     let there =
         Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -87,13 +87,13 @@ fn is_there(program: &str) -> bool {
     }
     let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
     assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
-    // Past the capture of the test's output.
+    // Bypasses the capture of the test's output.
     let said = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
     std::io::stderr().write_all(said.as_bytes()).unwrap();
     false
 }
 
-/// Plays a parent in another language; it gets the program, the runtime and the lines, and says what it read.
+/// Runs a parent in another language with the program, the runtime and the lines; it prints what it read.
 fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
     if !is_there(program) {
         return;
@@ -171,7 +171,7 @@ child.on("close", (code) => {
 child.stdin.write(env.HELLO + "\n");
 "#;
 
-/// Node's `pipe` is a socket; `overlapped` is the same here and another thing on Windows.
+/// Node's `pipe` is a socket; `overlapped` differs from it on Windows only.
 #[test]
 fn node_with_its_sockets() {
     parent("node", "-e", NODE, &["pipe", "overlapped"]);
@@ -222,7 +222,7 @@ fn the_null_device_for_either() {
 #[test]
 fn a_shell_with_pipes_on_both_sides() {
     for runtime in RUNTIMES {
-        // The exit code of the middle one is the last line.
+        // The exit code of the server is the last line.
         let script = r#"{ printf '%s\n' "$HELLO" "$READY" "$CALL" | "$ECHO" --rt "$RUNTIME"; echo "code=$?"; } | cat"#;
         let shell = Command::new("sh")
             .args(["-c", script])
@@ -240,7 +240,7 @@ fn a_shell_with_pipes_on_both_sides() {
     }
 }
 
-/// A person at a terminal, which shows the lines as they are typed and ends lines in its own way.
+/// A user at a terminal, which echoes the input and ends lines in its own way.
 #[test]
 fn a_terminal() {
     if !is_there("script") {
@@ -255,7 +255,7 @@ fn a_terminal() {
             .spawn()
             .unwrap();
         let mut keys = script.stdin.take().unwrap();
-        // A terminal gives a line at a time and no more than 4096 bytes of it. The end is a key as well.
+        // A terminal passes one line at a time, of at most 4096 bytes. The end of input is a key as well.
         let typing = thread::spawn(move || {
             keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
         });

@@ -1,4 +1,4 @@
-//! The workbench does what its flags and tools say; others build on that.
+//! The workbench does what its flags and tools promise; other tests depend on that.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"name": tool, "arguments": arguments, "_mgp": {"stream": true}})
 }
 
-/// Calls a tool and returns its text; a tool that failed says so in front.
+/// Calls a tool and returns its text, with a prefix if the tool failed.
 async fn text(raw: &mut Raw, tool: &str, arguments: Value) -> String {
     let answer = raw.answer("tools/call", call(tool, &arguments)).await;
     let text = answer["result"]["content"][0]["text"].as_str();
@@ -69,7 +69,7 @@ async fn every_tool_of_the_contract_is_listed() {
 }
 
 #[tokio::test]
-async fn tools_do_what_they_say() {
+async fn tools_return_what_they_promise() {
     let mut raw = connect(&[]).await;
     assert_eq!(text(&mut raw, "echo", json!({"message": "żółw"})).await, "żółw");
     assert_eq!(text(&mut raw, "sleep", json!({"ms": 1})).await, "slept 1 ms");
@@ -89,7 +89,7 @@ async fn tools_do_what_they_say() {
 }
 
 #[tokio::test]
-async fn failures_are_as_told() {
+async fn failures_are_as_requested() {
     let mut raw = connect(&[]).await;
     let arguments = json!({"code": 5003, "message": "no more paper", "data": {"tray": 2}});
     let error = &raw.answer("tools/call", call("fail", &arguments)).await["error"];
@@ -120,7 +120,7 @@ async fn the_list_changes_at_run_time() {
 }
 
 #[tokio::test]
-async fn confirm_asks_the_person_in_both_eras() {
+async fn confirm_asks_the_user_in_both_eras() {
     for (answer, said) in [
         (json!({"action": "accept", "content": {"yes": true}}), "confirmed"),
         (json!({"action": "accept", "content": {"yes": false}}), "declined"),
@@ -187,7 +187,7 @@ async fn a_handshake_can_hang() {
 }
 
 #[test]
-fn flags_that_cannot_be_followed_are_refused_by_name() {
+fn invalid_flags_are_refused_by_name() {
     let refused = |flags: &[&str]| settings(flags).unwrap_err();
     assert!(refused(&["--http"]).contains("`--http` needs a value"));
     assert!(refused(&["--colour"]).contains("unknown flag `--colour`"));

@@ -1,4 +1,4 @@
-//! Cancellation crosses a connection, and so does its end.
+//! Cancellation and disconnects propagate over a connection.
 
 use mgp_transport::{Closed, Limits};
 use tokio::io::AsyncWriteExt;

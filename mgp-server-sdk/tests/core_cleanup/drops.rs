@@ -14,9 +14,9 @@ use super::pair::{Alive, Pair, Taker, quiet, server, until};
 
 const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
-const AT_ONCE: usize = 100;
+const CONCURRENT: usize = 100;
 
-/// `SplitMix64`: the same calls on every run.
+/// `SplitMix64` with a fixed seed: the same calls in every run.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// When a caller gives up.
+/// The moment at which a caller drops its call.
 #[derive(Clone, Copy, Debug)]
 enum GivesUp {
     BeforeIt,
@@ -40,7 +40,7 @@ enum GivesUp {
 
 type Pending = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// `true` when the call was answered.
+/// Returns `true` if the call was answered.
 async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
     match gives_up {
         GivesUp::BeforeIt => false,
@@ -116,7 +116,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     while let Some(done) = running.join_next().await {
         answered += usize::from(done.unwrap());
     }
-    // Otherwise the test would not test much.
+    // Otherwise the test would cover little.
     assert!(
         answered > CALLS / 10 && answered < CALLS * 9 / 10,
         "{answered} of {CALLS} were answered"
@@ -130,7 +130,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));
     }
 
-    // They end in every way there is, with calls that run.
+    // End the connections in every way there is, with running calls.
     let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
     until(|| (alive.now() == CONNECTIONS, alive.now())).await;
     pairs[0].cx.peer.close("enough");

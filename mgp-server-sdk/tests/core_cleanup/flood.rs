@@ -48,7 +48,7 @@ async fn flooded() {
     assert!(held > 60_000 && held <= limits.notifications as u64, "{held} are held");
     assert!(monitor.held_bytes() <= limits.held_bytes, "{}", monitor.held_bytes());
 
-    // One that decides may not be lost: the connection ends.
+    // A notification that carries a decision must not be lost: the connection ends.
     raw.say(ROOTS).await;
     let closed = end(raw.run).await;
     assert!(matches!(closed, Closed::Flooded), "{closed}");
@@ -63,7 +63,7 @@ fn waits_dropped_and_ended_within_bounds() {
     });
 }
 
-/// Long notifications: the byte budget is reached long before the count.
+/// Long notifications reach the byte limit long before the count.
 #[tokio::test]
 async fn long_ones_are_bounded_by_their_bytes() {
     let alive = Alive::default();
@@ -84,7 +84,7 @@ async fn long_ones_are_bounded_by_their_bytes() {
     raw.run.abort();
 }
 
-/// Without a handler that waits, a flood is merely work.
+/// Without a handler that waits, a flood only costs work.
 #[tokio::test]
 async fn a_flood_that_is_handled_loses_nothing() {
     let mut raw =

@@ -1,13 +1,13 @@
-//! How much memory a story takes, told in a process of its own.
+//! The memory that a scenario takes, measured in a process of its own.
 
 use std::process::{Command, Stdio};
 
-/// Set in the process that plays the story.
+/// Set in the process that runs the scenario.
 const PLAYS: &str = "MGP_TEST_PLAYS";
 
-/// Runs a story in a process of its own: its memory must not grow by more than so many bytes.
+/// Runs a scenario in a process of its own: its memory must not grow by more than `bound` bytes.
 ///
-/// `name` is the path of the test that calls this, which plays the story when it is called there again.
+/// `name` is the path of the test that calls this, which runs the scenario when it is called there again.
 #[track_caller]
 pub(crate) fn grows_less_than(bound: u64, name: &str, story: impl FnOnce()) {
     if std::env::var_os(PLAYS).is_some() {
@@ -29,7 +29,7 @@ pub(crate) fn grows_less_than(bound: u64, name: &str, story: impl FnOnce()) {
     assert!(played.status.success() && said.contains("1 passed"), "{said}");
 }
 
-/// A figure about our memory in bytes; 0 where `/proc` does not tell.
+/// Returns a figure about the memory of this process in bytes; 0 if `/proc` does not have it.
 fn figure(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

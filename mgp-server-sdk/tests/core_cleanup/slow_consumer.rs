@@ -1,4 +1,4 @@
-//! A caller that takes the chunks of its call too slowly.
+//! A caller that reads the chunks of its call too slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::pair::{Alive, Pair, Taker, quiet, server, text, until};
 
 #[tokio::test(start_paused = true)]
-async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
+async fn loses_chunks_keeps_the_answer_and_blocks_no_other() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
@@ -42,7 +42,7 @@ async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_leaves_gives_back_what_waited() {
+async fn that_leaves_frees_what_waited() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();

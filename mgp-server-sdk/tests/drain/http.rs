@@ -1,4 +1,4 @@
-//! A server at a URL: sessions and calls that stand alone, streams, and who may shut it down.
+//! Shutdown of a server over HTTP: sessions, calls without a session, streams, and authority.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ impl Client {
         client
     }
 
-    /// Posts a message; none when the server could not be reached, null where it has no answer.
+    /// Posts a message; returns `None` if the server is unreachable, null if the message has no answer.
     async fn post(&self, to: SocketAddr, mut message: Value) -> Option<Value> {
         let headers = match self {
             Self::Modern => {
@@ -92,7 +92,7 @@ impl Client {
         let mut socket = TcpStream::connect(to).await.ok()?;
         socket.write_all(text.as_bytes()).await.ok()?;
         let mut answer = String::new();
-        // A server that is gone hangs up.
+        // A server that has ended closes the connection.
         timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
         if answer.is_empty() {
             return None;
@@ -105,7 +105,7 @@ impl Client {
 
 const BOTH: &str = "application/json, text/event-stream";
 
-/// Calls until the server is gone; what was asked, and what was answered.
+/// Calls until the server is gone; returns the sent and the received messages.
 async fn calls(
     client: Client,
     to: SocketAddr,
@@ -164,7 +164,7 @@ async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
 }
 
 #[tokio::test]
-async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
+async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
     let began = Began::default();
     let server = listen(&began, Principal::local()).await;
     let to = server.to;
@@ -198,7 +198,7 @@ async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
     server.ended().await;
     assert!(
         begun.elapsed() < Duration::from_secs(3),
-        "nobody was waited for: {:?}",
+        "the drain waited for an idle client: {:?}",
         begun.elapsed()
     );
     assert!(working.await.unwrap().unwrap()["result"].is_object());
@@ -211,7 +211,7 @@ async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
     assert_eq!(states(&listened), ["draining", "disconnected"]);
     let last = &listened.last().unwrap().data;
     assert_eq!((&last["id"], &last["result"]["resultType"]), (&7.into(), &"complete".into()));
-    assert!(TcpStream::connect(to).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(to).await.is_err(), "the server still listens");
 }
 
 #[tokio::test]

@@ -14,23 +14,23 @@ use tokio::time::sleep;
 use crate::drains;
 use crate::world::{Began, Dice, Heard, World, call, request, rest, say, server};
 
-/// How many calls a peer makes before it gives up.
+/// The number of calls of a peer before it gives up.
 const CALLS: u64 = 60;
 /// The id of the request to shut down.
 const SHUTDOWN: u64 = 999_999;
 
-/// How a server is told to end.
+/// The trigger of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// By whoever holds its handle.
+    /// The drain handle.
     Handle,
-    /// By a request among the calls.
+    /// A request among the calls.
     Method,
-    /// With so little time that something is cut.
+    /// The drain handle, with a time limit that cuts off some calls.
     Surprise,
 }
 
-/// One drain: how many calls succeeded, and how many came too late.
+/// Drains once; returns the number of calls that succeeded, and of those sent too late.
 async fn one(by: By, dice: &mut Dice) -> (usize, usize) {
     let began = Began::default();
     let World { mut to, mut from, serving, drain } = World::new(server(&began)).await;
@@ -47,7 +47,7 @@ async fn one(by: By, dice: &mut Dice) -> (usize, usize) {
         flag.store(true, Ordering::SeqCst);
     });
     let asked = dice.below(CALLS);
-    // What was written after it is known that the server drains.
+    // Written after the peer knows that the server drains.
     let (mut sent, mut late) = (Vec::new(), Vec::new());
     for id in 0..CALLS {
         if by == By::Method && id == asked {
@@ -108,7 +108,7 @@ pub(crate) fn say_figure(figure: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
+async fn the_outcome_of_a_task_reaches_the_caller_that_waits_for_it() {
     for number in 0..(drains() / 10).max(5) {
         let (gate, ms) = (Arc::new(Semaphore::new(0)), u64::try_from(number).unwrap() % 20);
         let held = Arc::clone(&gate);
@@ -136,7 +136,7 @@ async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
             let id = json!({"taskId": id});
             world.say(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
         }
-        // What waits for a task is read when this is answered.
+        // A request that waits for a task is read before this one is answered.
         world.say(&call(200, "inline", 0)).await;
         assert_eq!(world.hear().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
@@ -159,7 +159,7 @@ async fn a_call_that_asks_its_caller_gets_the_answer_while_the_server_drains() {
 
     #[derive(Deserialize, JsonSchema)]
     struct City {
-        /// Where.
+        /// The name of the city.
         city: String,
     }
     let ask = Tool::new("ask", "Asks", |cx: Context| async move {
@@ -187,11 +187,11 @@ async fn a_call_that_asks_its_caller_gets_the_answer_while_the_server_drains() {
     world.say(&answer).await;
     let heard = world.rest().await;
     assert_eq!(heard.answers[&1]["result"]["content"][0]["text"], "Oslo");
-    assert!(heard.states.is_empty(), "a plain peer is told nothing");
+    assert!(heard.states.is_empty(), "a plain MCP peer receives no states");
 }
 
 #[tokio::test]
-async fn a_plain_peer_is_refused_in_words_it_understands() {
+async fn a_plain_peer_is_refused_with_an_mcp_error() {
     let mut world = World::without_hands(server(&Began::default()));
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
@@ -213,7 +213,7 @@ async fn a_plain_peer_is_refused_in_words_it_understands() {
 
 #[tokio::test]
 async fn only_the_owner_shuts_down() {
-    // A peer that was not said to own the server, and speaks of nothing else than that.
+    // A peer that does not own the server, and negotiated only this extension.
     let mut world = World::new(mgp_server_sdk::Server::new("s", "1")).await;
     world.say(&request(1, "mgp/lifecycle/shutdown", json!({}))).await;
     let refused = world.hear().await.unwrap();

@@ -1,4 +1,4 @@
-//! Real servers on pipes: told to end by a signal, and by their parents.
+//! Real servers on pipes, shut down by a signal and by their parents.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::world::{Heard, PATIENCE, request};
 use crate::{at_once, drains};
 
-/// A workbench that runs.
+/// A running workbench.
 struct Process {
     to: ChildStdin,
     from: Lines<BufReader<ChildStdout>>,
@@ -52,7 +52,7 @@ impl Process {
     }
 
     async fn say(&mut self, message: &Value) {
-        // A server that is gone is found out where its answers are read.
+        // A server that has ended shows when its answers are read.
         let _ = self.to.write_all(format!("{message}\n").as_bytes()).await;
     }
 
@@ -70,7 +70,7 @@ impl Process {
         timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Makes calls, and waits until they were accepted; some may be over by then.
+    /// Makes calls, and waits until they were accepted; some may have ended by then.
     async fn load(&mut self, calls: u64, ms: u64) -> Heard {
         for id in 0..calls {
             self.say(&tool(id, "sleep", &json!({"ms": ms}))).await;
@@ -98,7 +98,7 @@ async fn a_process_finishes_its_calls_and_exits_with_success() {
             1 => process.signal("-INT").await,
             _ => process.say(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
         }
-        // Until it says so nobody knows whether a signal has arrived.
+        // Before this notification the signal may not have arrived.
         while heard.states.is_empty() {
             heard.take(process.hear().await.unwrap());
         }
@@ -132,7 +132,7 @@ async fn an_idle_process_ends_at_once() {
         assert!(process.end().await.success());
     }
     times.sort_unstable();
-    // Starting `kill` is part of it.
+    // The time includes the start of `kill`.
     assert!(times[times.len() / 2] < at_once(), "{times:?}");
 }
 

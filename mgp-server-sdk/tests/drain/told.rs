@@ -1,4 +1,4 @@
-//! Who negotiated it is told of the states of the server, in both eras, up to the last.
+//! Notifications of the server's states to clients that negotiated them, in both eras.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn listens(id: u64, extensions: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn a_modern_stream_tells_the_states_and_is_completed() {
+async fn a_modern_stream_carries_the_states_and_is_completed() {
     let mut world = World::without_hands(server(&Began::default()));
     world.say(&listens(1, &["lifecycle"])).await;
     let acknowledged = world.hear().await.unwrap();
@@ -59,7 +59,7 @@ async fn a_modern_stream_tells_the_states_and_is_completed() {
 }
 
 #[tokio::test]
-async fn the_server_says_its_own_id() {
+async fn the_server_sends_its_own_id() {
     let server = server(&Began::default()).offer(|offer| {
         offer.mgp.as_mut().unwrap().server_id = Some("mind.cerebras".to_owned());
     });

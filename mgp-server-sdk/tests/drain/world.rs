@@ -1,4 +1,4 @@
-//! A server that notes which calls began, and a peer that writes lines.
+//! A server that records which calls began, and a peer that writes lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// How long a test waits for anything.
+/// The time limit of a test for each wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The calls whose tools began.
@@ -26,9 +26,9 @@ impl Began {
 
 #[derive(Deserialize, JsonSchema)]
 struct Work {
-    /// Names the call.
+    /// The name of the call.
     number: u64,
-    /// How long it takes; none is at once.
+    /// The duration of the call.
     ms: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn server(began: &Began) -> Server {
         .tool(blocks)
 }
 
-/// Numbers that look as if they came by chance, the same each time.
+/// Pseudo-random numbers with a fixed seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -73,7 +73,7 @@ impl Dice {
     }
 }
 
-/// A server that runs, and its peer.
+/// A running server, and its peer.
 pub(crate) struct World {
     pub(crate) to: WriteHalf<DuplexStream>,
     pub(crate) from: BufReader<ReadHalf<DuplexStream>>,
@@ -82,7 +82,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Serves a peer that has shaken hands.
+    /// Serves a peer and does the handshake.
     pub(crate) async fn new(server: Server) -> Self {
         let mut world = Self::without_hands(server);
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
@@ -94,7 +94,7 @@ impl World {
         world.say(&request(1_000_000, "initialize", hello)).await;
         world.hear().await.unwrap();
         world.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        // Heard once what comes behind it is answered.
+        // The notification was handled once the next request is answered.
         world.say(&request(1_000_001, "ping", json!({}))).await;
         world.hear().await.unwrap();
         world
@@ -113,12 +113,12 @@ impl World {
         assert!(say(&mut self.to, message).await, "the server is gone");
     }
 
-    /// The next message; none once the server has closed the connection.
+    /// Returns the next message; `None` once the server has closed the connection.
     pub(crate) async fn hear(&mut self) -> Option<Value> {
         hear(&mut self.from).await
     }
 
-    /// Everything up to the end, and that it was a good one.
+    /// Reads everything up to the end, and checks that the server ended without an error.
     pub(crate) async fn rest(mut self) -> Heard {
         let heard = rest(&mut self.from).await;
         tokio::time::timeout(PATIENCE, self.serving).await.unwrap().unwrap().unwrap();
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// Writes a message; `false` when the server no longer reads.
+/// Writes a message; returns `false` if the server no longer reads.
 pub(crate) async fn say(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
     to.write_all(format!("{message}\n").as_bytes()).await.is_ok()
 }
@@ -134,7 +134,7 @@ pub(crate) async fn say(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bo
 async fn hear(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
     let mut line = String::new();
     let read = tokio::time::timeout(PATIENCE, from.read_line(&mut line)).await;
-    (read.expect("the server says nothing").unwrap() > 0)
+    (read.expect("the server sent nothing").unwrap() > 0)
         .then(|| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no whole line: {line:?}")))
 }
 
@@ -147,11 +147,11 @@ pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Heard 
     heard
 }
 
-/// What a server said.
+/// The messages that a server sent.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) answers: BTreeMap<u64, Value>,
-    /// The states it entered.
+    /// The states that the server entered.
     pub(crate) states: Vec<String>,
 }
 
@@ -165,14 +165,14 @@ impl Heard {
         }
     }
 
-    /// The code of a refusal.
+    /// Returns the code of an error.
     pub(crate) fn code(&self, id: u64) -> Option<i64> {
         self.answers.get(&id)?["error"]["code"].as_i64()
     }
 
-    /// Holds what was answered against what began: whatever began was answered, whatever was refused had not begun.
+    /// Compares the answers with the calls that began: calls that began were answered, refused ones had not begun.
     ///
-    /// Returns how many succeeded, and how many came too late.
+    /// Returns the number of calls that succeeded, and of those sent too late.
     pub(crate) fn judge(
         &self,
         sent: impl Iterator<Item = u64>,
@@ -197,7 +197,7 @@ impl Heard {
                     assert_eq!(answer["error"]["data"]["_mgp"]["details"]["started"], false);
                     late += 1;
                 }
-                // It was never read.
+                // The server never read it.
                 (false, None, _) => late += 1,
                 other => panic!("call {id}: {other:?}"),
             }
@@ -211,7 +211,7 @@ pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A call that is named by its id.
+/// Returns a call that is named by its id.
 pub(crate) fn call(id: u64, tool: &str, ms: u64) -> Value {
     request(id, "tools/call", json!({"name": tool, "arguments": {"number": id, "ms": ms}}))
 }

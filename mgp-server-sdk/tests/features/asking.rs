@@ -1,4 +1,4 @@
-//! Asking the person, the model and for the roots, in both eras.
+//! Requests to the user, the model and for the roots, in both eras.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};
@@ -10,7 +10,7 @@ use super::wire::{ERAS, Wire, code};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes.
+    /// The name of the guest.
     name: String,
     age: Option<u8>,
 }
@@ -88,7 +88,7 @@ async fn call(wire: &mut Wire, tool: &str, answers: &[Value]) -> Result<Value, V
 }
 
 #[tokio::test]
-async fn a_form_is_accepted_declined_or_left() {
+async fn a_form_is_accepted_declined_or_dismissed() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, everything()).await;
         for (answer, text) in [
@@ -196,7 +196,7 @@ async fn a_page_to_visit_is_agreed_to() {
 }
 
 #[tokio::test]
-async fn who_does_not_offer_enough_is_told_what_is_missing() {
+async fn a_client_that_offers_too_little_learns_what_is_missing() {
     for era in ERAS {
         for (offers, tool, needed, name) in [
             (json!({}), "guest", json!({ "elicitation": {} }), "`elicitation`"),
@@ -236,7 +236,7 @@ async fn who_does_not_offer_enough_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_not_flat_is_the_servers_fault() {
+async fn a_form_that_is_not_flat_is_an_error_of_the_server() {
     let mut wire = Wire::offering(server(), Era::Legacy, everything()).await;
     let answer = call(&mut wire, "nested", &[]).await;
     assert_eq!(code(&answer), -32603);

@@ -1,4 +1,4 @@
-//! What is advertised is what is registered, and what is not is not there.
+//! A server offers exactly the features that are registered.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
@@ -43,7 +43,7 @@ async fn capabilities_are_those_of_what_is_registered() {
             json!({ "completions": {}, "prompts": told })
         );
         assert_eq!(offered(new().logging(), era).await, json!({ "logging": {} }));
-        // What the author says stays as it is.
+        // The author's own offer is kept.
         let quiet = new().tool(tool()).offer(|offer| {
             offer.capabilities.tools = Some(ListChanged::new());
         });
@@ -103,7 +103,7 @@ async fn a_capability_in_the_offer_is_served_before_there_is_anything() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_is_said_at_once() {
+async fn all_build_errors_are_reported_at_once() {
     let lacking = |State(count): State<u64>| async move { count.to_string() };
     let completing = |State(count): State<u64>| async move { vec![count.to_string()] };
     let server = || {

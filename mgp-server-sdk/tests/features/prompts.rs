@@ -1,4 +1,4 @@
-//! Prompts: listed and filled in.
+//! Prompts: lists and results.
 
 use mgp_server_sdk::Prompt;
 use mgp_server_sdk::prelude::*;

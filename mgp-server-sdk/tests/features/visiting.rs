@@ -1,4 +1,4 @@
-//! Sending the person to a page, with the call kept waiting or made again, and telling of the visit.
+//! Requests to visit a page, with a call that waits or is repeated, and the notification after the visit.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Visited};
@@ -40,7 +40,7 @@ async fn a_legacy_call_ends_with_the_page_and_a_modern_one_asks() {
 }
 
 #[tokio::test]
-async fn who_knows_no_pages_is_not_sent_to_one() {
+async fn a_client_without_url_support_is_not_sent_to_a_page() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, json!({ "elicitation": {} })).await;
         let answer = wire.ask("tools/call", json!({ "name": "again" })).await;
@@ -52,7 +52,7 @@ async fn who_knows_no_pages_is_not_sent_to_one() {
 }
 
 #[tokio::test]
-async fn the_visit_is_told_to_those_who_know_the_message() {
+async fn only_clients_that_know_the_notification_receive_it() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, with_pages()).await;
         wire.ask("tools/call", json!({ "name": "done" })).await.unwrap();

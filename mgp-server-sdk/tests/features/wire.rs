@@ -1,4 +1,4 @@
-//! A peer on the other end of a connection that writes and reads lines: no SDK on its side.
+//! A peer without an SDK: it writes and reads lines over a connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use tokio::io::{
 pub(crate) struct Wire {
     era: Era,
     capabilities: Value,
-    /// Joined to the `_meta` of each modern request.
+    /// Merged into the `_meta` of each modern request.
     pub(crate) meta: Value,
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: i64,
-    /// Notifications that came and were not looked at.
+    /// Notifications that arrived and were not read.
     notices: VecDeque<Value>,
-    /// What the server asks is answered with these, in order.
+    /// The answers to the server's questions, in order.
     pub(crate) answers: VecDeque<Value>,
-    /// What the server asked: `{method, params}`.
+    /// The server's questions: `{method, params}`.
     pub(crate) asked: Vec<Value>,
-    /// How many rounds the last request took.
+    /// The number of rounds of the last request.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
-    /// The last line as it came.
+    /// The last line as received.
     pub(crate) last: String,
     pub(crate) scope: Scope,
 }
@@ -38,17 +38,17 @@ pub(crate) struct Wire {
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 impl Wire {
-    /// Joins a server.
+    /// Connects to a server.
     pub(crate) async fn join(server: Server, era: Era) -> Self {
         Self::offering(server, era, json!({})).await
     }
 
-    /// Joins a server and offers something.
+    /// Connects to a server with client capabilities.
     pub(crate) async fn offering(server: Server, era: Era, capabilities: Value) -> Self {
         Self::to(&server.into_stack().unwrap(), era, capabilities).await
     }
 
-    /// Joins a finished stack.
+    /// Connects to a finished stack.
     pub(crate) async fn to(
         stack: &mgp_types::service::Stack,
         era: Era,
@@ -82,7 +82,7 @@ impl Wire {
                 });
                 let hello = wire.ask("initialize", params).await.unwrap();
                 wire.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
-                // A notification has no answer; this one comes behind it.
+                // A notification has no answer; the next request has.
                 wire.ask("ping", json!({})).await.unwrap();
                 hello
             }
@@ -91,7 +91,7 @@ impl Wire {
         wire
     }
 
-    /// Sends a request and waits for its end: questions of the server are answered on the way, in either era.
+    /// Sends a request and waits for its result; answers questions of the server, in either era.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let mut again = params.clone();
         self.rounds = 0;
@@ -119,7 +119,7 @@ impl Wire {
         }
     }
 
-    /// Sends a request and hands back its id.
+    /// Sends a request and returns its id.
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next += 1;
         if self.era == Era::Modern {
@@ -136,7 +136,7 @@ impl Wire {
         id
     }
 
-    /// The next notification; waits for it.
+    /// Waits for the next notification.
     pub(crate) async fn notice(&mut self) -> Value {
         if let Some(notice) = self.notices.pop_front() {
             return notice;
@@ -146,7 +146,7 @@ impl Wire {
         notice
     }
 
-    /// The notifications that came until nothing came any more.
+    /// Returns the notifications that arrive until there are no more.
     pub(crate) async fn notices(&mut self) -> Vec<Value> {
         while let Ok(line) =
             tokio::time::timeout(Duration::from_millis(80), self.lines.next_line()).await
@@ -185,7 +185,7 @@ impl Wire {
     }
 }
 
-/// The code of an error that must have come.
+/// Returns the code of an expected error.
 #[track_caller]
 pub(crate) fn code(answer: &Result<Value, Value>) -> i64 {
     answer.as_ref().unwrap_err()["code"].as_i64().unwrap()

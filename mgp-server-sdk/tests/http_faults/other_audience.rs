@@ -1,4 +1,4 @@
-//! A token that is good, but for somebody else.
+//! A valid token for another audience.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The state of a modern call that asked: it opens for the same caller and the same call, unchanged, and for a while.
+//! The sealed state of a modern call with questions: valid for the same caller and call, unmodified, and for a limited time.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn asking() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// The first round: the key of the question, and the state.
+/// Runs the first round; returns the key of the question, and the state.
 async fn asked(caller: &Caller) -> (String, String) {
     let answer = caller.call(1, "ask", json!({ "n": 1 })).await.message().await;
     let result = &answer["result"];

@@ -6,7 +6,7 @@ use super::caller::{Caller, said};
 use super::wire::Response;
 use super::world::{World, until};
 
-/// The steps that were told, and the answer.
+/// Returns the reported steps, and the answer.
 async fn followed(mut response: Response) -> (Vec<f64>, Value) {
     let mut events = response.rest().await;
     let answer = events.pop().unwrap().data;
@@ -18,7 +18,7 @@ async fn followed(mut response: Response) -> (Vec<f64>, Value) {
 }
 
 #[tokio::test]
-async fn equal_ids_and_tokens_are_told_apart() {
+async fn equal_ids_and_tokens_are_distinguished() {
     let world = World::open(|server| server).await;
     let caller = Caller::legacy(&world, json!({}), None).await;
     world.hold.step(1);
@@ -28,10 +28,10 @@ async fn equal_ids_and_tokens_are_told_apart() {
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
     until(|| (world.hold.alive() == 2, world.hold.alive())).await;
-    // They take turns, so each of them has told something then.
+    // They take turns, so each of them has reported something then.
     world.hold.step(2);
     let other = other.await.unwrap();
-    // Which of the two is meant nobody can say, so neither is.
+    // The id is ambiguous, so neither call is cancelled.
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     assert_eq!(world.hold.alive(), 2);
@@ -56,7 +56,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
         asked.push(question["id"].clone());
     }
     assert_ne!(asked[0], asked[1]);
-    // Answered the other way round.
+    // Answered in the other order.
     for (id, name) in [(&asked[1], "Bob"), (&asked[0], "Ann")] {
         let result = json!({ "action": "accept", "content": { "name": name } });
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });

@@ -1,4 +1,4 @@
-//! A peer that writes lines as it likes, over a connection in memory.
+//! A peer that writes raw lines, over a connection in memory.
 
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
@@ -13,7 +13,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Connects to a server and says nothing.
+    /// Connects to a server without a handshake.
     pub(crate) fn connect(server: Server) -> Self {
         let (here, there) = duplex();
         tokio::spawn(server.serve(there.reader, there.writer));
@@ -25,14 +25,14 @@ impl Raw {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next message of the server.
+    /// Returns the next message of the server.
     pub(crate) async fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Sends a request and collects what comes up to its answer, which is the last.
+    /// Sends a request and returns the messages up to its answer, which is the last.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
         let id = self.next;
         self.next += 1;
@@ -59,13 +59,13 @@ impl Raw {
     }
 }
 
-/// The params of `initialize`.
+/// Returns the params of `initialize`.
 pub(crate) fn hello(revision: &str, capabilities: &Value) -> Value {
     let client = json!({"name": "raw", "version": "1"});
     json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client})
 }
 
-/// The `_meta` of a modern request.
+/// Returns the `_meta` of a modern request.
 pub(crate) fn modern(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
