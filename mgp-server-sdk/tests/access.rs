@@ -38,7 +38,7 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
 
     let mut client = Raw::connect(server);
     client.answer("initialize", hello("2025-11-25", &json!({}))).await;
-    client.tell("notifications/initialized", json!({})).await;
+    client.notify("notifications/initialized", json!({})).await;
     assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read", "write"]);
     let write = json!({ "name": "write" });
     let done = client.answer("tools/call", write.clone()).await;
@@ -47,7 +47,7 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let mut revoke = AccessRevokeParams::new("local", "files", EntryType::ToolGrant);
     revoke.tool_name = Some("write".to_owned());
     access.revoke(&operator, revoke).await.unwrap();
-    assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
+    assert_eq!(client.receive().await["method"], "notifications/tools/list_changed");
     assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read"]);
     let anew = json!({ "_meta": modern(&json!({})) });
     assert_eq!(names(&client.answer("tools/list", anew).await), ["read"], "in the modern era too");

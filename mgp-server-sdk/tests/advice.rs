@@ -45,7 +45,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-fn said(build: impl FnOnce() -> Server) -> String {
+fn warnings_of(build: impl FnOnce() -> Server) -> String {
     let log = Log::default();
     tracing::subscriber::with_default(log.clone(), || build().into_stack().unwrap());
     let text = log.0.lock().unwrap();
@@ -58,17 +58,17 @@ fn run() -> Tool {
 
 #[test]
 fn a_tool_that_runs_code_without_rules_is_warned_of() {
-    let text = said(|| Server::new("t", "1").tool(run()));
+    let text = warnings_of(|| Server::new("t", "1").tool(run()));
     assert!(text.contains("declares no code safety") && text.contains("tool=run"), "{text}");
     let rules = || CodeSafety::new(CodeSafetyLevel::Strict);
-    assert_eq!(said(|| Server::new("t", "1").tool(run().code_safety(rules()))), "");
+    assert_eq!(warnings_of(|| Server::new("t", "1").tool(run().code_safety(rules()))), "");
     let other = Tool::new("other", "", || async { "" }).permissions(["shell"]);
-    assert_eq!(said(|| Server::new("t", "1").tool(other)), "");
+    assert_eq!(warnings_of(|| Server::new("t", "1").tool(other)), "");
 }
 
 #[test]
 fn a_tool_that_cannot_be_added_at_run_time_is_logged() {
-    let text = said(|| {
+    let text = warnings_of(|| {
         let server = Server::new("t", "1");
         server.tools().add(Tool::new("mgp_x", "", || async { "" }));
         server

@@ -13,7 +13,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use caller::{Caller, said};
+use caller::{Caller, result_text};
 use mgp_server_sdk::prelude::*;
 use mgp_transport::http::{HttpConfig, HttpService};
 use mgp_transport::{Connection, duplex};
@@ -54,21 +54,21 @@ mod world {
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,
-    heard: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), Gone>>>>,
+    received: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), Gone>>>>,
     hears: mpsc::UnboundedSender<Result<(), Gone>>,
 }
 
 impl Default for Late {
     fn default() -> Self {
-        let (hears, heard) = mpsc::unbounded_channel();
-        Self { go: Arc::default(), heard: Arc::new(tokio::sync::Mutex::new(heard)), hears }
+        let (hears, received) = mpsc::unbounded_channel();
+        Self { go: Arc::default(), received: Arc::new(tokio::sync::Mutex::new(received)), hears }
     }
 }
 
 impl Late {
     async fn outcome(&self) -> Result<(), Gone> {
         self.go.notify_one();
-        self.heard.lock().await.recv().await.unwrap()
+        self.received.lock().await.recv().await.unwrap()
     }
 }
 
@@ -121,7 +121,7 @@ fn server(late: &Late) -> Server {
             for number in 0..n {
                 to_peer(&cx, OF_NO_CALL[1], &json!({ "number": number })).await?;
             }
-            Ok::<_, RpcError>("told")
+            Ok::<_, RpcError>("messages")
         },
     );
     let aloud = Tool::new(
@@ -223,13 +223,13 @@ async fn stdio_carries_everything_in_the_order_it_was_sent() {
         message["method"].as_str().map_or_else(|| message["id"].to_string(), str::to_owned)
     };
     assert_eq!(next().await, "1");
-    let mut said: Vec<String> = Vec::new();
-    while said.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 2 {
-        said.push(next().await);
+    let mut output: Vec<String> = Vec::new();
+    while output.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 2 {
+        output.push(next().await);
     }
     // The two calls run concurrently; the answer to the second may be anywhere.
-    said.retain(|message| message != "3");
-    assert_eq!(said, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["2"]].concat());
+    output.retain(|message| message != "3");
+    assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["2"]].concat());
     // A call that has ended still has its connection.
     assert_eq!(late.outcome().await, Ok(()));
     let progress = [next().await, next().await];
@@ -244,21 +244,21 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     let caller = Caller::legacy(&world, everything(), None).await;
     let mut session = caller.get(None).await;
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
-    let told = response.rest().await;
-    assert_eq!(methods(&told), [OF_THE_CALL.as_slice(), &["answer"]].concat());
+    let messages = response.rest().await;
+    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &["answer"]].concat());
     assert_eq!(methods(&events(&mut session, 2).await), OF_NO_CALL);
     world.change_tools();
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
 
     // Messages of a call that has ended can only use the session's stream.
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
-    assert_eq!(said(&answered.message().await), "answered");
+    assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Ok(()));
     let late = events(&mut session, 2).await;
     assert_eq!(methods(&late), [OF_THE_CALL[1], OF_THE_CALL[2]]);
 
     // Consecutive, without a gap.
-    let ids: Vec<_> = told.iter().map(|event| event.id.clone().unwrap()).collect();
+    let ids: Vec<_> = messages.iter().map(|event| event.id.clone().unwrap()).collect();
     let numbered = |id: &String| id.split_once('-').unwrap().1.parse::<usize>().unwrap();
     assert_eq!(ids.iter().map(numbered).collect::<Vec<_>>(), (0..ids.len()).collect::<Vec<_>>());
     assert_eq!(late[1].id.as_deref(), Some("0-4"));
@@ -289,7 +289,7 @@ async fn stored_events_are_bounded_and_their_ids_show_the_gap() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
     let caller = Caller::legacy(&world, everything(), None).await;
     let answer = caller.request(1, "tools/call", call("many", &json!({ "n": 100 }))).await;
-    assert_eq!(said(&answer.message().await), "told");
+    assert_eq!(result_text(&answer.message().await), "messages");
     assert!(world.service.stored_bytes() <= 2_000);
     let mut session = caller.get(None).await;
     let first = session.event().await.unwrap();
@@ -315,7 +315,7 @@ async fn chunks_that_were_dropped_are_in_the_answer() {
     let mut rest = caller.get(seen.id.as_deref()).await.rest().await;
     let answer = rest.pop().unwrap().data;
     let all = (0..5_000).fold(String::new(), |all, number| format!("{all}{number} "));
-    assert_eq!(said(&answer), all);
+    assert_eq!(result_text(&answer), all);
     let index = |event: &Event| event.data["params"]["index"].as_u64().unwrap();
     assert!(rest.first().is_none_or(|event| index(event) > 1), "there is no gap");
     assert!(rest.windows(2).all(|pair| index(&pair[0]) + 1 == index(&pair[1])), "a second hole");
@@ -326,12 +326,12 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     let world = World::open(|_| {}).await;
     let caller = Caller::modern(&world, everything(), None);
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
-    let told = response.rest().await;
-    assert_eq!(methods(&told), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
-    assert!(told.iter().all(|event| event.id.is_none()), "nobody can come back");
+    let messages = response.rest().await;
+    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
+    assert!(messages.iter().all(|event| event.id.is_none()), "nobody can come back");
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
-    assert_eq!(said(&answered.message().await), "answered");
+    assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Err(Gone), "its stream is over");
 
     // Changes are sent on the stream that was opened for them, and on no other.
@@ -360,6 +360,6 @@ async fn items_that_were_not_requested_are_not_made() {
         let arguments = json!({ "name": "aloud", "arguments": { "n": 3 } });
         let answer = caller.request(1, "tools/call", arguments).await;
         assert!(!answer.is_events());
-        assert_eq!(said(&answer.message().await), "0 1 2 ");
+        assert_eq!(result_text(&answer.message().await), "0 1 2 ");
     }
 }

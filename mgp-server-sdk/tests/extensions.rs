@@ -48,7 +48,7 @@ impl Peer {
         let answer = match era {
             Era::Legacy => {
                 let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
-                raw.tell("notifications/initialized", json!({})).await;
+                raw.notify("notifications/initialized", json!({})).await;
                 answer
             }
             Era::Modern => {
@@ -81,11 +81,11 @@ impl Peer {
     }
 
     /// Sends a notification and then a request; the messages before the answer are the reaction.
-    async fn tell(&mut self, method: &str) -> Vec<Value> {
-        self.raw.tell(method, self.params(json!({}))).await;
-        let mut heard = self.ask("tools/list", json!({})).await;
-        heard.pop();
-        heard
+    async fn notify(&mut self, method: &str) -> Vec<Value> {
+        self.raw.notify(method, self.params(json!({}))).await;
+        let mut received = self.ask("tools/list", json!({})).await;
+        received.pop();
+        received
     }
 }
 
@@ -131,13 +131,13 @@ async fn a_method_without_its_extension_is_unknown() {
             );
             for info in seed().filter(|info| Some(whole(info)) != offered) {
                 if info.kind == Kind::Notification {
-                    assert_eq!(peer.tell(info.name).await, [Value::Null; 0], "{}", info.name);
+                    assert_eq!(peer.notify(info.name).await, [Value::Null; 0], "{}", info.name);
                     continue;
                 }
-                let heard = peer.ask(info.name, json!({})).await;
+                let received = peer.ask(info.name, json!({})).await;
                 let code = if era == Era::Legacy { -32601 } else { -32021 };
-                assert_eq!(heard.len(), 1, "{heard:?}");
-                assert_eq!(heard[0]["error"]["code"], code, "{era:?} {offered:?} {heard:?}");
+                assert_eq!(received.len(), 1, "{received:?}");
+                assert_eq!(received[0]["error"]["code"], code, "{era:?} {offered:?} {received:?}");
             }
         }
     }
@@ -204,11 +204,11 @@ async fn everything(peer: &mut Peer) -> Vec<Value> {
         call("add_tool", json!({"name": "more"})),
         call("no_such_tool", json!({})),
     ];
-    let mut heard = peer.ask("tools/list", json!({})).await;
+    let mut received = peer.ask("tools/list", json!({})).await;
     for params in calls {
-        heard.extend(peer.ask("tools/call", params).await);
+        received.extend(peer.ask("tools/call", params).await);
     }
-    heard
+    received
 }
 
 #[tokio::test]
@@ -217,9 +217,9 @@ async fn only_negotiated_extensions_send_anything() {
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
             let mut peer = Peer::new(era, FORCED, Some(extension)).await;
-            let heard = everything(&mut peer).await;
-            let sent = |name: &str| heard.iter().any(|message| message["method"] == name);
-            let names = heard.iter().filter_map(|message| message["method"].as_str());
+            let received = everything(&mut peer).await;
+            let sent = |name: &str| received.iter().any(|message| message["method"] == name);
+            let names = received.iter().filter_map(|message| message["method"].as_str());
             for info in names.filter_map(lookup).filter(|info| info.is_mgp()) {
                 assert_eq!(whole(info), extension, "{era:?}: {}", info.name);
             }

@@ -21,14 +21,14 @@ async fn connect(server: Server) -> Raw {
     let answer = raw.answer("initialize", hello("2025-11-25", &mgp)).await;
     let negotiated = &answer["result"]["capabilities"]["mgp"]["extensions"];
     assert_eq!(negotiated, &json!(["lifecycle"]), "{answer}");
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     raw
 }
 
 /// Sends a tool call without waiting for it.
 async fn begin(raw: &mut Raw, id: u64, tool: &str) {
     let params = json!({"name": tool, "arguments": {}});
-    raw.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
+    raw.write(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn without_the_extension_it_is_an_unknown_method() {
     for server in [Server::new("s", "1"), Server::new("s", "1").without_mgp()] {
         let mut raw = Raw::connect(server);
         raw.answer("initialize", hello("2025-11-25", &json!({}))).await;
-        raw.tell("notifications/initialized", json!({})).await;
+        raw.notify("notifications/initialized", json!({})).await;
         for method in ["mgp/health/ping", "mgp/health/status"] {
             assert_eq!(raw.answer(method, json!({})).await["error"]["code"], -32601);
         }
@@ -83,7 +83,7 @@ async fn a_ping_is_answered_while_all_slots_are_taken() {
     let mut raw = connect(server).await;
     begin(&mut raw, 100, "hangs").await;
     begin(&mut raw, 101, "hangs").await;
-    assert_eq!(raw.hear().await["error"]["code"], 3001);
+    assert_eq!(raw.receive().await["error"]["code"], 3001);
     for _ in 0..20 {
         assert_eq!(raw.answer("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
     }

@@ -70,7 +70,7 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         let params = json!({ "request_id": "p1", "permissions": ["shell.execute"] });
         let answer = raw.answer(waiting, params).await;
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
-        raw.tell("notifications/initialized", json!({})).await;
+        raw.notify("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
         // The client makes the server wait for the decision.
         let answer = raw.answer("tools/call", call.clone()).await;

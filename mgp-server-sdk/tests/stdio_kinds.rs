@@ -44,11 +44,11 @@ fn talk(length: usize) -> String {
 
 /// Checks that the output is the two answers and nothing else.
 #[track_caller]
-fn check(said: &str, length: usize) {
-    let lines: Vec<_> = said.lines().collect();
-    let shown: String = said.chars().take(1_000).collect();
+fn check(output: &str, length: usize) {
+    let lines: Vec<_> = output.lines().collect();
+    let shown: String = output.chars().take(1_000).collect();
     assert_eq!(lines.len(), 2, "{shown}");
-    assert!(said.ends_with('\n'), "{shown}");
+    assert!(output.ends_with('\n'), "{shown}");
     let [hello, called] =
         [lines[0], lines[1]].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     assert_eq!((&hello["id"], &hello["result"]["serverInfo"]["name"]), (&1.into(), &"echo".into()));
@@ -61,15 +61,15 @@ fn check(said: &str, length: usize) {
 fn finish(mut child: Child) -> String {
     let stdout = child.stdout.take();
     let reading = thread::spawn(move || {
-        let mut said = String::new();
-        stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said)).unwrap();
-        said
+        let mut output = String::new();
+        stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut output)).unwrap();
+        output
     });
     for _ in 0..1_500 {
         if let Some(status) = child.try_wait().unwrap() {
-            let said = reading.join().unwrap();
-            assert!(status.success(), "{status}: {said}");
-            return said;
+            let output = reading.join().unwrap();
+            assert!(status.success(), "{status}: {output}");
+            return output;
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -88,8 +88,8 @@ fn is_there(program: &str) -> bool {
     let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
     assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
     // Bypasses the capture of the test's output.
-    let said = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
-    std::io::stderr().write_all(said.as_bytes()).unwrap();
+    let output = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
+    std::io::stderr().write_all(output.as_bytes()).unwrap();
     false
 }
 
@@ -130,13 +130,13 @@ else:
     child = subprocess.Popen(arguments, stdin=theirs, stdout=theirs)
     theirs.close()
     to, back = ours.makefile("wb"), ours.makefile("rb")
-def say(line):
+def write(line):
     to.write(line.encode() + b"\n")
     to.flush()
-say(env["HELLO"])
+write(env["HELLO"])
 lines = back.readline()
-say(env["READY"])
-say(env["CALL"].replace('"message":"', '"message":"' + "m" * int(env["LENGTH"])))
+write(env["READY"])
+write(env["CALL"].replace('"message":"', '"message":"' + "m" * int(env["LENGTH"])))
 lines += back.readline()
 to.close()
 if env["MODE"] != "pipe":
@@ -158,14 +158,14 @@ const env = process.env;
 const child = spawn(env.ECHO, ["--rt", env.RUNTIME], { stdio: [env.MODE, env.MODE, "inherit"] });
 const call = env.CALL.replace('"message":"', '"message":"' + "m".repeat(Number(env.LENGTH)));
 const next = [() => child.stdin.write(env.READY + "\n" + call + "\n"), () => child.stdin.end()];
-let said = "";
+let output = "";
 child.stdout.setEncoding("utf8");
 child.stdout.on("data", (text) => {
-  said += text;
+  output += text;
   for (const character of text) if (character === "\n") next.shift()?.();
 });
 child.on("close", (code) => {
-  process.stdout.write(said);
+  process.stdout.write(output);
   process.exitCode = code ?? 1;
 });
 child.stdin.write(env.HELLO + "\n");
@@ -235,8 +235,8 @@ fn a_shell_with_pipes_on_both_sides() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = finish(shell);
-        check(said.strip_suffix("code=0\n").unwrap_or(&said), 20_000);
+        let output = finish(shell);
+        check(output.strip_suffix("code=0\n").unwrap_or(&output), 20_000);
     }
 }
 
@@ -259,9 +259,9 @@ fn a_terminal() {
         let typing = thread::spawn(move || {
             keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
         });
-        let said = finish(script);
+        let output = finish(script);
         drop(typing.join().unwrap().unwrap());
-        let answers = said.lines().filter(|line| {
+        let answers = output.lines().filter(|line| {
             line.starts_with(r#"{"jsonrpc":"2.0","id":"#) && line.contains(r#""result":"#)
         });
         let answers: Vec<_> = answers.map(|line| line.trim_end_matches('\r')).collect();

@@ -369,15 +369,15 @@ async fn a_tool_has_its_own_time_limit() {
 
 #[tokio::test]
 async fn a_tool_that_waits_for_its_cancellation_is_notified() {
-    let told = Arc::new(AtomicBool::new(false));
+    let notified = Arc::new(AtomicBool::new(false));
     let wait = {
-        let told = Arc::clone(&told);
+        let notified = Arc::clone(&notified);
         Tool::new("wait", "", move |cancelled: Cancelled| {
-            let told = Arc::clone(&told);
+            let notified = Arc::clone(&notified);
             async move {
                 cancelled.cancelled().await;
                 assert!(cancelled.is_cancelled());
-                told.store(true, Ordering::Relaxed);
+                notified.store(true, Ordering::Relaxed);
                 "ended by itself"
             }
         })
@@ -392,7 +392,7 @@ async fn a_tool_that_waits_for_its_cancellation_is_notified() {
     tokio::task::yield_now().await;
     client.notify("notifications/cancelled", r#"{"requestId":2}"#).await.unwrap();
     running.await.unwrap().unwrap();
-    assert!(told.load(Ordering::Relaxed));
+    assert!(notified.load(Ordering::Relaxed));
 }
 
 // === Building ===

@@ -24,7 +24,7 @@ async fn connect(flags: &[&str]) -> Raw {
         "mgp": {"version": "0.3.0", "extensions": ["streaming", "security"]},
     });
     raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     raw
 }
 
@@ -102,11 +102,11 @@ async fn failures_are_as_requested() {
 #[tokio::test]
 async fn chunks_come_in_order_and_the_answer_is_whole() {
     let mut raw = connect(&[]).await;
-    let heard = raw.ask("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
+    let received = raw.ask("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
     let chunks: Vec<_> =
-        heard.iter().filter_map(|one| one["params"]["content"]["text"].as_str()).collect();
+        received.iter().filter_map(|one| one["params"]["content"]["text"].as_str()).collect();
     assert_eq!(chunks, ["aa", "bb", "cc"]);
-    assert_eq!(heard.last().unwrap()["result"]["content"][0]["text"], "aabbcc");
+    assert_eq!(received.last().unwrap()["result"]["content"][0]["text"], "aabbcc");
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn the_list_changes_at_run_time() {
 
 #[tokio::test]
 async fn confirm_asks_the_user_in_both_eras() {
-    for (answer, said) in [
+    for (answer, output) in [
         (json!({"action": "accept", "content": {"yes": true}}), "confirmed"),
         (json!({"action": "accept", "content": {"yes": false}}), "declined"),
         (json!({"action": "decline"}), "declined"),
@@ -129,12 +129,12 @@ async fn confirm_asks_the_user_in_both_eras() {
     ] {
         let mut raw = connect(&[]).await;
         let params = call("confirm", &json!({"message": "Sure?"}));
-        raw.say(&json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params}))
+        raw.write(&json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params}))
             .await;
-        let question = raw.hear().await;
+        let question = raw.receive().await;
         assert_eq!(question["params"]["message"], "Sure?");
-        raw.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
-        assert_eq!(raw.hear().await["result"]["content"][0]["text"], said);
+        raw.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
+        assert_eq!(raw.receive().await["result"]["content"][0]["text"], output);
 
         let mut raw = Raw::connect(server(&Settings::default()));
         let mut params = call("confirm", &json!({"message": "Sure?"}));
@@ -145,7 +145,7 @@ async fn confirm_asks_the_user_in_both_eras() {
         params["requestState"] = asked["result"]["requestState"].clone();
         params["inputResponses"] = json!({key: answer});
         let answer = raw.answer("tools/call", params).await;
-        assert_eq!(answer["result"]["content"][0]["text"], said, "{answer}");
+        assert_eq!(answer["result"]["content"][0]["text"], output, "{answer}");
     }
 }
 

@@ -201,18 +201,18 @@ pub(crate) fn text(reply: &Reply) -> String {
 
 /// An outlet that counts its items; each takes some time.
 #[derive(Debug, Default)]
-pub(crate) struct Taker {
+pub(crate) struct CountingOutlet {
     pub(crate) taken: AtomicUsize,
     pub(crate) pause: Duration,
 }
 
-impl Taker {
+impl CountingOutlet {
     pub(crate) fn outlet(self: &Arc<Self>) -> Outlet {
         Outlet::new(Arc::clone(self) as Arc<dyn Sink>)
     }
 }
 
-impl Sink for Taker {
+impl Sink for CountingOutlet {
     fn send(&self, _: Item) -> BoxFuture<'_, Result<(), Gone>> {
         Box::pin(async {
             if !self.pause.is_zero() {

@@ -29,13 +29,13 @@ impl Raw {
             scope: server.scope().clone(),
             run: tokio::spawn(server.run()),
         };
-        raw.say(&format!("{HELLO}\n{READY}\n")).await;
+        raw.write(&format!("{HELLO}\n{READY}\n")).await;
         let answer = raw.line().await;
         assert!(answer.contains("\"mgp\""), "{answer}");
         raw
     }
 
-    pub(crate) async fn say(&mut self, text: &str) {
+    pub(crate) async fn write(&mut self, text: &str) {
         self.writer.write_all(text.as_bytes()).await.unwrap();
     }
 

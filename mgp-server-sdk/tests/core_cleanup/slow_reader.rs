@@ -12,7 +12,7 @@ use super::pair::{Alive, Pair, end, quiet, server, until};
 use super::raw::Raw;
 
 /// Requests with long answers, endless streams, lists, and lines that are answered with an error.
-fn greedy() -> String {
+fn heavy_requests() -> String {
     let mut text = String::new();
     for id in 0..100 {
         let (tool, n, stream) = match id {
@@ -39,11 +39,11 @@ async fn a_peer_that_never_reads() {
     let Raw { reader: _reader, mut writer, monitor, run, scope } =
         Raw::join(&served, Limits::default()).await;
 
-    let greedy = greedy();
+    let heavy_requests = heavy_requests();
     let writing = tokio::spawn(async move {
         let mut written = 0_u64;
-        while writer.write_all(greedy.as_bytes()).await.is_ok() {
-            written += greedy.len() as u64;
+        while writer.write_all(heavy_requests.as_bytes()).await.is_ok() {
+            written += heavy_requests.len() as u64;
             assert!(written < 64 << 20, "it is still read from");
         }
         written

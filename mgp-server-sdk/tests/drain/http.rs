@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::drains;
 use crate::wire;
-use crate::world::{Began, Dice, Heard, PATIENCE, call, request, server};
+use crate::world::{Began, Random, Received, TIMEOUT, call, request, server};
 
 /// A server that listens.
 struct Listening {
@@ -36,7 +36,7 @@ async fn listen(began: &Began, caller: Principal) -> Listening {
 
 impl Listening {
     async fn ended(self) {
-        timeout(PATIENCE, self.running).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.running).await.unwrap().unwrap();
     }
 }
 
@@ -93,7 +93,7 @@ impl Client {
         socket.write_all(text.as_bytes()).await.ok()?;
         let mut answer = String::new();
         // A server that has ended closes the connection.
-        timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
+        timeout(TIMEOUT, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
         if answer.is_empty() {
             return None;
         }
@@ -111,8 +111,8 @@ async fn calls(
     to: SocketAddr,
     next: Arc<AtomicU64>,
     late: Arc<AtomicBool>,
-) -> (Vec<u64>, BTreeSet<u64>, Heard) {
-    let (mut sent, mut too_late, mut heard) = (Vec::new(), BTreeSet::new(), Heard::default());
+) -> (Vec<u64>, BTreeSet<u64>, Received) {
+    let (mut sent, mut too_late, mut received) = (Vec::new(), BTreeSet::new(), Received::default());
     loop {
         let id = next.fetch_add(1, Ordering::SeqCst);
         let tool = if id.is_multiple_of(3) { "inline" } else { "sleep" };
@@ -121,20 +121,20 @@ async fn calls(
         }
         let Some(answer) = client.post(to, call(id, tool, id % 9)).await else {
             sent.push(id);
-            return (sent, too_late, heard);
+            return (sent, too_late, received);
         };
         sent.push(id);
         let is_refused = answer["error"]["code"] == 2001;
-        heard.take(answer);
+        received.take(answer);
         if is_refused {
-            return (sent, too_late, heard);
+            return (sent, too_late, received);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
-    let mut dice = Dice(3);
+    let mut random = Random(3);
     let mut answered = 0;
     for _ in 0..(drains() / 10).max(10) {
         let began = Began::default();
@@ -149,14 +149,14 @@ async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
             let calling = calls(client, server.to, Arc::clone(&next), Arc::clone(&late));
             clients.push(tokio::spawn(calling));
         }
-        sleep(Duration::from_micros(5_000 + dice.below(25_000))).await;
+        sleep(Duration::from_micros(5_000 + random.below(25_000))).await;
         server.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
         late.store(true, Ordering::SeqCst);
         server.ended().await;
         let began = began.all();
         for client in clients {
-            let (sent, too_late, heard) = client.await.unwrap();
-            answered += heard.judge(sent.into_iter(), &began).0;
+            let (sent, too_late, received) = client.await.unwrap();
+            answered += received.judge(sent.into_iter(), &began).0;
             assert!(too_late.is_disjoint(&began), "{too_late:?}");
         }
     }
@@ -206,8 +206,8 @@ async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
         let states = events.iter().filter(|event| event.data["method"].is_string());
         states.map(|event| event.data["params"]["new_state"].clone()).collect()
     };
-    let (told, listened) = (stream.rest().await, modern.rest().await);
-    assert_eq!(states(&told), ["draining", "disconnected"]);
+    let (messages, listened) = (stream.rest().await, modern.rest().await);
+    assert_eq!(states(&messages), ["draining", "disconnected"]);
     assert_eq!(states(&listened), ["draining", "disconnected"]);
     let last = &listened.last().unwrap().data;
     assert_eq!((&last["id"], &last["result"]["resultType"]), (&7.into(), &"complete".into()));

@@ -18,7 +18,7 @@ async fn a_drain_does_not_wait_for_answers_that_are_never_read() {
     });
     let mut world = World::new(Server::new("work", "1").tool(big)).await;
     for id in 0..60 {
-        world.say(&request(id, "tools/call", json!({"name": "big"}))).await;
+        world.write(&request(id, "tools/call", json!({"name": "big"}))).await;
     }
     sleep(Duration::from_secs(1)).await;
     let begun = Instant::now();

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::task::JoinHandle;
 
 /// The time limit of a test for each wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The calls whose tools began.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +63,9 @@ pub(crate) fn server(began: &Began) -> Server {
 }
 
 /// Pseudo-random numbers with a fixed seed.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Random(pub(crate) u64);
 
-impl Dice {
+impl Random {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -84,23 +84,23 @@ pub(crate) struct World {
 impl World {
     /// Serves a peer and does the handshake.
     pub(crate) async fn new(server: Server) -> Self {
-        let mut world = Self::without_hands(server);
+        let mut world = Self::without_handshake(server);
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
             "clientInfo": {"name": "raw", "version": "1"},
         });
-        world.say(&request(1_000_000, "initialize", hello)).await;
-        world.hear().await.unwrap();
-        world.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        world.write(&request(1_000_000, "initialize", hello)).await;
+        world.receive().await.unwrap();
+        world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         // The notification was handled once the next request is answered.
-        world.say(&request(1_000_001, "ping", json!({}))).await;
-        world.hear().await.unwrap();
+        world.write(&request(1_000_001, "ping", json!({}))).await;
+        world.receive().await.unwrap();
         world
     }
 
-    pub(crate) fn without_hands(server: Server) -> Self {
+    pub(crate) fn without_handshake(server: Server) -> Self {
         let drain = server.drain_handle();
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(there);
@@ -109,53 +109,53 @@ impl World {
         Self { to, from: BufReader::new(from), serving, drain }
     }
 
-    pub(crate) async fn say(&mut self, message: &Value) {
-        assert!(say(&mut self.to, message).await, "the server is gone");
+    pub(crate) async fn write(&mut self, message: &Value) {
+        assert!(write(&mut self.to, message).await, "the server is gone");
     }
 
     /// Returns the next message; `None` once the server has closed the connection.
-    pub(crate) async fn hear(&mut self) -> Option<Value> {
-        hear(&mut self.from).await
+    pub(crate) async fn receive(&mut self) -> Option<Value> {
+        receive(&mut self.from).await
     }
 
     /// Reads everything up to the end, and checks that the server ended without an error.
-    pub(crate) async fn rest(mut self) -> Heard {
-        let heard = rest(&mut self.from).await;
-        tokio::time::timeout(PATIENCE, self.serving).await.unwrap().unwrap().unwrap();
-        heard
+    pub(crate) async fn rest(mut self) -> Received {
+        let received = rest(&mut self.from).await;
+        tokio::time::timeout(TIMEOUT, self.serving).await.unwrap().unwrap().unwrap();
+        received
     }
 }
 
 /// Writes a message; returns `false` if the server no longer reads.
-pub(crate) async fn say(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
+pub(crate) async fn write(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
     to.write_all(format!("{message}\n").as_bytes()).await.is_ok()
 }
 
-async fn hear(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
+async fn receive(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
     let mut line = String::new();
-    let read = tokio::time::timeout(PATIENCE, from.read_line(&mut line)).await;
+    let read = tokio::time::timeout(TIMEOUT, from.read_line(&mut line)).await;
     (read.expect("the server sent nothing").unwrap() > 0)
         .then(|| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no whole line: {line:?}")))
 }
 
 /// Reads to the end.
-pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Heard {
-    let mut heard = Heard::default();
-    while let Some(message) = hear(from).await {
-        heard.take(message);
+pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Received {
+    let mut received = Received::default();
+    while let Some(message) = receive(from).await {
+        received.take(message);
     }
-    heard
+    received
 }
 
 /// The messages that a server sent.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) answers: BTreeMap<u64, Value>,
     /// The states that the server entered.
     pub(crate) states: Vec<String>,
 }
 
-impl Heard {
+impl Received {
     pub(crate) fn take(&mut self, message: Value) {
         if let Some(id) = message["id"].as_u64() {
             assert!(!self.answers.contains_key(&id), "answered twice: {message}");

@@ -29,12 +29,12 @@ fn server() -> Server {
         |cx: Context| async move {
             let first = cx.elicit::<Guest>("First?").await?.accepted();
             let second = cx.elicit::<Guest>("Second?").await?.accepted();
-            let (said, roots) = tokio::join!(
+            let (output, roots) = tokio::join!(
                 cx.sample("Capital?").max_tokens(100).system("Be short.").into_future(),
                 cx.roots().into_future(),
             );
             let names = [first, second].map(|guest| guest.map(|guest| guest.name));
-            Ok::<_, RpcError>(format!("{names:?} {:?} {}", said?.model, roots?[0].uri))
+            Ok::<_, RpcError>(format!("{names:?} {:?} {}", output?.model, roots?[0].uri))
         },
     );
     let keyed = Tool::new("keyed", "Asks under a key of its own", |cx: Context| async move {

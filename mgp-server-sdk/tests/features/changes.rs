@@ -75,7 +75,7 @@ async fn a_session_is_notified_only_between_its_start_and_its_end() {
     tools.add(tool("c"));
 
     let mut early = Wire::to(&stack, Era::Modern, json!({})).await;
-    early.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    early.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
     tools.add(tool("d"));
     assert!(early.notices().await.is_empty());
 }
@@ -136,9 +136,9 @@ async fn only_subscribers_are_notified_until_they_unsubscribe() {
 
     resources.add(Resource::text("test://7/x", "replaced", "old")).unwrap();
     resources.add(Resource::text("test://7/x", "replaced", "new")).unwrap();
-    let told = wire.notices().await;
+    let messages = wire.notices().await;
     assert_eq!(
-        methods(&told),
+        methods(&messages),
         ["notifications/resources/list_changed", "notifications/resources/updated"]
     );
 
@@ -179,7 +179,7 @@ async fn a_modern_stream_carries_what_was_requested_and_is_offered() {
     assert_eq!(notices[1]["params"], json!({ "uri": "test://watched", "_meta": mark }));
 
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
-    wire.say(&cancel).await;
+    wire.write(&cancel).await;
     assert_eq!(names(&mut wire).await, ["a", "b", "c"]);
     tools.add(tool("d"));
     assert!(wire.notices().await.is_empty(), "the stream is closed");

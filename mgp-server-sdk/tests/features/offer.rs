@@ -26,12 +26,12 @@ fn resource() -> Resource {
 #[tokio::test]
 async fn capabilities_are_those_of_what_is_registered() {
     let new = || Server::new("s", "1");
-    let told = json!({ "listChanged": true });
+    let messages = json!({ "listChanged": true });
     let resources = json!({ "subscribe": true, "listChanged": true });
     for era in ERAS {
         assert_eq!(offered(new(), era).await, json!({}));
-        assert_eq!(offered(new().tool(tool()), era).await, json!({ "tools": told }));
-        assert_eq!(offered(new().prompt(prompt()), era).await, json!({ "prompts": told }));
+        assert_eq!(offered(new().tool(tool()), era).await, json!({ "tools": messages }));
+        assert_eq!(offered(new().prompt(prompt()), era).await, json!({ "prompts": messages }));
         assert_eq!(
             offered(new().resource(resource()), era).await,
             json!({ "resources": resources })
@@ -40,7 +40,7 @@ async fn capabilities_are_those_of_what_is_registered() {
             prompt().argument(PromptArgument::new("x")).complete("x", || async { ["y"] });
         assert_eq!(
             offered(new().prompt(completed), era).await,
-            json!({ "completions": {}, "prompts": told })
+            json!({ "completions": {}, "prompts": messages })
         );
         assert_eq!(offered(new().logging(), era).await, json!({ "logging": {} }));
         // The author's own offer is kept.
@@ -120,7 +120,7 @@ async fn all_build_errors_are_reported_at_once() {
         || async { "" },
     ));
     let error = wrong.into_stack().unwrap_err();
-    for said in [
+    for output in [
         "the prompt `p` takes `State<u64>`",
         "the resource `test://r` takes `State<u64>`",
         "the URI template `test://{x}/r` takes `State<u64>`",
@@ -128,7 +128,7 @@ async fn all_build_errors_are_reported_at_once() {
         "the resource `test://r` is there twice",
         "the URI template `test://{?q}` has an expression",
     ] {
-        assert!(error.message().contains(said), "{said}: {error}");
+        assert!(error.message().contains(output), "{output}: {error}");
     }
     let mut wire = Wire::join(server().state(7_u64), Era::Legacy).await;
     let prompt = wire.ask("prompts/get", json!({ "name": "p" })).await.unwrap();

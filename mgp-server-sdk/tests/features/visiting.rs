@@ -14,7 +14,7 @@ fn server() -> Server {
     });
     let done = Tool::new("done", "Tells that the page was visited", |cx: Context| async move {
         cx.elicitation_complete("e1").await;
-        "told"
+        "messages"
     });
     Server::new("visits", "1").tool(again).tool(done)
 }
@@ -56,15 +56,15 @@ async fn only_clients_that_know_the_notification_receive_it() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, with_pages()).await;
         wire.ask("tools/call", json!({ "name": "done" })).await.unwrap();
-        let told: Vec<_> = wire.notices().await;
+        let messages: Vec<_> = wire.notices().await;
         let expected = json!({
             "jsonrpc": "2.0",
             "method": "notifications/elicitation/complete",
             "params": { "elicitationId": "e1" },
         });
         match era {
-            Era::Modern => assert!(told.is_empty(), "{told:?}"),
-            Era::Legacy => assert_eq!(told, [expected]),
+            Era::Modern => assert!(messages.is_empty(), "{messages:?}"),
+            Era::Legacy => assert_eq!(messages, [expected]),
         }
     }
 }

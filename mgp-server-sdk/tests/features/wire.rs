@@ -81,7 +81,8 @@ impl Wire {
                     "clientInfo": { "name": "wire", "version": "1" },
                 });
                 let hello = wire.ask("initialize", params).await.unwrap();
-                wire.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+                wire.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+                    .await;
                 // A notification has no answer; the next request has.
                 wire.ask("ping", json!({})).await.unwrap();
                 hello
@@ -132,7 +133,8 @@ impl Wire {
             params["_meta"] = meta;
         }
         let id = self.next;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
         id
     }
 
@@ -170,7 +172,7 @@ impl Wire {
             assert_eq!(self.era, Era::Legacy, "a modern server sends no requests: {message}");
             let result = self.answers.pop_front().unwrap();
             self.asked.push(json!({ "method": message["method"], "params": message["params"] }));
-            self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+            self.write(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
         }
     }
 
@@ -180,7 +182,7 @@ impl Wire {
         serde_json::from_str(&self.last).unwrap()
     }
 
-    pub(crate) async fn say(&mut self, message: &Value) {
+    pub(crate) async fn write(&mut self, message: &Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 }

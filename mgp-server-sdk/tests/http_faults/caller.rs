@@ -144,6 +144,6 @@ impl Caller {
 }
 
 /// Returns the text of a result.
-pub(crate) fn said(answer: &Value) -> &str {
+pub(crate) fn result_text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::world::{World, until};
 
 fn progress(event: &Value) -> String {
@@ -40,7 +40,7 @@ async fn legacy_goes_on_and_is_resumed() {
     let rest = caller.get(Some(&last)).await.rest().await;
     assert_eq!(rest.len(), 3, "{rest:?}");
     assert_eq!([progress(&rest[0].data), progress(&rest[1].data)], ["5", "6"]);
-    assert_eq!((&rest[2].data["id"], said(&rest[2].data)), (&json!(1), "took 6"));
+    assert_eq!((&rest[2].data["id"], result_text(&rest[2].data)), (&json!(1), "took 6"));
     let again = caller.get(Some(rest[1].id.as_deref().unwrap())).await.rest().await;
     assert_eq!(again, rest[2..], "what was read can be had again, and no more");
     assert_eq!(caller.get(Some(rest[2].id.as_deref().unwrap())).await.rest().await, []);
@@ -189,7 +189,7 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
     assert_eq!(caller.post(&answer).await.status, 202);
     world.quiet().await;
     let rest = caller.get(question.id.as_deref()).await.rest().await;
-    assert_eq!((rest.len(), said(&rest[0].data)), (1, "Ann"));
+    assert_eq!((rest.len(), result_text(&rest[0].data)), (1, "Ann"));
 }
 
 /// The calls of sessions belong to no connection; they end with the server.

@@ -7,7 +7,7 @@ use mgp_transport::http::HttpConfig;
 use mgp_types::service::Pass;
 use serde_json::json;
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::direct::{request, send, text};
 use super::world::{Hold, World, server};
 
@@ -19,7 +19,7 @@ async fn service_without_authentication_serves_no_caller() {
         let response = send(&service, request(method, &[("mcp-session-id", "x")], body)).await;
         assert_eq!(response.status(), 401, "{method}");
         assert_eq!(response.headers()["www-authenticate"], "Bearer");
-        assert!(text(response).await.contains("nobody said who calls"));
+        assert!(text(response).await.contains("nobody output who calls"));
     }
     assert_eq!(service.sessions(), 0);
 }
@@ -101,7 +101,7 @@ async fn tool_sees_what_its_caller_may_do() {
             Caller::modern(&world, json!({}), Some(&key))
         };
         let answer = caller.call(1, "may", json!({})).await.message().await;
-        assert_eq!(said(&answer), "files.read files.list");
+        assert_eq!(result_text(&answer), "files.read files.list");
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpB
     let Some(id) = response.headers().get("mcp-session-id") else { return Err(response) };
     let id = id.to_str().unwrap().to_owned();
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    let told = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
-    assert_eq!(told.status(), 202);
+    let messages = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
+    assert_eq!(messages.status(), 202);
     // A notification is handled concurrently and counts until then.
     tokio::task::yield_now().await;
     Ok(id)

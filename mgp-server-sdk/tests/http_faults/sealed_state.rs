@@ -10,7 +10,7 @@ use mgp_types::{Payload, Sealer};
 use serde_json::{Value, json};
 use tower_layer::Layer as _;
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::direct::{modern_with, open_to_all, send, text};
 use super::world::World;
 
@@ -69,7 +69,7 @@ async fn state_of_another_call_or_caller_is_refused() {
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
     let answer = again(&caller, "ask", 1, (&question, &state)).await;
-    assert_eq!(said(&answer), "Ann");
+    assert_eq!(result_text(&answer), "Ann");
 }
 
 /// The clock is the system's, and counts in seconds.

@@ -24,9 +24,9 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
     for id in 16..20 {
         let refused = ann.call(id, "now", json!({})).await;
         assert_eq!(refused.status, 429);
-        let told = refused.message().await;
-        assert_eq!(told["error"]["code"], 3001);
-        assert!(told["error"]["message"].as_str().unwrap().contains("are yours"), "{told}");
+        let messages = refused.message().await;
+        assert_eq!(messages["error"]["code"], 3001);
+        assert!(messages["error"]["message"].as_str().unwrap().contains("are yours"), "{messages}");
     }
     for id in 0..20 {
         assert_eq!(bob.call(id, "now", json!({})).await.status, 200);

@@ -68,9 +68,9 @@ async fn dripping_head_and_body_are_ended() {
     };
     let silent = async {
         let mut socket = TcpStream::connect(world.address).await.unwrap();
-        let mut said = Vec::new();
-        let _ = timeout(BOUND, socket.read_to_end(&mut said)).await.expect("it never ends");
-        said
+        let mut output = Vec::new();
+        let _ = timeout(BOUND, socket.read_to_end(&mut output)).await.expect("it never ends");
+        output
     };
     let (head, body, chunked, silent, ()) = tokio::join!(
         drip(&world, &header),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::wire::Response;
 use super::world::{World, until};
 
@@ -37,8 +37,8 @@ async fn equal_ids_and_tokens_are_distinguished() {
     assert_eq!(world.hold.alive(), 2);
     world.hold.step(5);
     let (one, other) = tokio::join!(followed(one), followed(other));
-    assert_eq!((one.0, said(&one.1)), (vec![1.0, 2.0, 3.0], "took 3"));
-    assert_eq!((other.0, said(&other.1)), (vec![1.0, 2.0, 3.0, 4.0, 5.0], "took 5"));
+    assert_eq!((one.0, result_text(&one.1)), (vec![1.0, 2.0, 3.0], "took 3"));
+    assert_eq!((other.0, result_text(&other.1)), (vec![1.0, 2.0, 3.0, 4.0, 5.0], "took 5"));
     assert_eq!((&one.1["id"], &other.1["id"]), (&json!(7), &json!(7)));
     world.quiet().await;
 }
@@ -64,7 +64,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
     }
     for (mut response, name) in [(one, "Ann"), (other, "Bob")] {
         let rest = response.rest().await;
-        assert_eq!((rest.len(), said(&rest[0].data)), (1, name));
+        assert_eq!((rest.len(), result_text(&rest[0].data)), (1, name));
     }
     world.quiet().await;
 }

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The time limit of a test for each wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A response whose body is read incrementally; dropping it disconnects.
 pub(crate) struct Response {
@@ -62,7 +62,7 @@ pub(crate) async fn send(
 pub(crate) async fn response(mut socket: BufReader<TcpStream>) -> Response {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        let read = timeout(PATIENCE, socket.read_line(&mut head)).await.unwrap().unwrap();
+        let read = timeout(TIMEOUT, socket.read_line(&mut head)).await.unwrap().unwrap();
         assert!(read > 0, "no response: {head}");
     }
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -141,7 +141,7 @@ impl Response {
 
 impl Body {
     async fn piece(&mut self) -> Option<Vec<u8>> {
-        timeout(PATIENCE, self.read()).await.expect("the server sent nothing")
+        timeout(TIMEOUT, self.read()).await.expect("the server sent nothing")
     }
 
     /// Returns `None` if the connection breaks.

@@ -102,12 +102,12 @@ pub(crate) fn server(hold: &Hold) -> Server {
             async move {
                 let _life = life;
                 for step in 1..=amount.n {
-                    let told = Progress {
+                    let messages = Progress {
                         progress: f64::from(step),
                         message: Some("x".repeat(amount.bytes)),
                         ..Progress::default()
                     };
-                    if outlet.send(Item::Progress(told)).await.is_err() {
+                    if outlet.send(Item::Progress(messages)).await.is_err() {
                         return "nobody listens";
                     }
                 }

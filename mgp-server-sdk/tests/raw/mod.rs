@@ -21,12 +21,12 @@ impl Raw {
     }
 
     /// Writes a message.
-    pub(crate) async fn say(&mut self, message: &Value) {
+    pub(crate) async fn write(&mut self, message: &Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
     /// Returns the next message of the server.
-    pub(crate) async fn hear(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
@@ -36,14 +36,14 @@ impl Raw {
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
         let id = self.next;
         self.next += 1;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
-        let mut heard = Vec::new();
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        let mut received = Vec::new();
         loop {
-            let message = self.hear().await;
+            let message = self.receive().await;
             let done = message["id"] == id && message.get("method").is_none();
-            heard.push(message);
+            received.push(message);
             if done {
-                return heard;
+                return received;
             }
         }
     }
@@ -54,8 +54,8 @@ impl Raw {
     }
 
     /// Sends a notification.
-    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 }
 
