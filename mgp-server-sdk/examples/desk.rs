@@ -1,7 +1,7 @@
 //! Two small servers for tests: `desk terminal` reads and writes files, `desk data` calculates.
 //!
-//! They serve the flows of MGP §16.5 and §16.6: a tool is found by the user's request, and another one is requested when
-//! a step of a task needs it.
+//! They serve the flows of MGP §16.5 and §16.6: a tool is found by the user's request, and another one is requested
+//! when a step of a task needs it.
 
 use std::fs;
 

@@ -75,7 +75,6 @@ async fn governance(log: &Path) -> Result<Governance, Box<dyn std::error::Error>
     Ok(governance)
 }
 
-/// The command line options.
 struct Options {
     tools: usize,
     multi: bool,

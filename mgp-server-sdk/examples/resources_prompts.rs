@@ -86,7 +86,6 @@ async fn write(
     Ok("written")
 }
 
-/// Builds the server.
 pub(crate) fn server() -> Server {
     let notebook = Notebook::default();
     notebook.write("groceries", "Milk, bread.".to_owned());

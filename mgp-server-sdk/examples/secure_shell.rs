@@ -1,4 +1,5 @@
-//! Tools with effects on the system that declare them: MGP clients check, confirm and refuse calls by these declarations.
+//! Tools with effects on the system that declare them: MGP clients check, confirm and refuse calls by these
+//! declarations.
 //!
 //! A plain MCP client sees the hints that follow from them (`readOnlyHint`, `destructiveHint`, `openWorldHint`).
 //! The client performs the checks; the server itself refuses only calls whose permissions are known to be denied.

@@ -63,7 +63,6 @@ fn changes(State(changes): State<Changes>) -> String {
     changes.0.load(Ordering::Relaxed).to_string()
 }
 
-/// Builds the server.
 pub(crate) fn server() -> Server {
     Server::new("notes", env!("CARGO_PKG_VERSION"))
         .state(Changes::default())

@@ -25,7 +25,6 @@ pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
     /// Returns the key of lookups.
     fn key(&self) -> &str;
 
-    /// Encodes one page.
     fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError>;
 }
 
@@ -165,7 +164,6 @@ impl<E: Entry> Snapshot<E> {
         Self { order, by_key, revision, page_size, final_cursor, pages }
     }
 
-    /// Returns the entries in order.
     pub(crate) fn entries(&self) -> &[Arc<E>] {
         &self.order
     }

@@ -106,7 +106,7 @@ impl Herald {
 #[derive(Clone, Debug)]
 pub(crate) enum ResourceWatcher {
     /// The server itself.
-    ReceiverKind(Resources),
+    Own(Resources),
     /// A gateway's own implementation.
     External(Arc<dyn Watches>),
 }
@@ -125,9 +125,7 @@ impl ResourceWatcher {
         uri: String,
     ) -> Option<(String, WatchedResource)> {
         match self {
-            Self::ReceiverKind(resources) => {
-                resources.knows(&uri).then(|| WatchedResource::plain(uri))
-            }
+            Self::Own(resources) => resources.knows(&uri).then(|| WatchedResource::plain(uri)),
             Self::External(watches) => match watches.watch(cx, &uri).await {
                 Ok(watch) => Some(watching(watch, uri)),
                 Err(error) => {

@@ -7,7 +7,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::BadHeaderPlan;
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
-use crate::tool::Standing;
+use crate::tool::GrantStanding;
 
 /// The reason why a server could not serve, or stopped.
 ///
@@ -129,11 +129,11 @@ impl From<BuildErrors> for RpcError {
 pub(crate) struct PermissionMissing {
     tool: String,
     permission: Permission,
-    standing: Standing,
+    standing: GrantStanding,
 }
 
 impl PermissionMissing {
-    pub(crate) fn new(tool: &str, permission: Permission, standing: Standing) -> Self {
+    pub(crate) fn new(tool: &str, permission: Permission, standing: GrantStanding) -> Self {
         Self { tool: tool.to_owned(), permission, standing }
     }
 }
@@ -153,9 +153,9 @@ impl From<PermissionMissing> for RpcError {
 }
 
 /// Returns the remedy for a missing permission: only the client can grant it.
-fn remedy(standing: Standing) -> &'static str {
+fn remedy(standing: GrantStanding) -> &'static str {
     match standing {
-        Standing::Deferred => "call again once the client has decided about it",
+        GrantStanding::Deferred => "call again once the client has decided about it",
         _ => "the client's operator can grant it to this server",
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_lifecycle::{Drain, ServerOffer};
-use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability};
+use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
 use mgp_types::method::Initialized;
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
@@ -76,21 +76,42 @@ impl Features {
         self,
         offer: &mut ServerOffer,
         tools: &Tools,
-        serving: &HandlerConfig,
+        config: &HandlerConfig,
         notice: ShutdownNotice,
     ) -> (Router, bool) {
-        let can_complete = self.completer.is_some()
-            || self.prompts.can_complete()
-            || self.resources.can_complete();
-        let resources = self.resources;
         let offered = &mut offer.capabilities;
+        self.offer(offered, tools);
+        // Capabilities that the author put into the offer are served too.
+        let mut router = Router::new();
+        if offered.prompts.is_some() {
+            router = router.merge(self.prompts.routes(config));
+        }
+        if offered.resources.is_some() {
+            router = router.merge(self.resources.routes(config));
+        }
+        if offered.completions.is_some() {
+            let (prompts, resources) = (self.prompts.clone(), self.resources.clone());
+            let endpoint =
+                CompletionEndpoint { prompts, resources, fallback: self.completer.clone() };
+            router = router.merge(endpoint.routes(config));
+        }
+        let logging = offered.logging.is_some();
+        if logging {
+            router = router.merge(log::routes());
+        }
+        self.subscribers.announce(ListSet::announced(offered));
+        tools.notify(self.subscribers.clone());
+        (router.merge(self.notifications(offered, notice)), logging)
+    }
+
+    fn offer(&self, offered: &mut ServerCapabilities, tools: &Tools) {
         if !tools.is_empty() {
             offered.tools.get_or_insert_with(list_changed);
         }
         if !self.prompts.is_empty() {
             offered.prompts.get_or_insert_with(list_changed);
         }
-        if !resources.is_empty() {
+        if !self.resources.is_empty() {
             offered.resources.get_or_insert_with(|| {
                 let mut capability = ResourcesCapability::new();
                 capability.subscribe = Some(true);
@@ -98,65 +119,47 @@ impl Features {
                 capability
             });
         }
+        let can_complete = self.completer.is_some()
+            || self.prompts.can_complete()
+            || self.resources.can_complete();
         if can_complete {
             offered.completions.get_or_insert_default();
         }
         if self.logging {
             offered.logging.get_or_insert_default();
         }
+    }
 
-        // Capabilities that the author put into the offer are served too.
-        let mut router = Router::new();
-        if offered.prompts.is_some() {
-            router = router.merge(self.prompts.routes(serving));
-        }
-        if offered.resources.is_some() {
-            router = router.merge(resources.routes(serving));
-        }
-        if offered.completions.is_some() {
-            let (prompts, fallback) = (self.prompts, self.completer);
-            let resources = resources.clone();
-            router =
-                router.merge(CompletionEndpoint { prompts, resources, fallback }.routes(serving));
-        }
-        let logging = offered.logging.is_some();
-        if logging {
-            router = router.merge(log::routes());
-        }
-        let lists = ListSet::announced(offered);
-        let watches =
+    /// Returns the endpoints by which clients listen to changes and to the server's states.
+    fn notifications(self, offered: &ServerCapabilities, notice: ShutdownNotice) -> Router {
+        let has_subscriptions =
             offered.resources.as_ref().is_some_and(|capability| capability.subscribe == Some(true));
-        self.subscribers.announce(lists);
-        tools.notify(self.subscribers.clone());
-        let announces_changes = lists != ListSet::default() || watches;
+        let announces_changes =
+            self.subscribers.announced() != ListSet::default() || has_subscriptions;
         if notice.is_announced {
             let subscribers = self.subscribers.clone();
             notice.drain.tell(move |change| subscribers.notify_state(&change));
         }
-        if announces_changes || notice.is_announced {
-            let watcher = self
-                .watches
-                .map_or(ResourceWatcher::ReceiverKind(resources), ResourceWatcher::External);
-            let resources = watches.then_some(watcher);
-            if let Some(resources @ ResourceWatcher::External(_)) = &resources {
-                router = router
-                    .merge(change_notifier::routes(self.subscribers.clone(), resources.clone()));
-            }
-            let sources = ListenSources {
-                subscribers: self.subscribers.clone(),
-                resources,
-                announces_changes,
-            };
-            router = router.merge(listen::routes(sources, notice.drain));
-            let subscribers = self.subscribers;
-            router = router.on_notification::<Initialized, _, _>(move |cx, _| {
-                if announces_changes || cx.caller.has(Extension::Lifecycle) {
-                    subscribers.join(&cx);
-                }
-                async { Ok(()) }
-            });
+        if !announces_changes && !notice.is_announced {
+            return Router::new();
         }
-        (router, logging)
+        let watcher =
+            self.watches.map_or(ResourceWatcher::Own(self.resources), ResourceWatcher::External);
+        let resources = has_subscriptions.then_some(watcher);
+        let subscribers = self.subscribers;
+        let mut router = Router::new();
+        if let Some(resources @ ResourceWatcher::External(_)) = &resources {
+            router = router.merge(change_notifier::routes(subscribers.clone(), resources.clone()));
+        }
+        let sources =
+            ListenSources { subscribers: subscribers.clone(), resources, announces_changes };
+        let router = router.merge(listen::routes(sources, notice.drain));
+        router.on_notification::<Initialized, _, _>(move |cx, _| {
+            if announces_changes || cx.caller.has(Extension::Lifecycle) {
+                subscribers.join(&cx);
+            }
+            async { Ok(()) }
+        })
     }
 }
 
@@ -203,8 +206,8 @@ impl Server {
         self
     }
 
-    /// Sends change notifications through a [`Herald`], which may serve several servers; call it before adding resources
-    /// and prompts.
+    /// Sends change notifications through a [`Herald`], which may serve several servers; call it before adding
+    /// resources and prompts.
     ///
     /// `watches` subscribes to resources on behalf of callers.
     pub fn herald(mut self, herald: &Herald, watches: impl Watches) -> Self {
@@ -222,8 +225,8 @@ impl Server {
 
     /// Returns a handle that changes the resources while the server runs, and notifies their subscribers.
     ///
-    /// A server that starts without resources does not offer them; to add the first one while it runs, add the capability
-    /// to the [offer](Server::offer).
+    /// A server that starts without resources does not offer them; to add the first one while it runs, add the
+    /// capability to the [offer](Server::offer).
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.features.resources.clone()

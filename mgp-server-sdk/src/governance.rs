@@ -14,7 +14,7 @@ impl Server {
     /// Operators change that by `mgp/access/*` (MGP §5.4), programs through [`Governance::access`];
     /// subscribed clients are notified that the list of tools changed.
     ///
-    /// It is added as with [`Server::layer`]; governing a server twice is an error of
+    /// The gates are added as with [`Server::layer`]; governing a server twice is an error of
     /// [`Server::into_stack`](Self::into_stack).
     ///
     /// ```
@@ -42,7 +42,7 @@ impl Server {
         let tools = self.tools().downgrade();
         governance.on_change(move || {
             if let Some(tools) = tools.upgrade() {
-                tools.tell_changed();
+                tools.notify_changed();
             }
         });
         if let Some(mgp) = self.offered() {

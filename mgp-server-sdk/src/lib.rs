@@ -78,8 +78,8 @@
 //! use mgp_server_sdk::{ContextExt, Prompt, Resource, Typed};
 //!
 //! #[derive(Deserialize, JsonSchema)]
+//! struct City {
 //!     /// The name of the city.
-//!     /// Where.
 //!     city: String,
 //! }
 //!
@@ -126,9 +126,7 @@ mod stack;
 mod subscribers;
 mod tool;
 
-pub use ask::{
-    ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
-};
+pub use ask::{ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, Visited};
 pub use change_notifier::{Herald, Watch, Watches};
 pub use error::ServeError;
 #[cfg(feature = "http")]
@@ -156,8 +154,8 @@ pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, U
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, Grants, Handler, IntoToolResult, IntoTools, Json, Need, SchemaStyle,
-    SessionInfo, Standing, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    Args, Cancelled, FromCall, GrantStanding, Grants, Handler, IntoToolResult, IntoTools, Json,
+    Need, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -77,7 +77,8 @@ impl Server {
         self
     }
 
-    /// Limits the arguments of a tool call, in bytes of JSON; larger ones fail with code 3001, and the tool does not run.
+    /// Limits the arguments of a tool call, in bytes of JSON; larger ones fail with code 3001, and the tool does not
+    /// run.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.bounds.max_arguments = Some(bytes);
         self

@@ -1,6 +1,6 @@
 //! The stream of notifications that a modern client opens (MCP `subscriptions/listen`).
 //!
-//! It lasts as long as its request: after a cancellation or a disconnect nothing more is sent.
+//! The stream lasts as long as its request: after a cancellation or a disconnect nothing more is sent.
 //! A server that shuts down notifies the client of that too, and completes the request.
 
 use mgp_lifecycle::Drain;

@@ -31,9 +31,9 @@ use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
-///     .instructions("Returns the current time.")
+///
 /// let server = Server::new("clock", "1.0")
-///     .instructions("Tells the time.")
+///     .instructions("Returns the current time.")
 ///     .tool(Tool::new("now", "The time", || async { "noon" }));
 /// assert_eq!(server.tools().len(), 1);
 /// ```
@@ -129,7 +129,8 @@ impl Server {
 
     /// Adds a tool, or all tools of a type with `#[tools]`.
     ///
-    /// A second tool of the same name is an error of [`Server::into_stack`]; to replace a tool, use [`Server::replace`].
+    /// A second tool of the same name is an error of [`Server::into_stack`]; to replace a tool, use
+    /// [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
         self.errors.extend(declared.filter_map(Result::err));
@@ -160,8 +161,8 @@ impl Server {
     /// Hides tools from the list of a client that is known to deny a permission they need.
     ///
     /// By default such tools are listed. In both cases a call of one fails with code 1000.
-    pub fn hide_refused(self) -> Self {
-        self.tools.hide_refused();
+    pub fn hide_denied_tools(self) -> Self {
+        self.tools.hide_denied_tools();
         self
     }
 
@@ -173,8 +174,8 @@ impl Server {
 
     /// Adds endpoints for further methods.
     ///
-    /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see [`Server::offer`];
-    /// a server with an endpoint for `notifications/mgp.audit` offers `audit` by itself.
+    /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see
+    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers `audit` by itself.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
@@ -182,8 +183,9 @@ impl Server {
 
     /// Adds a layer before the tools and endpoints, e.g. audit or access control; the last one added is the outermost.
     ///
-    /// It runs below the handshake and above the limits: it knows the caller and the negotiated extensions, can ask the
-    /// caller for input, and can wrap the outlet to see each chunk. Its errors are translated for each peer.
+    /// The layer runs below the handshake and above the limits: it knows the caller and the negotiated extensions,
+    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated for each
+    /// peer.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -289,18 +291,7 @@ impl Server {
         if !self.errors.is_empty() {
             return Err(BuildErrors(self.errors).into());
         }
-        if let Some(mgp) = &mut self.offer.mgp {
-            // Without the offer a client would not send audit events.
-            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
-                mgp.extensions = mgp.extensions.with(Extension::Audit);
-            }
-            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
-            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // An explicit choice of extensions is kept.
-            if !mgp.permissions_required.is_empty() && !self.chose_extensions {
-                mgp.extensions = mgp.extensions.with(Extension::Permissions);
-            }
-        }
+        self.complete_mgp_offer();
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
@@ -350,7 +341,24 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Serves one peer over a pair of byte streams until it disconnects or the server has [drained](Self::drain_handle).
+    /// Adds the extensions and permissions to the offer that the endpoints and tools need.
+    fn complete_mgp_offer(&mut self) {
+        if let Some(mgp) = &mut self.offer.mgp {
+            // Without the offer a client would not send audit events.
+            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
+                mgp.extensions = mgp.extensions.with(Extension::Audit);
+            }
+            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
+            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+            // An explicit choice of extensions is kept.
+            if !mgp.permissions_required.is_empty() && !self.chose_extensions {
+                mgp.extensions = mgp.extensions.with(Extension::Permissions);
+            }
+        }
+    }
+
+    /// Serves one peer over a pair of byte streams until it disconnects or the server has
+    /// [drained](Self::drain_handle).
     ///
     /// # Errors
     /// If the connection fails; a disconnect and a requested shutdown are not errors.

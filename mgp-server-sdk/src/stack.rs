@@ -53,7 +53,6 @@ impl Gate {
 
 mgp_types::opaque_debug!(Gate);
 
-/// Builds the stack.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
         parts;
@@ -100,7 +99,8 @@ impl OuterLayers {
             .layer(CatchPanicLayer::new())
             // Everything below logs in the span of the call, with its trace id.
             .layer(TraceLayer::new())
-            // Identifies the caller and its extensions for all layers below, and translates their errors on the way out.
+            // Identifies the caller and its extensions for all layers below, and translates their errors on the way
+            // out.
             .layer(self.handshake)
             // Gates and handlers below may ask a modern caller for input; the questions become the reply of the stack.
             .layer(self.rounds)

@@ -206,7 +206,8 @@ impl Subscribers {
         }
     }
 
-    /// Notifies the listeners that negotiated it of a new server state; completes when every message was sent or failed.
+    /// Notifies the listeners that negotiated it of a new server state; completes when every message was sent or
+    /// failed.
     ///
     /// # Cancel safety
     /// Dropping the future may leave listeners that read slowly without the notification.
@@ -296,7 +297,6 @@ impl Subscribers {
         Ok(())
     }
 
-    /// Removes a subscription.
     pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
         if let Some(listener) = self.0.listeners.lock().get(&ListenerKey::Session(cx.scope.id())) {
             let mut state = listener.state.lock();

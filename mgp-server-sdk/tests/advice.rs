@@ -59,7 +59,7 @@ fn run() -> Tool {
 #[test]
 fn a_tool_that_runs_code_without_rules_is_warned_of() {
     let text = warnings_of(|| Server::new("t", "1").tool(run()));
-    assert!(text.contains("declares no code safety") && text.contains("tool=run"), "{text}");
+    assert!(text.contains("without declaring code safety") && text.contains("tool=run"), "{text}");
     let rules = || CodeSafety::new(CodeSafetyLevel::Strict);
     assert_eq!(warnings_of(|| Server::new("t", "1").tool(run().code_safety(rules()))), "");
     let other = Tool::new("other", "", || async { "" }).permissions(["shell"]);
@@ -73,5 +73,5 @@ fn a_tool_that_cannot_be_added_at_run_time_is_logged() {
         server.tools().add(Tool::new("mgp_x", "", || async { "" }));
         server
     });
-    assert!(text.contains("a tool was left out") && text.contains("mgp_x"), "{text}");
+    assert!(text.contains("invalid tool left out") && text.contains("mgp_x"), "{text}");
 }

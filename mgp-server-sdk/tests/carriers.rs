@@ -91,7 +91,7 @@ async fn tell(cx: Context) -> Result<&'static str, RpcError> {
         Item::Event(event),
         Item::Callback(callback),
     ] {
-        cx.outlet.send(item).await.map_err(|_| RpcError::internal("nobody listens"))?;
+        cx.outlet.send(item).await.map_err(|_| RpcError::internal("no listener"))?;
     }
     for method in OF_NO_CALL {
         to_peer(&cx, method, &json!({})).await?;
@@ -131,7 +131,7 @@ fn server(late: &Late) -> Server {
             let mut text = String::new();
             for number in 0..n {
                 let word = format!("{number} ");
-                outlet.text(&word).await.map_err(|_| RpcError::internal("nobody listens"))?;
+                outlet.text(&word).await.map_err(|_| RpcError::internal("no listener"))?;
                 text += &word;
             }
             Ok::<_, RpcError>(text)
@@ -328,7 +328,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
     let messages = response.rest().await;
     assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
-    assert!(messages.iter().all(|event| event.id.is_none()), "nobody can come back");
+    assert!(messages.iter().all(|event| event.id.is_none()), "a response cannot be resumed");
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
     assert_eq!(result_text(&answered.message().await), "answered");

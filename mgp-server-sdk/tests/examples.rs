@@ -57,7 +57,6 @@ impl Example {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Returns the text of a tool's answer.
     async fn text(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments).await;
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()

@@ -182,7 +182,7 @@ async fn a_caller_without_the_permissions_extension_is_never_asked() {
 #[tokio::test]
 async fn a_modern_list_is_filtered_by_the_grants_of_its_request() {
     let mgp = offer(&["permissions"]);
-    let mut raw = Raw::connect(server().hide_refused());
+    let mut raw = Raw::connect(server().hide_denied_tools());
     let mut params = json!({ "_meta": modern(&mgp) });
     let names = |answer: &Value| -> Vec<String> {
         let tools = answer["result"]["tools"].as_array().unwrap().iter();

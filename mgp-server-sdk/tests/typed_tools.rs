@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Cancelled, Grants, SchemaStyle, Standing};
+use mgp_server_sdk::{Cancelled, GrantStanding, Grants, SchemaStyle};
 use mgp_types::Timestamp;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -260,16 +260,16 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
     let past = Timestamp::from("2020-01-01T00:00:00Z");
     let future = Timestamp::from("2999-01-01T00:00:00Z");
     for (decision, until, standing) in [
-        (Approved, None, Standing::Granted),
-        (Approved, Some(&future), Standing::Granted),
-        (Approved, Some(&past), Standing::Expired),
-        (Denied, None, Standing::Denied),
-        (Deferred, None, Standing::Deferred),
+        (Approved, None, GrantStanding::Granted),
+        (Approved, Some(&future), GrantStanding::Granted),
+        (Approved, Some(&past), GrantStanding::Expired),
+        (Denied, None, GrantStanding::Denied),
+        (Deferred, None, GrantStanding::Deferred),
     ] {
         grants.note(&Permission::ShellExecute, decision, until);
         assert_eq!(grants.standing(&Permission::from("shell")), standing);
         let answer = call(&mut client, "shell", &json!({})).await;
-        if standing == Standing::Granted {
+        if standing == GrantStanding::Granted {
             answer.unwrap();
             continue;
         }
@@ -284,7 +284,11 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert_eq!(details.decode::<String>("permission").unwrap().unwrap(), "shell.execute");
         let remedy = details.decode::<String>("remedy").unwrap().unwrap();
         assert!(error.message().ends_with(&remedy), "{error}");
-        assert_eq!(remedy.starts_with("call again"), standing == Standing::Deferred, "{remedy}");
+        assert_eq!(
+            remedy.starts_with("call again"),
+            standing == GrantStanding::Deferred,
+            "{remedy}"
+        );
     }
     // The grants of a call take precedence over those of its connection.
     let own = Grants::default();
@@ -296,7 +300,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
 #[tokio::test]
 async fn a_tool_without_its_permission_can_be_hidden() {
     let free = || Tool::new("free", "Needs nothing", || async { "" });
-    let server = Server::new("t", "1").tool(shell()).tool(free()).hide_refused();
+    let server = Server::new("t", "1").tool(shell()).tool(free()).hide_denied_tools();
     let (mut client, _) = connect(server, MGP).await;
     assert_eq!(list(&mut client).await["tools"].as_array().unwrap().len(), 2);
     let grants = client.cx.scope.state::<Grants>();
@@ -411,16 +415,16 @@ async fn build_errors_are_reported_at_once() {
     refused(Server::new("t", "1").tool(tool("")), &format!("tool ``: {name}"));
     for name in ["mgp/x", "mgp.x", "mgp_x"] {
         let prefix = &name[..4];
-        let says = format!(
-            "tool `{name}`: names that begin with `{prefix}` belong to the protocol; choose another"
+        let expected = format!(
+            "tool `{name}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
         );
-        refused(Server::new("t", "1").tool(tool(name)), &says);
+        refused(Server::new("t", "1").tool(tool(name)), &expected);
     }
     let stateful = Tool::new("s", "", |State(_): State<AtomicUsize>| async { "" });
     let unknown = tool("p").permissions(["shel"]);
     refused(
         Server::new("t", "1").tool(tool("a")).tool(tool("a")).tool(stateful).tool(unknown),
-        "tool `a` is there twice; rename one, or put it with `replace` where that is meant; \
+        "tool `a` is defined twice; rename one, or replace the first with `replace`; \
          tool `p` needs the unknown permission `shel`; use a standard one, or a reverse-domain name such as `com.example.shel`; \
          tool `s` takes `State<core::sync::atomic::AtomicUsize>`, and the server has none; give it one with `.state(…)`",
     );

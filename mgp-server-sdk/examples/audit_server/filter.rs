@@ -71,7 +71,6 @@ impl Span {
     }
 }
 
-/// A page of events.
 #[derive(Default)]
 pub(crate) struct Page {
     /// The events.
@@ -81,7 +80,6 @@ pub(crate) struct Page {
 }
 
 impl Filter {
-    /// Returns a page.
     pub(crate) fn page(&self, journal: &Journal) -> Result<Page, ToolError> {
         let span = Span::parse(self.since.as_deref(), self.until.as_deref())?;
         let begin = match &self.cursor {

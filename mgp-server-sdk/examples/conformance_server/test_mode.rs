@@ -21,7 +21,6 @@ impl<S: Clone> Layer<S> for TestModeLayer {
     }
 }
 
-/// Service of [`TestModeLayer`].
 #[derive(Clone)]
 pub(crate) struct TestMode<S> {
     authenticated: Auth<S>,

@@ -31,7 +31,7 @@ use proc_macro::TokenStream;
 /// Server::new("weather", "1.0").tool(weather())
 /// ```
 ///
-/// It expands to the code below, and to checks of the types that cost nothing at run time.
+/// The macro expands to the code below, and to checks of the types that cost nothing at run time.
 ///
 /// ```ignore
 /// fn weather() -> Tool {
@@ -63,13 +63,14 @@ use proc_macro::TokenStream;
 ///
 /// # Parameters
 /// A parameter is an **argument** of the tool unless its type is an **extractor**: a type whose last name is one of
-/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or `Args<…>`, `State<…>`.
+/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or
+/// `Args<…>`, `State<…>`.
 /// `#[extract]` marks a parameter whose type is an extractor of yours (it implements `FromCall`);
 /// `#[arg]` marks an argument whose type has one of these names.
 ///
 /// An argument needs `Deserialize + JsonSchema`; `Option<T>` makes it optional.
-/// It may be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
-/// Its doc comment is its description, and it may have
+/// An argument may be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
+/// The doc comment of an argument is its description. An argument may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
 /// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type.
 ///
@@ -77,7 +78,8 @@ use proc_macro::TokenStream;
 ///
 /// # Execution
 /// An `async fn` runs on a task of its own, a plain `fn` on a thread of the blocking pool.
-/// `inline` runs it on the connection's task (for functions of microseconds), `blocking` runs an `async fn` on the pool.
+/// `inline` runs it on the connection's task (for functions of microseconds), `blocking` runs an `async fn` on the
+/// pool.
 ///
 /// # Options
 /// | Option | Meaning |

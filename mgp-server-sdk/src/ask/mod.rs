@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use elicit::{Elicitation, Elicited};
-pub use roots::RootsQuestion;
+pub use roots::RootsRequest;
 pub use sample::Sampling;
 pub use url::{UrlElicitation, Visited};
 
@@ -70,7 +70,7 @@ pub trait ContextExt {
     fn sample(&self, prompt: impl Into<String>) -> Sampling;
 
     /// Asks the caller for its working directories.
-    fn roots(&self) -> RootsQuestion;
+    fn roots(&self) -> RootsRequest;
 
     /// Turns the call into a task now, if the tool and its caller support that; otherwise does nothing.
     ///
@@ -110,8 +110,8 @@ impl ContextExt for Context {
         Sampling::new(self, prompt.into())
     }
 
-    fn roots(&self) -> RootsQuestion {
-        RootsQuestion::new(self)
+    fn roots(&self) -> RootsRequest {
+        RootsRequest::new(self)
     }
 
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>> {

@@ -13,9 +13,9 @@ use super::{ClientCapability, Question, read};
 /// Code 1000 if the caller does not support it (−32021 in the modern era).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
-pub struct RootsQuestion(Question);
+pub struct RootsRequest(Question);
 
-impl RootsQuestion {
+impl RootsRequest {
     pub(super) fn new(cx: &Context) -> Self {
         Self(Question::new(cx, "roots"))
     }
@@ -27,7 +27,7 @@ impl RootsQuestion {
     }
 }
 
-impl IntoFuture for RootsQuestion {
+impl IntoFuture for RootsRequest {
     type Output = Result<Vec<Root>, RpcError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 

@@ -56,13 +56,15 @@ impl UrlElicitation {
 
     /// Sets the id by which to report later that the page was visited; random by default.
     ///
-    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use ids.
+    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
+    /// ids.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Ends a call of revision 2025-11-25 with code −32042, which names the page; the caller calls again after the visit.
+    /// Ends a call of revision 2025-11-25 with code −32042, which names the page; the caller calls again after the
+    /// visit.
     ///
     /// A modern caller is asked as usual, because its call does not wait anyway.
     ///

@@ -121,8 +121,8 @@ impl Resource {
 
     /// Creates a template for resources that a function reads; the variables of the URI are its arguments.
     ///
-    /// A variable `{name}` matches one segment of the URI, `{+name}` any text. Percent-encoding is decoded, so the value
-    /// of a segment may contain `/` or `..`: check it before using it as a path.
+    /// A variable `{name}` matches one segment of the URI, `{+name}` any text. Percent-encoding is decoded, so the
+    /// value of a segment may contain `/` or `..`: check it before using it as a path.
     pub fn template<H, M>(template: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,

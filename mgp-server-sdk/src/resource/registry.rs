@@ -83,7 +83,6 @@ impl Entry for Family {
     }
 }
 
-/// Encodes a page of resources.
 pub(super) fn list_of(page: Vec<mcp::Resource>, fields: PageFields) -> Result<Payload, RpcError> {
     let mut list = ListResourcesResult::new(page);
     list.result_type = fields.result_type;
@@ -93,7 +92,6 @@ pub(super) fn list_of(page: Vec<mcp::Resource>, fields: PageFields) -> Result<Pa
     Payload::of(&list)
 }
 
-/// Encodes a page of templates.
 pub(super) fn templates_of(
     page: Vec<mcp::ResourceTemplate>,
     fields: PageFields,
@@ -116,7 +114,8 @@ impl Resources {
         }
     }
 
-    /// Adds a resource or a template, or replaces the one with its URI; subscribers of a replaced resource are notified.
+    /// Adds a resource or a template, or replaces the one with its URI; subscribers of a replaced resource are
+    /// notified.
     ///
     /// # Errors
     /// −32603 if a template is invalid.
@@ -245,7 +244,6 @@ impl Resources {
     }
 }
 
-/// Returns the cursor of the first set.
 fn first_set() -> String {
     set_cursor(0, None)
 }

@@ -29,7 +29,6 @@ enum Reach {
 }
 
 impl Template {
-    /// Parses a template.
     pub(crate) fn parse(text: &str) -> Result<Self, BuildError> {
         let wrong = |why| BuildError::InvalidTemplate { template: text.to_owned(), why };
         let mut pieces = text.split('{');
@@ -63,7 +62,6 @@ impl Template {
         Ok(Self { head, rest })
     }
 
-    /// Returns the names of the variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.rest.iter().map(|(variable, _)| variable.name.as_str())
     }

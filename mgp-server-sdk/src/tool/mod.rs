@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, Grants, Need, SessionInfo, Standing, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, GrantStanding, Grants, Need, SessionInfo, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
 use layers::Layers;
@@ -175,7 +175,7 @@ impl Tool {
 
     /// Adds a layer around this tool only; the last one added is the outermost.
     ///
-    /// It runs inside all layers of the server, on the connection's task, and knows the caller.
+    /// The layer runs inside all layers of the server, on the connection's task, and knows the caller.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -226,8 +226,9 @@ impl Tool {
     /// use mgp_types::{Payload, RawObject};
     ///
     /// # fn main() -> Result<(), RpcError> {
-    /// let schema = r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##;
-    /// let tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
+    /// let schema =
+    /// r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##; let
+    /// tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
     /// assert_eq!(tool.definition().input_schema.as_payload().as_str(), schema);
     /// # Ok(())
     /// # }

@@ -150,7 +150,6 @@ impl Tools {
         self.put(tool)
     }
 
-    /// Adds or replaces a tool.
     pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
         tool.check()?;
         if let Some(state) = &self.snapshot().settings.state {
@@ -182,7 +181,7 @@ impl Tools {
     }
 
     /// Hides tools whose permissions are known to be denied from the list.
-    pub(crate) fn hide_refused(&self) {
+    pub(crate) fn hide_denied_tools(&self) {
         self.change(|_, settings| settings.hides_refused = true);
     }
 
@@ -347,7 +346,7 @@ impl Tools {
     /// Notifies all clients that the list of tools changed for them, e.g. because their access changed.
     ///
     /// Changes within a few milliseconds are sent as one notification.
-    pub fn tell_changed(&self) {
+    pub fn notify_changed(&self) {
         if let Some(subscribers) = self.0.subscribers.get() {
             subscribers.changed(ListKind::Tools);
         }
@@ -410,7 +409,7 @@ impl Tools {
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
         self.report_definitions();
-        self.tell_changed();
+        self.notify_changed();
         result
     }
 
@@ -528,7 +527,6 @@ fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
 }
 
-/// Returns the edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -167,7 +167,6 @@ impl Pair {
         pair
     }
 
-    /// Calls a tool.
     pub(crate) fn call(&self, tool: &str, n: u64) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.call_with(tool, n, Outlet::none())
     }
@@ -194,7 +193,6 @@ impl Pair {
     }
 }
 
-/// Returns the text of an answer.
 pub(crate) fn text(reply: &Reply) -> String {
     reply.get::<serde_json::Value>().unwrap()["content"][0]["text"].as_str().unwrap().to_owned()
 }

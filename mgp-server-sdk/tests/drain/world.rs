@@ -138,7 +138,6 @@ async fn receive(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> 
         .then(|| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no whole line: {line:?}")))
 }
 
-/// Reads to the end.
 pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Received {
     let mut received = Received::default();
     while let Some(message) = receive(from).await {
@@ -165,7 +164,6 @@ impl Received {
         }
     }
 
-    /// Returns the code of an error.
     pub(crate) fn code(&self, id: u64) -> Option<i64> {
         self.answers.get(&id)?["error"]["code"].as_i64()
     }

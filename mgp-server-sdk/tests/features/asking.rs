@@ -83,7 +83,7 @@ async fn call(wire: &mut Wire, tool: &str, answers: &[Value]) -> Result<Value, V
     wire.answers = answers.iter().cloned().collect();
     wire.asked.clear();
     let result = wire.ask("tools/call", json!({ "name": tool, "arguments": {} })).await?;
-    assert!(wire.answers.is_empty(), "not everything was asked");
+    assert!(wire.answers.is_empty(), "an answer was not used");
     Ok(result)
 }
 
@@ -109,7 +109,7 @@ async fn a_form_is_accepted_declined_or_dismissed() {
                 "requestedSchema": {
                     "type": "object",
                     "properties": {
-                        "name": { "type": "string", "description": "Who comes." },
+                        "name": { "type": "string", "description": "The name of the guest." },
                         "age": { "type": "integer", "minimum": 0, "maximum": 255 },
                     },
                     "required": ["name"],

@@ -120,15 +120,15 @@ async fn all_build_errors_are_reported_at_once() {
         || async { "" },
     ));
     let error = wrong.into_stack().unwrap_err();
-    for output in [
+    for expected in [
         "the prompt `p` takes `State<u64>`",
         "the resource `test://r` takes `State<u64>`",
         "the URI template `test://{x}/r` takes `State<u64>`",
-        "the prompt `p` is there twice",
-        "the resource `test://r` is there twice",
+        "the prompt `p` is defined twice",
+        "the resource `test://r` is defined twice",
         "the URI template `test://{?q}` has an expression",
     ] {
-        assert!(error.message().contains(output), "{output}: {error}");
+        assert!(error.message().contains(expected), "{expected}: {error}");
     }
     let mut wire = Wire::join(server().state(7_u64), Era::Legacy).await;
     let prompt = wire.ask("prompts/get", json!({ "name": "p" })).await.unwrap();

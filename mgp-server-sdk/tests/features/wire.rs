@@ -12,7 +12,6 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 
-/// The peer.
 pub(crate) struct Wire {
     era: Era,
     capabilities: Value,
@@ -38,7 +37,6 @@ pub(crate) struct Wire {
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 impl Wire {
-    /// Connects to a server.
     pub(crate) async fn join(server: Server, era: Era) -> Self {
         Self::offering(server, era, json!({})).await
     }
@@ -48,7 +46,6 @@ impl Wire {
         Self::to(&server.into_stack().unwrap(), era, capabilities).await
     }
 
-    /// Connects to a finished stack.
     pub(crate) async fn to(
         stack: &mgp_types::service::Stack,
         era: Era,
@@ -120,7 +117,6 @@ impl Wire {
         }
     }
 
-    /// Sends a request and returns its id.
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next += 1;
         if self.era == Era::Modern {

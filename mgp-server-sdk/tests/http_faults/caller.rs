@@ -11,7 +11,6 @@ use super::world::World;
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// A caller.
 #[derive(Clone)]
 pub(crate) struct Caller {
     to: SocketAddr,
@@ -42,7 +41,6 @@ impl Caller {
         caller
     }
 
-    /// Creates a modern caller.
     pub(crate) fn modern(world: &World, capabilities: Value, key: Option<&str>) -> Self {
         Self::new(world, Era::Modern, capabilities, key)
     }
@@ -85,7 +83,6 @@ impl Caller {
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await
     }
 
-    /// Calls a tool.
     pub(crate) async fn call(
         &self,
         id: impl Into<Value>,
@@ -107,7 +104,6 @@ impl Caller {
         self.request(id, "tools/call", params).await
     }
 
-    /// Posts a message.
     pub(crate) async fn post(&self, message: &Value) -> Response {
         let mut headers = self.headers();
         headers.push(("Content-Type", "application/json"));
@@ -127,7 +123,6 @@ impl Caller {
         send(self.to, "GET", &headers, "").await
     }
 
-    /// Ends the session.
     pub(crate) async fn delete(&self) -> Response {
         send(self.to, "DELETE", &self.headers(), "").await
     }
@@ -143,7 +138,6 @@ impl Caller {
     }
 }
 
-/// Returns the text of a result.
 pub(crate) fn result_text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }

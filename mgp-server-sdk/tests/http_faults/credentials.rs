@@ -19,7 +19,7 @@ async fn service_without_authentication_serves_no_caller() {
         let response = send(&service, request(method, &[("mcp-session-id", "x")], body)).await;
         assert_eq!(response.status(), 401, "{method}");
         assert_eq!(response.headers()["www-authenticate"], "Bearer");
-        assert!(text(response).await.contains("nobody output who calls"));
+        assert!(text(response).await.contains("nobody said who calls"));
     }
     assert_eq!(service.sessions(), 0);
 }

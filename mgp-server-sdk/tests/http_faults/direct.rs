@@ -30,7 +30,6 @@ pub(crate) fn request(method: &str, headers: &[(&str, &str)], body: &str) -> Req
     request.body(HttpBody::from(body.as_bytes().to_vec())).unwrap()
 }
 
-/// Sends a request.
 pub(crate) async fn send(service: &HttpService, request: Request<HttpBody>) -> Response<HttpBody> {
     service.clone().call(request).await.unwrap()
 }
@@ -41,7 +40,6 @@ pub(crate) async fn piece(body: &mut HttpBody) -> Option<Vec<u8>> {
     Some(frame.unwrap().into_data().unwrap().to_vec())
 }
 
-/// Reads a body.
 pub(crate) async fn text(response: Response<HttpBody>) -> String {
     let mut body = response.into_body();
     let mut text = Vec::new();
@@ -71,7 +69,6 @@ pub(crate) async fn is_known(service: &HttpService, id: &str) -> bool {
     send(service, request("POST", &[("mcp-session-id", id)], ping)).await.status() == 200
 }
 
-/// Returns a modern call.
 pub(crate) fn modern(id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
     let more = json!({ "arguments": arguments, "_meta": { "progressToken": "p" } });
     modern_call(id, tool, json!({}), more)
@@ -92,7 +89,6 @@ fn modern_call(id: u64, tool: &str, capabilities: Value, mut params: Value) -> R
     request("POST", &headers, &call.to_string())
 }
 
-/// Returns a call in a session.
 pub(crate) fn legacy(session: &str, id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
     let params = json!({
         "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" },

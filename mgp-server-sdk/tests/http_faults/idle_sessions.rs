@@ -63,7 +63,8 @@ fn ten_thousand_take_little() {
     });
 }
 
-/// 128 bits, each set in about half of the ids: with ten thousand ids a deviation of 2.5 % has a chance of 1 in a million.
+/// 128 bits, each set in about half of the ids: with ten thousand ids a deviation of 2.5 % has a chance of 1 in a
+/// million.
 fn unguessable(ids: &HashSet<String>) {
     let mut set = [0_usize; 128];
     for id in ids {

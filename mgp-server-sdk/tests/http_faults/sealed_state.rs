@@ -1,4 +1,5 @@
-//! The sealed state of a modern call with questions: valid for the same caller and call, unmodified, and for a limited time.
+//! The sealed state of a modern call with questions: valid for the same caller and call, unmodified, and for a limited
+//! time.
 
 use std::time::Duration;
 

@@ -58,7 +58,6 @@ pub(crate) async fn send(
     response(socket).await
 }
 
-/// Reads the head of a response.
 pub(crate) async fn response(mut socket: BufReader<TcpStream>) -> Response {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -91,7 +90,6 @@ impl Response {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    /// Reads the whole body.
     pub(crate) async fn text(mut self) -> String {
         while let Some(piece) = self.body.piece().await {
             self.text += std::str::from_utf8(&piece).unwrap();
@@ -124,7 +122,6 @@ impl Response {
         }
     }
 
-    /// Returns all remaining events.
     pub(crate) async fn rest(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event().await {

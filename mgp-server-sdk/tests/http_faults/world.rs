@@ -108,7 +108,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
                         ..Progress::default()
                     };
                     if outlet.send(Item::Progress(messages)).await.is_err() {
-                        return "nobody listens";
+                        return "no listener";
                     }
                 }
                 "flooded"
@@ -150,7 +150,7 @@ fn ask(name: &str) -> Tool {
     Tool::new(name, "Asks who comes", |cx: Context, Args(_): Args<Amount>| async move {
         Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
             Elicited::Accepted(guest) => guest.name,
-            _ => "nobody".to_owned(),
+            _ => "no name".to_owned(),
         })
     })
 }

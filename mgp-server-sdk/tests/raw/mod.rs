@@ -20,7 +20,6 @@ impl Raw {
         Self { reader: BufReader::new(here.reader), writer: here.writer, next: 1 }
     }
 
-    /// Writes a message.
     pub(crate) async fn write(&mut self, message: &Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
@@ -48,12 +47,10 @@ impl Raw {
         }
     }
 
-    /// Sends a request and returns its answer.
     pub(crate) async fn answer(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, params).await.pop().unwrap()
     }
 
-    /// Sends a notification.
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }

@@ -11,7 +11,6 @@ use mgp_server_sdk::prelude::*;
 
 pub(crate) use settings::Settings;
 
-/// Builds the server.
 pub(crate) fn server(settings: &Settings) -> Server {
     let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"));
     let tools = server.tools();

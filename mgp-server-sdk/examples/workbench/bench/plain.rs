@@ -114,7 +114,7 @@ pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
 }
 
 fn failure(fail: Fail) -> RpcError {
-    let message = fail.message.unwrap_or_else(|| "failed as told".to_owned());
+    let message = fail.message.unwrap_or_else(|| "failed as requested".to_owned());
     let error = RpcError::new(ErrorCode(fail.code), message);
     match fail.data {
         Some(data) => error.data(data.as_payload().clone()),
