@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::types::sync::Mutex;
 use mgp_server_sdk::{ContextExt, Elicited, LogLevel, Prompt, Resource, Resources, Typed};
-use mgp_types::sync::Mutex;
 
 /// The notes by name.
 #[derive(Default)]

@@ -2,10 +2,11 @@
 //!
 //! The tools take microseconds, so they run `inline`, without a task of their own.
 
-use mgp_server_sdk::prelude::*;
-use mgp_types::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::types::sync::Mutex;
 
 /// Notes by title; calls run concurrently, so mutable state is in a mutex.
 #[derive(Default)]

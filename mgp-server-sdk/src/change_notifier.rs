@@ -127,7 +127,7 @@ impl ResourceWatcher {
         match self {
             Self::Own(resources) => resources.knows(&uri).then(|| WatchedResource::plain(uri)),
             Self::External(watches) => match watches.watch(cx, &uri).await {
-                Ok(watch) => Some(watching(watch, uri)),
+                Ok(watch) => Some(watched_resource(watch, uri)),
                 Err(error) => {
                     tracing::debug!(%error, "resource subscription failed");
                     None
@@ -137,7 +137,7 @@ impl ResourceWatcher {
     }
 }
 
-fn watching(Watch { name, guard }: Watch, uri: String) -> (String, WatchedResource) {
+fn watched_resource(Watch { name, guard }: Watch, uri: String) -> (String, WatchedResource) {
     (name, WatchedResource { uri, _guard: guard })
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Rout
         .on::<ResourcesSubscribe, _, _>(move |cx, params| {
             let (subscribers, watch) = (subscribers.clone(), watches.watch(&cx, &params.uri));
             async move {
-                let (name, watching) = watching(watch.await?, params.uri);
+                let (name, watching) = watched_resource(watch.await?, params.uri);
                 subscribers.watch_as(&cx, name, watching)?;
                 Ok(EmptyResult::new())
             }

@@ -285,7 +285,7 @@ impl Server {
     /// Code −32603 with every reason why the server cannot be built (e.g. a tool's name, a permission, missing state, a
     /// URI template), or if the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        let state = Arc::new(self.state);
+        let state = Arc::new(std::mem::take(&mut self.state));
         self.errors.extend(self.tools.set_state(Arc::clone(&state)));
         self.errors.extend(self.features.errors(&state));
         if !self.errors.is_empty() {

@@ -100,7 +100,7 @@ impl SignalStream {
                 continue;
             }
             if !is_active || !is_first {
-                tracing::warn!(number, "second signal; ending the process");
+                tracing::warn!(number, "ending the process on a signal");
                 // The status by which a shell reports a process that a signal ended.
                 std::process::exit(128 + number);
             }
