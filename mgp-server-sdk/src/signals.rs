@@ -28,7 +28,7 @@ impl SignalGuard {
         match SignalStream::new() {
             // The task outlives the server: it must end the process on a signal after that.
             Ok(signals) => {
-                drop(tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active))))
+                tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active)));
             }
             Err(error) => {
                 tracing::warn!(%error, "signal handler failed; signals end the process at once");

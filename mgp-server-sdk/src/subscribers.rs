@@ -108,7 +108,7 @@ struct Changes {
     resources: BTreeSet<String>,
 }
 
-// === impl ListSet ===
+// === impl Lists ===
 
 impl ListSet {
     pub(crate) const ALL: Self = Self(0b111);

@@ -72,7 +72,7 @@ impl UrlElicitation {
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_server_sdk::{ContextExt, Visited};
     ///
-    /// let repos = Tool::new("repos", "ListSet repositories", |cx: Context| async move {
+    /// let repos = Tool::new("repos", "Lists repositories", |cx: Context| async move {
     ///     let is_signed_in = false; // Looked up somewhere.
     ///     if !is_signed_in {
     ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");

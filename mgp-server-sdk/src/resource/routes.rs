@@ -57,7 +57,7 @@ impl Resources {
         self.subscribers.watch(cx, uri)
     }
 
-    // === ListSet ===
+    // === Lists ===
 
     async fn list(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;

@@ -28,7 +28,7 @@ use super::contents::Contents;
 /// # drop(Server::new("notes", "1").resource_set(Notes));
 /// ```
 pub trait ResourceSet: Send + Sync + 'static {
-    /// ListSet the resources from a cursor that this set returned; `None` is the start.
+    /// Lists the resources from a cursor that this set returned; `None` is the start.
     ///
     /// # Errors
     /// The error that the caller receives; −32602 for an invalid cursor.
@@ -41,7 +41,7 @@ pub trait ResourceSet: Send + Sync + 'static {
         std::future::ready(Ok(Page::default()))
     }
 
-    /// ListSet the resource templates of the set.
+    /// Lists the resource templates of the set.
     ///
     /// # Errors
     /// The error that the caller receives.

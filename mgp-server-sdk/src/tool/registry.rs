@@ -45,12 +45,16 @@ struct ToolsState {
 }
 
 /// Refuses calls that waited and are no longer allowed.
-struct Recheck(Box<dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync>);
+struct Recheck(Box<CheckFn>);
+
+type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 mgp_types::opaque_debug!(Recheck);
 
 /// Receives the definitions of all tools after each change.
-struct DefinitionObserver(Box<dyn Fn(&[mcp::Tool]) + Send + Sync>);
+struct DefinitionObserver(Box<ObserveFn>);
+
+type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
