@@ -108,7 +108,7 @@ struct Changes {
     resources: BTreeSet<String>,
 }
 
-// === impl Lists ===
+// === impl ListSet ===
 
 impl ListSet {
     pub(crate) const ALL: Self = Self(0b111);

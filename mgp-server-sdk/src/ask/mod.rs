@@ -44,8 +44,8 @@ use crate::log::Logger;
 ///
 /// let invite = Tool::new("invite", "Invites a guest", |cx: Context| async move {
 ///     Ok::<_, RpcError>(match cx.elicit::<Guest>("Who is the guest?").await? {
-///         Elicited::Accepted(guest) => format!("{} is with_retry_hints", guest.name),
-///         Elicited::Declined | Elicited::Cancelled => "no guest is with_retry_hints".to_owned(),
+///         Elicited::Accepted(guest) => format!("{} is invited", guest.name),
+///         Elicited::Declined | Elicited::Cancelled => "no guest is invited".to_owned(),
 ///     })
 /// });
 /// # drop(invite);
