@@ -1,6 +1,4 @@
-//! Asking the person to visit a page (MCP elicitation in URL mode).
-//!
-//! Applies to: inbound.
+//! A request to the user to visit a page (MCP elicitation in URL mode).
 
 use mgp_types::mcp::{
     ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitationCompleteParams, Era, Revision,
@@ -11,40 +9,32 @@ use mgp_types::service::{Ask, BoxFuture, Call, Context};
 use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
 
 use super::elicit::unknown;
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
-/// What the person did with a page to visit.
+/// The user's answer to a request to visit a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visited {
-    /// Agreed to visit it; what happens there is not known yet.
+    /// The user agreed to visit it; the outcome of the visit is not known yet.
     Agreed,
-    /// Said no.
+    /// The user declined.
     Declined,
-    /// Went away.
+    /// The user dismissed the request.
     Cancelled,
 }
 
-/// A page for the person to visit; await it to ask.
+/// A request to the user to visit a page; await it to send it.
 ///
 /// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one).
+/// Code 1000 if the caller does not support it (−32021 in the modern era).
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {
     question: Question,
     message: String,
     url: String,
     id: Option<String>,
-    wait: Wait,
-}
-
-/// What becomes of a legacy call whose person must visit a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    /// It waits for the answer.
-    Here,
-    /// It ends, and is made again.
-    Elsewhere,
+    /// If set, a legacy call ends with −32042 and does not wait for the answer.
+    call_again: bool,
 }
 
 impl UrlElicitation {
@@ -54,27 +44,29 @@ impl UrlElicitation {
             message,
             url,
             id: None,
-            wait: Wait::Here,
+            call_again: false,
         }
     }
 
-    /// Names the question within the call.
+    /// Sets the name of the question within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
     }
 
-    /// Names the elicitation, to tell later that the page was visited; one is made otherwise.
+    /// Sets the id by which to report later that the page was visited; random by default.
     ///
-    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers know no such ids.
+    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
+    /// ids.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Ends the call of a caller of 2025-11-25 with −32042, which names the page; it calls again after the visit.
+    /// Ends a call of revision 2025-11-25 with code −32042, which names the page; the caller calls again after the
+    /// visit.
     ///
-    /// A modern caller is asked as ever, because its call does not wait anyway.
+    /// A modern caller is asked as usual, because its call does not wait anyway.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -85,15 +77,15 @@ impl UrlElicitation {
     ///     if !is_signed_in {
     ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");
     ///         if page.call_again().await? != Visited::Agreed {
-    ///             return Ok("nobody signed in");
+    ///             return Ok("not signed in");
     ///         }
     ///     }
-    ///     Ok::<_, RpcError>("none yet")
+    ///     Ok::<_, RpcError>("no repositories yet")
     /// });
     /// # drop(repos);
     /// ```
     pub fn call_again(mut self) -> Self {
-        self.wait = Wait::Elsewhere;
+        self.call_again = true;
         self
     }
 }
@@ -112,13 +104,14 @@ impl IntoFuture for UrlElicitation {
             params.elicitation_id = id;
             params
         });
-        if is_legacy && self.wait == Wait::Elsewhere {
-            let refused = params.map_or_else(|error| error, |params| self.question.visit(params));
+        if is_legacy && self.call_again {
+            let refused =
+                params.map_or_else(|error| error, |params| self.question.required_url(params));
             return Box::pin(std::future::ready(Err(refused)));
         }
         let ask = params
             .and_then(|params| Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)));
-        let answer = self.question.ask(Needs::Url, ask);
+        let answer = self.question.ask(ClientCapability::Url, ask);
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
             match answer.action {
@@ -132,10 +125,10 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// −32042, or why the caller cannot be sent to a page.
-    fn visit(&self, page: ElicitParams) -> RpcError {
+    /// Returns −32042, or the error if the caller does not support URLs.
+    fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
-        if let Err(refused) = Needs::Url.check(cx) {
+        if let Err(refused) = ClientCapability::Url.check(cx) {
             return refused;
         }
         let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, page.message.clone());
@@ -146,20 +139,20 @@ impl Question {
     }
 }
 
-/// Tells a caller of 2025-11-25 that a page was visited; others learn it from the call itself.
+/// Notifies a caller of revision 2025-11-25 that a page was visited; others are not notified.
 pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     if cx.caller.revision != Revision::V2025_11_25 {
         return Box::pin(std::future::ready(()));
     }
-    // The visit outlives the call that asked for it, so this belongs to the session.
+    // The visit may outlast the call that asked for it, so the notification belongs to the session.
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
     Box::pin(async move {
         match Call::tell::<ElicitationComplete>(&params, out) {
-            // A caller that left needs no word of it.
+            // A caller that left needs no notification.
             Ok(call) => drop(peer.send(call).await),
-            Err(error) => tracing::debug!(%error, "the end of an elicitation was not told"),
+            Err(error) => tracing::debug!(%error, "elicitation/complete not sent"),
         }
     })
 }

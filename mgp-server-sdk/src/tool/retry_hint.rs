@@ -1,4 +1,4 @@
-//! Says of failures that another attempt may help, where the tool may run twice (MGP §14.5: 3003, 5000, 5001).
+//! Retry hints in the errors of tools that may run twice (MGP §14.5: 3003, 5000, 5001).
 //!
 //! Applies to: inbound.
 
@@ -16,26 +16,26 @@ use tower_service::Service;
 
 use super::Tools;
 
-/// Words failures of tools that are read-only or idempotent; it stands above the time-out, which is one of them.
+/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs below it.
 #[derive(Clone, Debug)]
-pub(crate) struct RepeatLayer(pub(crate) Tools);
+pub(crate) struct RetryHintLayer(pub(crate) Tools);
 
-impl<S> Layer<S> for RepeatLayer {
-    type Service = Repeatable<S>;
+impl<S> Layer<S> for RetryHintLayer {
+    type Service = RetryHint<S>;
 
-    fn layer(&self, inner: S) -> Repeatable<S> {
-        Repeatable { inner, tools: self.0.clone() }
+    fn layer(&self, inner: S) -> RetryHint<S> {
+        RetryHint { inner, tools: self.0.clone() }
     }
 }
 
-/// Service of [`RepeatLayer`].
+/// Service of [`RetryHintLayer`].
 #[derive(Clone, Debug)]
-pub(crate) struct Repeatable<S> {
+pub(crate) struct RetryHint<S> {
     inner: S,
     tools: Tools,
 }
 
-impl<S: MgpService> Service<Call> for Repeatable<S> {
+impl<S: MgpService> Service<Call> for RetryHint<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
@@ -45,7 +45,7 @@ impl<S: MgpService> Service<Call> for Repeatable<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Looked up only if it fails.
+        // The tool is looked up only if the call fails.
         let tool = call.params().target().filter(|at| matches!(at, Target::Tool(_))).cloned();
         let tool = tool.map(|tool| (self.tools.clone(), tool));
         ResponseFuture { future: self.inner.call(call), tool }
@@ -53,7 +53,7 @@ impl<S: MgpService> Service<Call> for Repeatable<S> {
 }
 
 pin_project! {
-    /// Response future of [`Repeatable`].
+    /// Response future of [`RetryHint`].
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         future: F,
@@ -70,16 +70,16 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             Err(error) => error,
             answer => return Poll::Ready(answer),
         };
-        let repeats = match this.tool.take() {
-            Some((tools, Target::Tool(name))) => tools.repeats(&name),
+        let is_repeatable = match this.tool.take() {
+            Some((tools, Target::Tool(name))) => tools.is_repeatable(&name),
             _ => false,
         };
-        Poll::Ready(Err(if repeats { invited(error) } else { error }))
+        Poll::Ready(Err(if is_repeatable { with_retry_hints(error) } else { error }))
     }
 }
 
-/// The error with the hints of a tool that may run twice; hints of the author's own stay.
-fn invited(error: RpcError) -> RpcError {
+/// Adds the hints of a tool that may run twice to an error; hints that the author set stay.
+fn with_retry_hints(error: RpcError) -> RpcError {
     let Some(usual) = Recovery::default_for(error.code()) else { return error };
     let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))
     else {
@@ -98,8 +98,8 @@ fn invited(error: RpcError) -> RpcError {
     error.recovery(hints)
 }
 
-/// Whether a tool does no harm when it runs twice, by its own definition.
-pub(super) fn repeats(definition: &mcp::Tool) -> bool {
+/// Returns whether a tool may safely run twice, by its definition.
+pub(super) fn is_repeatable(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);
     let risk = declared.map_or(RiskLevel::Moderate, |security| security.risk_level.clone());
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::Tool;
 
-    /// Whether the failure of a tool invites another attempt.
+    /// Returns whether the error of a tool is retryable.
     async fn invites(tool: Tool) -> bool {
         let tools = Tools::default();
         tools.add(tool);
@@ -128,7 +128,7 @@ mod tests {
             async move { below.call(call)?.await }
         });
         let bounded = TimeoutLayer::new(Duration::from_secs(1)).layer(run);
-        let mut client = mock::client(Stack::new(RepeatLayer(tools).layer(bounded)));
+        let mut client = mock::client(Stack::new(RetryHintLayer(tools).layer(bounded)));
         let error = client.request("tools/call", r#"{"name":"t"}"#).await.unwrap_err();
         error.as_recovery().unwrap().is_retryable()
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_may_run_twice_is_worth_another_attempt() {
+    async fn only_tools_that_may_run_twice_get_retry_hints() {
         for code in [ErrorCode::UPSTREAM_ERROR, ErrorCode::UPSTREAM_TIMEOUT] {
             assert!(!invites(failing(code)).await);
             assert!(invites(read_only(failing(code))).await);
@@ -171,12 +171,16 @@ mod tests {
         let hints = Recovery::default_for(ErrorCode::UPSTREAM_ERROR).unwrap();
         let own = hints.clone().retry(mgp_types::RetryStrategy::FixedDelay, 7, 1);
         let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(own.clone());
-        assert_eq!(invited(error).as_recovery(), Some(&own));
+        assert_eq!(with_retry_hints(error).as_recovery(), Some(&own));
         let mut details = mgp_types::Object::new();
         details.encode("of", "weather").unwrap();
         let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, "no").recovery(hints.details(details));
-        let told = invited(error);
-        let told = told.as_recovery().unwrap();
-        assert!(told.is_retryable() && told.details.is_some() && told.max_retries == Some(3));
+        let hinted = with_retry_hints(error);
+        let recovery = hinted.as_recovery().unwrap();
+        assert!(
+            recovery.is_retryable()
+                && recovery.details.is_some()
+                && recovery.max_retries == Some(3)
+        );
     }
 }

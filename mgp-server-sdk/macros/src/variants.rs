@@ -1,6 +1,4 @@
-//! Words of the protocol: each is checked here and written as the variant it stands for.
-//!
-//! Applies to: inbound.
+//! Values of the protocol in options: each is checked and expanded to the variant it names.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -8,22 +6,22 @@ use syn::LitStr;
 
 use crate::path;
 
-/// The words of one type and their variants.
-pub(crate) struct Words {
-    /// What they are, for error messages.
+/// The names of the variants of an enum.
+pub(crate) struct VariantNames {
+    /// The kind of value, for error messages.
     what: &'static str,
     /// The type in `mgp_types::mgp`.
     ty: &'static str,
     known: &'static [(&'static str, &'static str)],
 }
 
-pub(crate) const RISK: Words = Words {
+pub(crate) const RISK: VariantNames = VariantNames {
     what: "risk",
     ty: "RiskLevel",
     known: &[("safe", "Safe"), ("moderate", "Moderate"), ("dangerous", "Dangerous")],
 };
 
-pub(crate) const SIDE_EFFECT: Words = Words {
+pub(crate) const SIDE_EFFECT: VariantNames = VariantNames {
     what: "side effect",
     ty: "SideEffect",
     known: &[
@@ -35,7 +33,7 @@ pub(crate) const SIDE_EFFECT: Words = Words {
     ],
 };
 
-pub(crate) const VALIDATOR: Words = Words {
+pub(crate) const VALIDATOR: VariantNames = VariantNames {
     what: "validator",
     ty: "Validator",
     known: &[
@@ -47,7 +45,7 @@ pub(crate) const VALIDATOR: Words = Words {
     ],
 };
 
-pub(crate) const CODE_SAFETY: Words = Words {
+pub(crate) const CODE_SAFETY: VariantNames = VariantNames {
     what: "code safety level",
     ty: "CodeSafetyLevel",
     known: &[
@@ -58,7 +56,7 @@ pub(crate) const CODE_SAFETY: Words = Words {
     ],
 };
 
-pub(crate) const PERMISSION: Words = Words {
+pub(crate) const PERMISSION: VariantNames = VariantNames {
     what: "permission",
     ty: "Permission",
     known: &[
@@ -76,11 +74,11 @@ pub(crate) const PERMISSION: Words = Words {
     ],
 };
 
-/// Names that stand for standard permissions.
+/// Short names of standard permissions.
 const SHORT_PERMISSIONS: [&str; 5] = ["shell", "network", "filesystem", "memory", "code"];
 
-impl Words {
-    /// The variant a word stands for.
+impl VariantNames {
+    /// Returns the path of the variant that a value names.
     pub(crate) fn variant(&self, word: &LitStr) -> syn::Result<TokenStream> {
         let text = word.value();
         match self.known.iter().find(|(one, _)| *one == text) {
@@ -101,7 +99,7 @@ impl Words {
     }
 }
 
-/// A permission: a standard one, a short name, or one in reverse-domain notation.
+/// Returns a permission: a standard one, a short name, or one in reverse-domain notation.
 pub(crate) fn permission(word: &LitStr) -> syn::Result<TokenStream> {
     let text = word.value();
     if PERMISSION.known.iter().any(|(one, _)| *one == text) {
@@ -116,6 +114,6 @@ pub(crate) fn permission(word: &LitStr) -> syn::Result<TokenStream> {
         let mgp = path::mgp();
         return Ok(quote!(#mgp::Permission::from(#word)));
     }
-    let more = ", or one of your own such as com.example.thing";
+    let more = ", or a reverse-domain name such as com.example.thing";
     Err(PERMISSION.unknown(word, more))
 }

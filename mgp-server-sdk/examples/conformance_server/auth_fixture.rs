@@ -1,4 +1,4 @@
-//! Who may come in where a request asks to be examined: the keys and tokens of a file.
+//! The keys and tokens of an auth fixture file.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use mgp_types::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The file; members that are not known mean nothing here.
+/// The file; unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct File {
     keys: Vec<Known>,
-    /// Keys that were good.
+    /// Keys that were revoked.
     revoked: Vec<String>,
-    /// The public keys of whoever issues tokens.
+    /// The public keys of the token issuer.
     jwks: Option<Value>,
     issuer: Option<String>,
-    /// For whom tokens are made: the URL of this server, as its clients write it.
+    /// The audience of tokens: the URL of this server, as its clients write it.
     audience: Option<String>,
-    /// What every token must allow.
+    /// The scopes that every token needs.
     scopes: Vec<String>,
 }
 
-/// A key, and what is known of it.
+/// A key and its grant.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Value")]
 struct Known {
@@ -34,13 +34,13 @@ struct Known {
 }
 
 impl From<Value> for Known {
-    /// A text is a key of which nothing more is known.
+    /// Accepts a bare key as well.
     fn from(value: Value) -> Self {
         let text = |member: &str| value[member].as_str().map(str::to_owned);
         let key = value.as_str().map(str::to_owned).or_else(|| text("key")).unwrap_or_default();
         let permissions = value["permissions"].as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
-            subject: text("subject").unwrap_or_else(|| "somebody".to_owned()),
+            subject: text("subject").unwrap_or_else(|| "unknown".to_owned()),
             permissions: permissions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             expires: serde_json::from_value(value["expires"].clone()).ok(),
             key,
@@ -48,15 +48,15 @@ impl From<Value> for Known {
     }
 }
 
-/// Makes the layer of a file.
-pub(crate) async fn of(path: &Path, port: u16) -> Result<AuthLayer, Box<dyn std::error::Error>> {
+/// Loads the file and returns its authentication layer.
+pub(crate) async fn load(path: &Path, port: u16) -> Result<AuthLayer, Box<dyn std::error::Error>> {
     let file: File = serde_json::from_slice(&std::fs::read(path)?)?;
     let keys = ApiKeys::new();
     for Known { key, subject, permissions, expires } in file.keys {
         let grant = KeyGrant::new("conformance", subject);
         let mut grant = permissions.into_iter().fold(grant, KeyGrant::permission);
         if let Some(at) = expires {
-            // A time nobody can read has passed.
+            // An invalid time counts as expired.
             grant = grant.expires(at.to_system_time().unwrap_or(std::time::UNIX_EPOCH));
         }
         let id = keys.import(&key, grant).await?;
@@ -64,10 +64,10 @@ pub(crate) async fn of(path: &Path, port: u16) -> Result<AuthLayer, Box<dyn std:
             keys.revoke(&id).await?;
         }
     }
-    let guard = AuthLayer::new().keys(keys);
-    let (Some(jwks), Some(issuer)) = (file.jwks, file.issuer) else { return Ok(guard) };
+    let layer = AuthLayer::new().keys(keys);
+    let (Some(jwks), Some(issuer)) = (file.jwks, file.issuer) else { return Ok(layer) };
     let here = format!("http://127.0.0.1:{port}/mcp");
     let resource = ResourceServer::new(file.audience.as_deref().unwrap_or(&here), &issuer)?;
     let resource = resource.keys(JwkSet::parse(jwks.to_string())?);
-    Ok(guard.tokens(file.scopes.into_iter().fold(resource, ResourceServer::require_scope)))
+    Ok(layer.tokens(file.scopes.into_iter().fold(resource, ResourceServer::require_scope)))
 }

@@ -1,6 +1,4 @@
-//! A server whose own tools are governed (MGP §3–§6).
-//!
-//! Applies to: inbound.
+//! Governance of a server's own tools (MGP §3–§6).
 
 use mgp_security::Governance;
 use mgp_types::mgp::Extension;
@@ -9,14 +7,14 @@ use mgp_types::service::ServerId;
 use crate::server::Server;
 
 impl Server {
-    /// Governs the tools of this server: who may use which, what they need, who confirms them, and the record of it.
+    /// Governs the tools of this server: access, permissions, confirmation, and the audit log.
     ///
     /// Grants, permissions and events name the server by this id.
-    /// Nobody may call anything until access was granted, or the server's policy says otherwise.
-    /// Operators change that by `mgp/access/*` (MGP §5.4), or through [`Governance::access`];
-    /// listeners are told that the list of tools changed.
+    /// No caller may call a tool until access is granted, or the server's policy allows it.
+    /// Operators change that by `mgp/access/*` (MGP §5.4), programs through [`Governance::access`];
+    /// subscribed clients are notified that the list of tools changed.
     ///
-    /// It stands where [`Server::layer`] puts a gate; governing a server twice is an error of
+    /// The gates are added as with [`Server::layer`]; governing a server twice is an error of
     /// [`Server::into_stack`](Self::into_stack).
     ///
     /// ```
@@ -36,21 +34,22 @@ impl Server {
     pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
         let id = id.into();
         let (definitions, name) = (governance.definitions().clone(), id.clone());
-        let is_first = self.tools().judged_by(move |tools| definitions.learn(Some(&name), tools));
+        let is_first =
+            self.tools().observe_definitions(move |tools| definitions.learn(Some(&name), tools));
         if !is_first {
-            self.flaw(crate::error::Flaw::GovernedTwice);
+            self.add_error(crate::error::BuildError::GovernedTwice);
         }
         let tools = self.tools().downgrade();
         governance.on_change(move || {
             if let Some(tools) = tools.upgrade() {
-                tools.tell_changed();
+                tools.notify_changed();
             }
         });
         if let Some(mgp) = self.offered() {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
         let gates = governance.own(id);
-        self.tools().rechecked_by(gates.recheck());
+        self.tools().set_recheck(gates.recheck());
         self.endpoints(governance.router()).layer(gates)
     }
 }
