@@ -13,8 +13,8 @@ const SDKS: &[&str] = &["mgp-server-sdk", "mgp-client-sdk"];
 const GUIDES: &[(&str, &str)] = &[
     ("docs/first-server.md", "Your first MGP server"),
     ("docs/picking-layers.md", "Picking layers"),
-    ("docs/governance.md", "Governing tools"),
-    ("docs/lifecycle.md", "Servers that live"),
+    ("docs/governance.md", "Governance"),
+    ("docs/lifecycle.md", "Lifecycle"),
 ];
 
 /// Checks all of it.
