@@ -1,8 +1,7 @@
-//! Handshake, health, drain, supervision, retry, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
+//! Handshake, health, drain, supervision, retry, limits, time-outs and tasks for the Model General Protocol, as tower
+//! layers (MGP §2, §11, §14).
 //!
 //! `docs/lifecycle.md` is the guide.
-//!
-//! Applies to: both.
 
 mod catch_panic;
 mod drain;

@@ -204,6 +204,6 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         }
         let Some(counted) = this.counted else { return Poll::Pending };
         let slow = this.slow.get_or_insert_with(|| counted.cut());
-        slow.as_mut().poll(task).map(|()| Err(Refusal::CutShort.into()))
+        slow.as_mut().poll(task).map(|()| Err(Refusal::DrainTimedOut.into()))
     }
 }

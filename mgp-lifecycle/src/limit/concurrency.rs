@@ -183,7 +183,7 @@ impl<S: MgpService> Limit<S> {
                 let turn = match call.cx().deadline.instant() {
                     Some(deadline) => timeout_at(deadline, waiting)
                         .await
-                        .map_err(|_| Refusal::NoTurn(since.elapsed()))??,
+                        .map_err(|_| Refusal::NotStarted(since.elapsed()))??,
                     None => waiting.await?,
                 };
                 unstarted.starts();

@@ -257,5 +257,5 @@ impl<S: MgpService> Service<Call> for Retry<S> {
 
 /// The refusal of a call whose server is left alone.
 pub(super) fn left_alone(server: &Server, wait: Duration) -> RpcError {
-    Refusal::LeftAlone { server: server.id().cloned(), wait }.into()
+    Refusal::CircuitOpen { server: server.id().cloned(), wait }.into()
 }

@@ -76,7 +76,7 @@ async fn run(
         }
         if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(task).is_ready()) {
             *cut = None;
-            return Poll::Ready(Some(Err(Refusal::CutShort.into())));
+            return Poll::Ready(Some(Err(Refusal::DrainTimedOut.into())));
         }
         expired.as_mut().poll(task).map(|()| None)
     })
@@ -88,6 +88,6 @@ struct Broken(Arc<Entry>);
 
 impl Drop for Broken {
     fn drop(&mut self) {
-        self.0.end(Outcome::Failed(Refusal::TaskBroken.into()));
+        self.0.end(Outcome::Failed(Refusal::TaskAborted.into()));
     }
 }

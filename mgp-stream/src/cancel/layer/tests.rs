@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::service::{Stack, mock};
 
+use tower_layer::Layer;
+
 use super::*;
 
 /// Returns a client of a tool that hangs, and a flag that is set when the tool is dropped.
